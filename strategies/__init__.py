@@ -8,8 +8,7 @@ from .analytics.distribution_result import DistributionResult
 from .analytics.heavy_hitters import HeavyHitters
 from .analytics.item_result import HeavyHittersResult
 from .analytics.means import Means, MeansResult
-from .analytics.quantiles import Quantiles
-from .analytics.quantiles_result import QuantilesResult
+from .analytics.quantiles import Quantiles, QuantilesResult
 from .analytics.two_way import TwoWay, TwoWayResult
 from .collect_once.constrained_mean import ConstrainedMean
 from .collect_once.constrained_regression import ConstrainedRegression
@@ -18,34 +17,29 @@ from .collect_once.smooth_glm import GlmResult, SmoothGlm
 from .iht.label_ldp_iht import LabelLdpIht
 from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
+from .models.fedavg_arguments import FedAvgResult
 from .models.ldp_fedavg import LdpFedAvg
-from .models.model_result import FedAvgResult
 from .models.network_result import RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
 from .recurring.series import Series
 from .recurring.series_result import SeriesResult
-from .runtime.base import LdpStrategy
-from .runtime.exchange import Ask
-from .runtime.facts import Card, PrivacySpent, Step
-from .runtime.population import Cohort
-from .runtime.result import LinearResult, Result
-from .runtime.run import TooFewReports
+from .runtime import Ask, Card, Cohort, LdpStrategy, LinearResult, Result, TooFewReports
+from .runtime.facts import PrivacySpent, Step
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
 from .silos.peeling_dp_iht import PeelingDpIht
 from .silos.peeling_transfer import PeelingTransfer, TransferResult
 from .silos.private_frank_wolfe import PrivateFrankWolfe
 from .silos.two_stage_regression import TwoStageRegression
+from .sparse.base import SparseResult
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression
-from .sparse.sparse_result import SparseResult
 from .table_models.classification_fit import ClassificationFit
 from .table_models.private_classification import PrivateClassification
 from .table_models.private_regression import PrivateRegression
 from .table_models.regression_fit import RegressionFit
-from .tables.evaluation_result import EvaluationResult
-from .tables.private_evaluation import PrivateEvaluation
+from .tables.private_evaluation import EvaluationResult, PrivateEvaluation
 from .user_level.multi_round_regression import MultiRoundRegression
 from .user_level.two_round_regression import TwoRoundRegression
 from .user_level.user_level_mean import UserLevelMean

@@ -19,9 +19,7 @@ from ldp_flower.randomizers import (
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import TooFewReports
+from ..runtime import Ask, Cohort, TooFewReports
 
 MOST_CELLS = 2048  # whose covariances are held
 _AFFORDABLE = 1 << 31  # pairs of a report and a cell: some 5 s of one core
@@ -36,19 +34,7 @@ _WORTH = 0.99  # of the variance of one wave: two are not taken for less
 def cell_question(
     schema: Schema, categories: Sequence[str], number: str | None = None, levels: int | None = None
 ) -> TableCell:
-    """Return the question in which cell of these columns a user falls.
-
-    Parameters
-    ----------
-    schema : Schema
-        Of the users' tables.
-    categories : sequence of str
-        Columns of categories.
-    number : str, optional
-        A column of numbers.
-    levels : int, optional
-        How many levels it has.
-    """
+    """Return the question in which cell of these columns a user falls."""
     columns = [*categories, *([] if number is None else [number])]
     places = np.array([place for name in columns for place in schema.places(name)], np.int64)
     kinds = [schema.kind(name) for name in categories]
@@ -77,19 +63,12 @@ def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle
 
 @dataclass(frozen=True)
 class Shares:
-    """What is known of the cells.
+    """What is known of the cells."""
 
-    Attributes
-    ----------
-    cells : ndarray, shape (cells,)
-        Share of all users who were asked that falls in each cell; the rest has no answer.
-    covariance : ndarray, shape (cells, cells)
-        Of these estimates: randomisation, drawing and the choice of users from a population.
-    users : int
-        Number of reports.
-    """
-
+    # (cells,): share of all users who were asked that falls in each cell; the rest has no answer
     cells: Floats
+    # (cells, cells): of these estimates: randomisation, drawing and the choice of users from a
+    # population
     covariance: Floats
     users: int
 
@@ -102,6 +81,17 @@ class Shares:
         """Return the standard errors of weighted sums of the shares, weights (sums, cells)."""
         variances = np.einsum("ij,jk,ik->i", weights, self.covariance, weights)
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
+
+    @property
+    def answering(self) -> float:
+        """The share of the users who have an answer."""
+        return max(float(self.cells.sum()), 1e-9)
+
+    def among_answering(self) -> tuple[Floats, Floats]:
+        """Return the shares among those who have an answer, and their covariance."""
+        shares = self.cells / self.answering
+        jacobian = (np.eye(len(shares)) - shares[:, None]) / self.answering
+        return shares, np.asarray(jacobian @ self.covariance @ jacobian.T)
 
 
 class PopulationErrors:
@@ -127,15 +117,6 @@ def clipped(shares: Floats) -> Floats:
 class CellShares:
     """Estimator of the shares of cells.
 
-    Attributes
-    ----------
-    epsilon : float
-        Privacy parameter of each user's one report.
-    num_cells : int
-        How many cells there are, at least two.
-
-    Notes
-    -----
     Users may have no answer, and must not weigh on the others' shares. One wave asks with one
     more cell for them, which costs precision where there are few cells. With two waves the
     first is asked like that, and in the second whoever has no answer gives one drawn from the
@@ -145,8 +126,8 @@ class CellShares:
     first. All reports are fitted together, by generalised least squares.
     """
 
-    epsilon: float
-    num_cells: int
+    epsilon: float  # privacy parameter of each user's one report
+    num_cells: int  # how many cells there are, at least two
 
     def sizes(self, num_users: int, fewest: int = 1) -> list[int]:
         """Divide users into one wave, or into two where that is less noisy."""

@@ -13,11 +13,10 @@ from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_ora
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
+from ..numerics.denoising import project_on_simplex
 from ..numerics.density import Counted
 from ..numerics.value_scale import coarsest_step, steps_from
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Ask
-from ..runtime.run import Run
+from ..runtime import Ask, LdpStrategy, Run
 
 _FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
 _MOST_STEPS = 24
@@ -35,49 +34,23 @@ _FAR = 6.0  # widths of the middle half beyond which coordinates end: no density
 
 @dataclass(frozen=True)
 class Entries:
-    """What few users report about all entries of a column.
+    """What few users report about all entries of a column."""
 
-    Attributes
-    ----------
-    step : float or None
-        What nearly all of them are multiples of, None if there is none.
-    hardly_any : bool
-        Whether there may be none, so that nothing else is known of them.
-    """
-
-    step: float | None = None
-    hardly_any: bool = False
+    step: float | None = None  # what nearly all of them are multiples of, None if there is none
+    hardly_any: bool = False  # whether there may be none, so that nothing else is known of them
 
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A column of numbers.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    kind : Numeric
-        What is known about it.
-    place : int
-        Its place among the features; the target comes after them.
-    """
+    """A column of numbers."""
 
     name: str
     kind: Numeric
-    place: int
+    place: int  # its place among the features; the target comes after them
 
     @classmethod
-    def of(cls, schema: object, name: str) -> Self:
-        """Return a column of a schema.
-
-        Raises
-        ------
-        ValueError
-            If there is no such column, or it is none of numbers.
-        """
-        if not isinstance(schema, Schema):
-            raise ValueError(f"Expected schema to be a Schema, got {type(schema).__name__}.")
+    def of(cls, schema: Schema, name: str) -> Self:
+        """Return a column of a schema; raise ValueError unless it is one of numbers."""
         kind = schema.kind(name)
         if not isinstance(kind, Numeric):
             raise ValueError(f"Expected a column of numbers, got {name!r}, which has categories.")
@@ -116,11 +89,7 @@ def users_for_step_estimate(
 
 
 def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entries]:
-    """Ask few users how round their entries are; return what follows for all.
-
-    Nobody is asked where it would take too many. Rounded entries have ties, and an answer
-    beside one of them is wrong by all who share it.
-    """
+    """Ask few users how round their entries are: an answer beside a tie is wrong by all in it."""
     asked = users_for_step_estimate(run.strategy, column, run.num_users)
     if asked is None:
         return Entries()
@@ -134,10 +103,7 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
 
 
 def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
-    """Return the coarsest step that leaves no finer entries to be seen; None if there is none.
-
-    A column counts as rounded where it is clear that its entries are not all finer than any step.
-    """
+    """Return the coarsest step beside which no finer entries are seen, if they are rounded."""
     if not answer.count:
         return Entries()
     none, missing = len(steps), len(steps) + 1
@@ -160,26 +126,16 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries
 def _misfit(estimates: Floats, places: list[int]) -> float:
     """Return the squared distance of estimates from shares of these places alone."""
     own = estimates[places]
-    ordered = np.sort(own)[::-1]
-    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
-    shares = np.maximum(own - excess[np.flatnonzero(ordered > excess)[-1]], 0)
-    return float(estimates @ estimates - own @ own + np.sum((own - shares) ** 2))
+    apart = np.sum((own - project_on_simplex(own)) ** 2)
+    return float(estimates @ estimates - own @ own + apart)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells in order.
+    """Cells in order."""
 
-    Attributes
-    ----------
-    edges : ndarray, shape (cells + 1,)
-        Increasing.
-    values : ndarray
-        At each of which a cell of its own ends, which holds nothing else.
-    """
-
-    edges: Floats
-    values: Floats
+    edges: Floats  # (cells + 1,): increasing
+    values: Floats  # at each of which a cell of its own ends, which holds nothing else
 
     @property
     def atoms(self) -> NDArray[np.bool_]:
@@ -192,11 +148,9 @@ class Cells:
         return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _LEAST)
 
     def divided(self, below: Floats, places: Floats) -> Floats:
-        """Return edges between which there are about equal shares; atoms count beside these.
-
-        A narrow hump around one looks like it, before there are finer cells.
-        """
+        """Return edges between which there are about equal shares; atoms count beside these."""
         masses = np.diff(below)
+        # A narrow hump around an atom looks like it, before there are finer cells.
         beside = np.where(self.atoms, masses / 2, 0.0)
         masses = masses + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
         shares = np.where(self.atoms, 0.0, _KNOWN * masses + (1 - _KNOWN) * self.evenly)

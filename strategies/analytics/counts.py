@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import HadamardBit
@@ -15,13 +15,12 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
-from ..forecasts.planned import features_of
-from ..runtime.base import LdpStrategy
-from ..runtime.facts import Card
-from ..runtime.result import Estimates, Result
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..forecasts.populations import features_of
+from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
-from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
+from .base import ColumnStrategy, categories_of, too_few
+from .cells import CellShares, PopulationErrors, Shares, cell_question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _USEFUL = 0.1  # standard error of a share beyond which nothing is asked
 _SHOWN = 12  # categories in a result's text
-_NORMAL = 1.96  # standard errors on either side of a normal estimate hold 95 %
 
 
 @dataclass(repr=False, kw_only=True)
@@ -76,16 +74,13 @@ class CountsResult(PopulationErrors, Result):
             for the population that the users are a sample of, the narrower one ``of these users``
             with the rows that they drew, and an interval of 95 % for the population.
         """
-        from pandas import DataFrame
-
-        return DataFrame(
+        return frame(
             {
                 self.column: self.categories,
                 "share": self.shares,
                 "standard error": self.std_error,
                 "of these users": self.users_std_error,
-                "95 % from": self.shares - _NORMAL * self.std_error,
-                "95 % to": self.shares + _NORMAL * self.std_error,
+                **interval(self.shares, self.std_error),
             }
         )
 
@@ -115,43 +110,33 @@ class CountsResult(PopulationErrors, Result):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Counts(LdpStrategy[CountsResult]):
+class Counts(ColumnStrategy[CountsResult]):
     """The shares of a column's categories.
 
-    Every user reports the category of one of its rows, drawn at random, once. Users weigh
-    alike, however many rows they have; those without a row that has a category answer like all
-    others and do not weigh on the shares (see
-    :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
+    Every user reports the category of one of its rows, drawn at random, once. Users weigh alike,
+    however many rows they have; those without a row that has a category answer like all others and
+    do not weigh on the shares (see :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables. What is not listed counts as ``Categories(other=...)`` says.
     column : str
-        A column of categories, the target included; at most 2,047 categories.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, or it is one of numbers, or too large.
+        A column of categories, the target included; at most 2,047 categories. What is not listed
+        counts as ``Categories(other=...)`` says.
 
     Notes
     -----
-    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the oracles, of which the
-    least noisy is taken. Where the standard error of a share would be above 0.1, nobody is
-    asked.
+    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the oracles, of which the least
+    noisy is taken. Where the standard error of a share would be above 0.1, nobody is asked.
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
-    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by
-       a mechanism that is ``epsilon``-LDP for any two categories and for none. What the second
-       is asked depends on data through the first one's reports only.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
+    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by a
+       mechanism that is ``epsilon``-LDP for any two categories and for none. What the second is
+       asked depends on data through the first one's reports only.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
@@ -165,12 +150,10 @@ class Counts(LdpStrategy[CountsResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     column: str = field(kw_only=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schema(self.schema)
         self._categories = categories_of(self.schema, "column", self.column)
         self._shares(2).noise(1000)  # refuses a bad epsilon now
 
@@ -192,10 +175,8 @@ class Counts(LdpStrategy[CountsResult]):
             features = np.hstack([np.ones((4000, 1)), np.eye(dim - 1)[rows % (dim - 1)]])
             yield cls(schema, "sort", epsilon=epsilon), Users.from_rows(features, groups=rows // 2)
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Ask in which category users fall."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         estimator = self._shares(len(self._categories))
         cohorts = run.cohorts(estimator.sizes(run.num_users, self.min_reports))
         shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
@@ -220,7 +201,6 @@ class Counts(LdpStrategy[CountsResult]):
         )
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if the shares can be of use."""
         shares = self._shares(len(self._categories))
         return too_few(self, num_users, shares.noise(num_users), _USEFUL, "a share")
 
@@ -230,34 +210,20 @@ class Counts(LdpStrategy[CountsResult]):
         kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"column": kind}), "column", epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the standard error of a share, the square root of the mean of their squares."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
         number = len(self._categories)
         waves = self._shares(number).waves(setting.num_users, self.min_reports)
         return expected_share(waves, number, setting, "a category's share")
 
 
 def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:
-    """Return the result of a column, given the estimated share of all users in each category.
+    """Return the result of a column, given the share of all users that is in each category.
 
-    Parameters
-    ----------
-    column : str
-        Name of the column.
-    categories : list of str
-        Its categories.
-    found : Shares
-        Shares of all users who were asked, with one cell for each category. Users without a
-        category are in no cell.
-    num_users : int
-        Number of users whose own shares ``users_std_error`` is about.
+    ``users_std_error`` is about the own shares of so many users.
     """
-    answering = max(float(found.cells.sum()), 1e-9)
-    shares = found.cells / answering
-    jacobian = (np.eye(len(shares)) - shares[:, None]) / answering
-    covariance = jacobian @ found.covariance @ jacobian.T
+    answering = found.answering
+    shares, covariance = found.among_answering()
     likely = found.likely / max(found.likely.sum(), 1e-9)
     spread = likely * (1 - likely) / (min(answering, 1.0) * num_users)
     population = np.maximum(np.diag(covariance), 0.0)
@@ -277,43 +243,4 @@ def counted(column: str, categories: list[str], found: Shares, num_users: int) -
         answering=min(answering, 1.0),
         answering_std_error=error,
         notes=notes,
-    )
-
-
-def check_schema(schema: object) -> None:
-    """Raise ValueError unless it is a Schema."""
-    if not isinstance(schema, Schema):
-        raise ValueError(f"Expected schema to be a Schema, got {type(schema).__name__}.")
-
-
-def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
-    """Return a column's categories.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, it has no categories or too many.
-    """
-    kind = schema.kind(column)
-    if not isinstance(kind, Categories):
-        raise ValueError(f"Expected {argument} to be a column of categories, got {column!r}.")
-    if len(kind.values) >= MOST_CELLS:
-        raise ValueError(
-            f"Expected {argument} of at most {MOST_CELLS - 1} categories, got "
-            f"{len(kind.values)} in {column!r}: HeavyHitters is for more."
-        )
-    return [str(value) for value in kind.values]
-
-
-def too_few(
-    strategy: LdpStrategy[Any], num_users: int, variance: float, useful: float, what: str
-) -> str:
-    """Say that users are too few for a standard error that is of use; nothing if they are not."""
-    if refusal := strategy._too_few(num_users):
-        return refusal
-    if (error := (variance / num_users) ** 0.5) <= useful:
-        return ""
-    return (
-        f"With {num_users:,} users at epsilon {strategy.epsilon:g} the standard error of {what} "
-        f"would be {error:.2g}. Nobody has been asked."
     )

@@ -9,23 +9,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, Protocol, Run
 from ..subprotocols.squared_errors import number_randomizer
+from .base import ColumnStrategy, categories_of
 from .cells import CellShares, cell_question
-from .counts import Counts, categories_of, check_schema
+from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
 from .levels import LevelEstimate, Levels
 from .means import Means, MeansResult
-from .quantiles import Quantiles
-from .quantiles_result import QuantilesResult
+from .quantiles import Quantiles, QuantilesResult
 
 _QUARTILES = (0.25, 0.5, 0.75)  # as pandas' describe has them
 _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
@@ -80,7 +77,7 @@ class _Spread:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Describe(LdpStrategy[DescribeResult]):
+class Describe(ColumnStrategy[DescribeResult]):
     """Counts, means, standard deviations and quartiles of numbers, and shares of categories.
 
     Users are split over columns and tasks, and each sends one report at the whole epsilon: a task
@@ -88,23 +85,14 @@ class Describe(LdpStrategy[DescribeResult]):
     alike (of a mean and a deviation as part of the bounds' distance, of shares, and 1.4 times as
     large of quartiles in rank). Users weigh alike, however many rows they have.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables.
     columns : str or sequence of str, optional
         The columns to describe; by default all, the target included.
     epsilon : float (default: 4.0)
         Privacy parameter of all that one user reports.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, one is named twice, or has too many categories.
-    TooFewReports
-        On starting, before anybody is asked, if users are too few, with the number that would do.
 
     Notes
     -----
@@ -114,12 +102,10 @@ class Describe(LdpStrategy[DescribeResult]):
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
     2. Every user is asked once, for one task, in one of disjoint cohorts that public hashes cut.
        What later cohorts are asked depends on data through earlier reports only.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
@@ -133,13 +119,11 @@ class Describe(LdpStrategy[DescribeResult]):
         page="analytics",
     )
 
-    schema: Schema = declared(kw_only=False)
     columns: str | Sequence[str] | None = declared(default=None, kw_only=False)
     epsilon: float = 4.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schema(self.schema)
         target = [] if self.schema.target is None else [self.schema.target]
         every = [*self.schema.columns, *target]
         chosen = [self.columns] if isinstance(self.columns, str) else self.columns
@@ -180,17 +164,14 @@ class Describe(LdpStrategy[DescribeResult]):
             users = Users.from_rows(features, numbers)
             yield cls(schema, epsilon=epsilon), users
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Run all tasks one after the other, each with users of its own."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         for task, size in zip(self._tasks, self._sizes(run.num_users), strict=True):
             found[task.column].append((yield from task.protocol.protocol(run.part(size))))
         return self._result(found, run.num_users)
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if they would do for all tasks."""
         if self._fits(num_users) or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
@@ -204,16 +185,14 @@ class Describe(LdpStrategy[DescribeResult]):
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the largest standard error of a mean, or of a share where all have categories."""
         users = setting.num_users
-        if refusal := self.refusal(users):
-            raise WouldRefuse(refusal)
         means, others = [], []
         for task, size in zip(self._tasks, self._sizes(users), strict=True):
             asked = replace(setting, num_users=size)
             if isinstance(task.protocol, Means):
-                means.append(task.protocol._expected(size, users))
+                means.append(task.protocol._error_of(size, users))
             elif not isinstance(task.protocol, _Spread):
                 others.append(task.protocol.expect(asked))
         most = max(means or others, key=lambda each: each.value)
@@ -316,8 +295,8 @@ class Describe(LdpStrategy[DescribeResult]):
 def root_with_error(variance: float, error: float) -> tuple[float, float]:
     """Return a standard deviation, NaN of a negative variance, and its standard error.
 
-    1.96 of these reach both ends of the variance's interval, also where that one begins at 0: to
-    state deviations only where the variance is positive selects those that noise makes larger.
+    1.96 of these reach both ends of the variance's interval, also where it begins at 0: to state
+    deviations of positive variances alone selects those that noise makes larger.
     """
     if variance <= 0:
         return math.nan, math.sqrt(error)

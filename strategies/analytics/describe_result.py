@@ -10,7 +10,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.schema import Numeric
 from ldp_flower.validation import Floats
 
-from ..runtime.result import Result
+from ..runtime.result import Result, frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,12 +101,10 @@ class DescribeResult(Result):
         ValueError
             If it is no column of categories.
         """
-        from pandas import DataFrame
-
         if column not in self.categorical:
             raise ValueError(f"Expected one of the columns {self.categorical}, got {column!r}.")
         i = self.categorical.index(column)
-        return DataFrame(
+        return frame(
             {
                 column: self.categories[i],
                 "share": self.shares[i],

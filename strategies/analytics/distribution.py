@@ -3,12 +3,12 @@
 import logging
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.questions import Cell
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import DiscreteSquareWave, RandomizedResponse
@@ -17,19 +17,11 @@ from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.ranks import expected_function
-from ..numerics.density import (
-    Counted,
-    LinearEstimates,
-    Prior,
-    draw_densities,
-    linear_estimates,
-)
+from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
+from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Answers, Ask
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run, TooFewReports
+from .base import ColumnStrategy
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, users_for_step_estimate
 from .distribution_result import DistributionResult
 
@@ -46,7 +38,7 @@ _SHARP = 0.0155
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Distribution(LdpStrategy[DistributionResult]):
+class Distribution(ColumnStrategy[DistributionResult]):
     """The distribution of a column: histogram, distribution function, quantiles, with bands.
 
     Users report in which cell their entry lies, so that near cells look nearly the same. A tenth
@@ -58,22 +50,17 @@ class Distribution(LdpStrategy[DistributionResult]):
     All users weigh the same, however many rows they have: each reports on a row that it
     draws at random. Users without an entry in the column report so, and count in nothing else.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables; the column's bounds are public, and may be generous.
     column : str
-        Name of a column of numbers, the target included.
+        A column of numbers, the target included. Its bounds are public, and may be generous.
 
     Raises
     ------
-    ValueError
-        If an argument is out of range, or the column has categories.
     TooFewReports
-        On starting, if there are too few users to estimate much; after the first tenth of them, if
-        too few have an entry.
+        After the first tenth of the users, too, if too few have an entry.
 
     Notes
     -----
@@ -88,12 +75,10 @@ class Distribution(LdpStrategy[DistributionResult]):
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
     2. Every user is asked once, in one of disjoint cohorts, for one report by a mechanism that is
        ``epsilon``-LDP. Later cells depend on the reports of others alone.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -108,7 +93,6 @@ class Distribution(LdpStrategy[DistributionResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     column: str = field(kw_only=False)
 
     def __post_init__(self) -> None:
@@ -127,10 +111,8 @@ class Distribution(LdpStrategy[DistributionResult]):
         """Return the protocol for a column."""
         return cls(Schema({"column": Numeric(0, 1)}), "column", epsilon=epsilon)
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Ask about cells of the whole scale, then twice about cells of equal mass."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         notes = self._doubts(run.num_users)
         for note in notes:
             logger.warning(note)
@@ -174,11 +156,8 @@ class Distribution(LdpStrategy[DistributionResult]):
         return Counted(law, counts.astype(np.float64))
 
     def _apart(self, cells: int) -> int:
-        """Return how many empty cells lie between those of entries and that of users without.
-
-        Half a window is where all averages have the least variance: with none, who has no entry
-        looks like who has a high one.
-        """
+        """Return how many empty cells lie between those of entries and that of users without."""
+        # Least variance of averages: with none, who has no entry looks like who has a high one.
         return -(-DiscreteSquareWave(self.epsilon, cells + 1).window // 2)
 
     def _error(self, num_users: int) -> float:
@@ -199,7 +178,6 @@ class Distribution(LdpStrategy[DistributionResult]):
         return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if they are enough."""
         needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
@@ -208,20 +186,15 @@ class Distribution(LdpStrategy[DistributionResult]):
             f"{self.epsilon:g}."
         )
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the largest error of the distribution function."""
         users = setting.num_users
-        if refusal := self.refusal(users):
-            raise WouldRefuse(refusal)
         step = users_for_step_estimate(self, self._column, users)
-        one = expected_function(self.epsilon, users, setting.rows_per_user)
         cells = self._cells(users)
         oracle = DiscreteSquareWave(self.epsilon, cells + self._apart(cells) + 1)
-        return replace(
-            one,
-            rounds=3 + (step is not None),
-            randomizers=(oracle, *([step[0]] if step else [])),
-            notes=(*one.notes, *self._doubts(users)),
+        rounds, randomizers = 3 + (step is not None), (oracle, *([step[0]] if step else []))
+        return expected_function(
+            *(self.epsilon, users, setting.rows_per_user), rounds, randomizers, self._doubts(users)
         )
 
     def _result(

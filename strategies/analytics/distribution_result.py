@@ -12,7 +12,7 @@ from ldp_flower.schema import Numeric
 from ldp_flower.validation import Floats, check_fraction, check_integer
 
 from ..numerics.density import LinearEstimates
-from ..runtime.result import Result
+from ..runtime.result import Result, frame
 from .column import ATOM
 
 if TYPE_CHECKING:
@@ -132,8 +132,6 @@ class DistributionResult(Result):
         ValueError
             If there are no bins, or their edges do not increase.
         """
-        from pandas import DataFrame
-
         if isinstance(bins, int | np.integer):
             check_integer("bins", int(bins), 1, _BINS)
             assert self.schema is not None
@@ -146,7 +144,7 @@ class DistributionResult(Result):
                 raise ValueError(f"Expected bins with edges that increase, got {bins!r}.")
         low = np.nextafter(edges[:1] - 2 * ATOM * np.ptp(self.edges), -np.inf)
         weights = np.diff(self._weights(np.concatenate([low, edges[1:]])), axis=0)
-        return DataFrame(
+        return frame(
             {
                 "from": edges[:-1],
                 "to": edges[1:],
@@ -171,11 +169,9 @@ class DistributionResult(Result):
         ValueError
             If the level is not within (0, 1).
         """
-        from pandas import DataFrame
-
         check_fraction("level", level)
         lower, upper = self.linear.band(level, len(self.edges))
-        return DataFrame(
+        return frame(
             {self.column: self.edges, "share below": self.below, "lower": lower, "upper": upper}
         )
 
@@ -189,10 +185,8 @@ class DistributionResult(Result):
             ``lower`` and ``upper`` ends of intervals that hold all together in 95 % of runs, in
             the column's units.
         """
-        from pandas import DataFrame
-
         lower, upper = self.quantile_interval(_LEVELS)
-        return DataFrame(
+        return frame(
             {
                 "quantile": [f"{100 * level:.6g} %" for level in _LEVELS],
                 self.column: self.quantile(_LEVELS),

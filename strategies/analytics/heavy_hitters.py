@@ -17,11 +17,8 @@ from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import Floats, check_choice, check_fraction, check_integer
 
 from ..forecasts.items import chances_to_find, expected_misses, zipf
-from ..forecasts.planned import features_of
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Answers, Ask
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run
+from ..forecasts.populations import features_of
+from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run
 from .item_mechanism import (
     MAX_DIRECT,
     Backend,
@@ -59,9 +56,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         2**40 (see :meth:`ldp_flower.Users.from_items`): below it most of their numbers are no
         items, which the nodes' logs show and the result cannot.
     set_size : int (default: 1)
-        Number of items that a user reports at once: distinct ones of rows drawn one after
-        the other, or its most frequent ones. More than one need a domain of at most 2**20
-        items.
+        Number of items that a user reports at once: distinct ones of rows drawn one after the
+        other, or its most frequent ones. More than one need a domain of at most 2**20 items.
     item : str (default: "random")
         What a user with several rows reports. ``"random"``: the item of a row drawn at
         random, so that an item counts for the share of the user's rows that have it.
@@ -78,38 +74,28 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         ``"direct"``, ``"prefix"`` or ``"tree"``: how reports are made and read, see
         :func:`~ldp_flower.strategies.analytics.item_mechanism.choose_mechanism`.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the back end does not take such a domain or
-        sets.
-
     Notes
     -----
-    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the direct oracles,
-    Wang et al. (2018, PrivSet) for sets, Wang, Li & Jha (2021, PEM) and Bassily, Nissim,
-    Stemmer & Thakurta (2020, TreeHist) for huge domains. With n reports, of which one
-    supports an item that its user does not hold with probability q, the support of an
-    item that nobody holds is Binomial(n, q); the cut-off is that law's quantile at
-    ``false_alarm / domain_size`` (after prefixes: over the number of candidates), so
-    that the union bound holds over the domain. With ``"prefix"`` and ``"tree"`` it holds
-    up to hash collisions (2**-25 in q). With ``cutoff="fdr"`` items are returned up to the
-    last one, in order of support, that an item that nobody holds would reach with a
-    probability of at most ``false_alarm`` times its rank over ``domain_size`` (Benjamini &
+    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the direct oracles, Wang et al.
+    (2018, PrivSet) for sets, Wang, Li & Jha (2021, PEM) and Bassily, Nissim, Stemmer & Thakurta
+    (2020, TreeHist) for huge domains. With n reports, of which one supports an item that its user
+    does not hold with probability q, the support of an item that nobody holds is Binomial(n, q);
+    the cut-off is that law's quantile at ``false_alarm / domain_size`` (after prefixes: over the
+    number of candidates), so that the union bound holds over the domain. With ``"prefix"`` and
+    ``"tree"`` it holds up to hash collisions (2**-25 in q). With ``cutoff="fdr"`` items are
+    returned up to the last one, in order of support, that an item that nobody holds would reach
+    with a probability of at most ``false_alarm`` times its rank over ``domain_size`` (Benjamini &
     Hochberg, 1995).
 
-    Users without any item count as nothing, except where the domain has no number
-    left for that (2**20 items directly, a power of two by prefixes): there each of them
-    holds a random item.
+    Users without any item count as nothing, except where the domain has no number left for that
+    (2**20 items directly, a power of two by prefixes): there each of them holds a random item.
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
-    2. Every user is asked once, for one report, by a mechanism that is ``epsilon``-LDP for
-       any two sets of items; nobody's report depends on anybody else's.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
+    2. Every user is asked once, for one report, by a mechanism that is ``epsilon``-LDP for any two
+       sets of items; nobody's report depends on anybody else's.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"num_features"})
@@ -147,12 +133,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
                 f"Expected direct counts (domain_size <= {MAX_DIRECT}) with cutoff='fdr', got "
                 f"domain_size {self.domain_size} and backend {self.backend!r}."
             )
-        if self.item not in get_args(Item):
-            raise ValueError(f"Expected item in {list(get_args(Item))}, got {self.item!r}.")
-        if self.backend not in get_args(Backend):
-            raise ValueError(
-                f"Expected backend in {list(get_args(Backend))}, got {self.backend!r}."
-            )
+        check_choice("item", self.item, get_args(Item))
+        check_choice("backend", self.backend, get_args(Backend))
         if not fits_direct(self.domain_size) and (self.backend == "direct" or self.set_size > 1):
             raise ValueError(
                 f"Expected domain_size <= {MAX_DIRECT} for direct counts and for sets of items, "
@@ -302,12 +284,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             raise WouldRefuse(refusal)
         mechanism = self.randomizer(users)
         chances = chances_to_find(
-            mechanism,
-            users,
-            zipf(self.domain_size),
-            self.domain_size,
-            self.max_items,
-            self._level,
+            mechanism, users, zipf(self.domain_size), self.domain_size, self.max_items, self._level
         )
         return expected_misses(mechanism, chances, [self._to_see(mechanism, users)])
 

@@ -45,31 +45,13 @@ def choose_mechanism(
 ) -> Mechanism:
     """Return the mechanism with which users report their items.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of items.
-    num_users : int
-        Number of users that will report.
-    set_size : int (default: 1)
-        Number of items that every user reports.
-    max_items : int (default: 64)
-        Number of items wanted.
-    backend : str (default: "auto")
-        ``"direct"`` counts all items with the best frequency oracle whose reports are
-        short, ``"prefix"`` descends by :class:`~ldp_flower.randomizers.PrefixExtending`,
-        ``"tree"`` by :class:`~ldp_flower.randomizers.TreeHist`. ``"auto"`` is direct where
-        ``num_users * domain_size`` is at most 2**33 (or for sets, which nothing else
-        takes), and otherwise whichever has the smallest variance of the prefixes and of two
-        that are read in no time: :class:`~ldp_flower.randomizers.HadamardResponse`, and
-        :class:`~ldp_flower.randomizers.KRandomizedResponse` at a large epsilon.
-
-    Notes
-    -----
-    A direct oracle has ``set_size`` more items than the domain, if there is room: they
-    stand for what users lack, so that no item gets the counts of those who have none.
+    ``"direct"`` counts all items with the best frequency oracle whose reports are short,
+    ``"prefix"`` descends by :class:`~ldp_flower.randomizers.PrefixExtending`, ``"tree"`` by
+    :class:`~ldp_flower.randomizers.TreeHist`. ``"auto"`` is direct where ``num_users *
+    domain_size`` is at most 2**33 (or for sets, which nothing else takes), and otherwise the least
+    noisy of the prefixes and of two oracles that are read in no time. A direct oracle has
+    ``set_size`` more items than the domain, if there is room: they stand for what users lack, so
+    that no item gets the counts of those who have none.
     """
     num_bits = max(1, (domain_size - 1).bit_length())
     if backend == "tree":
@@ -119,9 +101,9 @@ def users_to_see(
 ) -> float:
     """Return about how many users are needed to find an item with a probability of 95 %.
 
-    By the normal approximation: the cut-off, at the quantile that one of the
-    ``candidates`` exceeds with probability ``false_alarm``, lies that far below the
-    expected count of an item of this frequency.
+    By the normal approximation: the cut-off, which one of the ``candidates`` exceeds with
+    probability ``false_alarm``, lies that far below the expected count of an item of this
+    frequency.
     """
     p, q = float(mechanism.own), float(mechanism.other)
     nothing = q * (1 - q)

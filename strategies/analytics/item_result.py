@@ -12,7 +12,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
 from ldp_flower.values.entries import hash_items
 
-from ..runtime.result import Result
+from ..runtime.result import Result, frame
 from .item_mechanism import MAX_DIRECT, fits_direct
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ class HeavyHittersResult(Result):
     items : ndarray of int64, shape (found,)
         The items above the cut-off, the most frequent first.
     counts : ndarray of float64, shape (found,)
-        Estimates of how many of the users who answered hold each item. They are
-        unbiased for an item fixed in advance; those just above the cut-off are high
-        because they were selected.
+        Estimates of how many of the users who answered hold each item. They are unbiased for an
+        item fixed in advance; those just above the cut-off are high because they were selected.
     std_error : ndarray of float64, shape (found,)
         Standard errors of the counts in the population that the users are drawn from, scaled to
         as many users; the draw of an item from a user's rows is included.
@@ -119,9 +118,7 @@ class HeavyHittersResult(Result):
             population that these are a sample of, the narrower one ``of these users``, and their
             ``share``, a fraction.
         """
-        from pandas import DataFrame
-
-        return DataFrame(
+        return frame(
             {
                 "item": self.items.astype(np.str_),
                 "users": self.counts,

@@ -10,8 +10,7 @@ from ldp_flower.guarantee.questions import LevelRounding, TableCell
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import Floats
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
+from ..runtime import Ask, Cohort
 from ..subprotocols.squared_errors import number_randomizer
 from .cells import MOST_CELLS, CellShares, Shares, oracle_of
 
@@ -25,29 +24,19 @@ _PILOT, _LARGEST_PILOT = 100, 0.05  # users who report the rounding, and part of
 class Levels:
     """A number in [-1, 1] as one of several levels, beside one of several groups.
 
-    Attributes
-    ----------
-    epsilon : float
-        Privacy parameter of each user's one report.
-    groups : int
-        How many groups there are.
-
-    Notes
-    -----
-    A number between two levels becomes one of them, at random with the right mean, and the level
-    goes through a frequency oracle. The number of levels is the one of the least noise,
-    wherever the number is: two at small epsilon, which is randomized response, and more with a
-    larger one, when this is less noisy than all other mechanisms for a number.
+    It becomes one of the two levels around it, at random with the right mean, which goes through a
+    frequency oracle. The number of levels is the least noisy one: two at small epsilon (randomized
+    response), more at a larger one, less noisy than all other mechanisms for a number.
     """
 
-    epsilon: float
-    groups: int = 1
+    epsilon: float  # privacy parameter of each user's one report
+    groups: int = 1  # how many groups there are
 
     @cached_property
     def number(self) -> int:
         """How many levels there are."""
         options = [number for number in _NUMBERS if self.groups * number < MOST_CELLS]
-        return min(options, key=lambda number: self._worst(number))
+        return min(options, key=lambda number: _worst(self.epsilon, self.groups, number))
 
     @property
     def values(self) -> Floats:
@@ -62,11 +51,7 @@ class Levels:
     @cached_property
     def variance(self) -> float:
         """Variance that one report adds to a group's mean, at most, if all are equally large."""
-        return self._worst(self.number)
-
-    def _worst(self, number: int) -> float:
-        """Return the variance wherever a group's users are, all at one place."""
-        return _worst(self.epsilon, self.groups, number)
+        return _worst(self.epsilon, self.groups, self.number)
 
     def pilot(self, num_users: int, fewest: int) -> int:
         """Return how many users report how uncertain the rounding is; 0 where it is no matter."""
@@ -82,26 +67,13 @@ class Levels:
     def uncertainty(
         self, cohort: Cohort, question: TableCell
     ) -> Generator[Ask, Estimate, "LevelEstimate"]:
-        """Ask how uncertain the rounding is: 1 in the middle between levels, minus 1 / 2.
-
-        The mean over all users, those without an answer as if theirs were 0.
-        """
+        """Ask how uncertain the rounding is, at most 1, less 1 / 2; 0 counts without an answer."""
         given = {each.name: getattr(question, each.name) for each in fields(question)}
         answer = yield Ask(cohort, LevelRounding(**given), self.rounding)
         return LevelEstimate(float(answer.mean[0]), float(answer.std_error[0]))
 
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
-        """Return each group's mean from the shares of groups and levels.
-
-        Parameters
-        ----------
-        found : Shares
-            Of all groups' levels.
-        uncertain : float, optional
-            From :meth:`uncertainty`; without it numbers count as spread evenly.
-        num_users : int
-            How many users there are, of whom those asked are a random part.
-        """
+        """Return each group's mean from the shares of groups and levels."""
         levels, cells = self.values, found.cells.reshape(self.groups, self.number)
         share = cells.sum(axis=1)
         blocks: Floats = np.repeat(np.eye(self.groups), self.number, axis=1)
@@ -110,6 +82,7 @@ class Levels:
         mean = np.clip(cells @ levels / held, -1, 1)
         gradients = np.tile(levels, self.groups) - np.repeat(mean, self.number)
         population = found.error_of(blocks * gradients / held[:, None]) ** 2
+        # From uncertainty(); without it numbers count as spread evenly.
         evenly = 1 / 6 if uncertain is None else uncertain / max(float(share.sum()), 1e-9)
         rounding = (1 / (self.number - 1)) ** 2 * min(max(evenly + 0.5, 0.0), 1.0)
         likely = found.likely.reshape(cells.shape)
@@ -127,6 +100,7 @@ class Levels:
 
 @lru_cache(maxsize=1024)
 def _worst(epsilon: float, groups: int, number: int) -> float:
+    """Return the variance wherever a group's users are, all at one place."""
     oracle = oracle_of(epsilon, max(2, groups * number), 1)
     levels = np.linspace(-1.0, 1.0, number)
     worst = 0.0
@@ -148,13 +122,10 @@ class LevelEstimate:
 
 @dataclass(frozen=True)
 class GroupMeans:
-    """Means of groups in [-1, 1], with errors of these users' and of a population's.
-
-    ``share`` of all users is in each group, up to ``share_error``.
-    """
+    """Means of groups in [-1, 1], with errors of these users' and of a population's."""
 
     mean: Floats
     std_error: Floats
     population_std_error: Floats
-    share: Floats
+    share: Floats  # of all users, in each group
     share_error: Floats

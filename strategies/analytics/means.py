@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from flwr.app import ArrayRecord
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import KRandomizedResponse
@@ -15,13 +15,11 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_mean
-from ..runtime.base import LdpStrategy
-from ..runtime.facts import Card
-from ..runtime.result import Estimates, Result
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
+from .base import ColumnStrategy, categories_of, too_few
 from .cells import PopulationErrors, cell_question
-from .counts import categories_of, check_schema, too_few
 from .levels import GroupMeans, Levels
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 _USEFUL = 0.25  # standard error of a number in [-1, 1] beyond which nothing is asked
 _CLEAR = 3.0  # standard errors by which a group's share has to clear zero
-_NORMAL = 1.96  # standard errors on either side of a normal estimate hold 95 %
 
 
 @dataclass(repr=False, kw_only=True)
@@ -79,20 +76,17 @@ class MeansResult(PopulationErrors, Result):
             the population that the users are a sample of, the narrower one ``of these users``, an
             interval of 95 % for the population and the ``share`` of the users that it is about.
         """
-        from pandas import DataFrame
-
         mean, error = self.means.ravel(), self.std_error.ravel()
         names: dict[str, object] = {"column": np.repeat(self.columns, len(self.groups))}
         if self.by is not None:
             names[self.by] = np.tile(self.groups, len(self.columns))
-        return DataFrame(
+        return frame(
             {
                 **names,
                 "mean": mean,
                 "standard error": error,
                 "of these users": self.users_std_error.ravel(),
-                "95 % from": mean - _NORMAL * error,
-                "95 % to": mean + _NORMAL * error,
+                **interval(mean, error),
                 "share": self.shares.ravel(),
             }
         )
@@ -127,7 +121,7 @@ class MeansResult(PopulationErrors, Result):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Means(LdpStrategy[MeansResult]):
+class Means(ColumnStrategy[MeansResult]):
     """The means of columns of numbers, of groups too.
 
     A user's value is the mean of its rows. With ``by`` it is in the group of one of its rows,
@@ -137,21 +131,15 @@ class Means(LdpStrategy[MeansResult]):
 
     With several columns, users are split into equal disjoint cohorts, one for each column.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables. What is beyond a column's bounds counts as the bound.
     columns : str or sequence of str
-        Columns of numbers, the target included.
+        Columns of numbers, the target included. What is beyond a column's bounds counts as the
+        bound.
     by : str, optional
         A column of categories.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, or it is of another kind, or named twice.
 
     Notes
     -----
@@ -165,13 +153,11 @@ class Means(LdpStrategy[MeansResult]):
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
     2. Every user is asked once, in one of several disjoint cohorts that public hashes cut, by a
        mechanism that is ``epsilon``-LDP for any two data. What later cohorts are asked depends on
        data through earlier reports only.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"num_features"})
@@ -185,13 +171,11 @@ class Means(LdpStrategy[MeansResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     columns: str | Sequence[str] = field(kw_only=False)
     by: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schema(self.schema)
         names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
         if not names or len(set(names)) < len(names):
             raise ValueError(f"Expected distinct columns, at least one, got {names}.")
@@ -220,10 +204,8 @@ class Means(LdpStrategy[MeansResult]):
             held = Users.from_rows(features, numbers)
             yield cls(schema, "y", by="sort", epsilon=epsilon), held
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Ask column by column for levels, after how uncertain the rounding to them is."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         levels = self._levels
         pilot, waves = self._sizes(run.num_users)
         found = []
@@ -279,7 +261,6 @@ class Means(LdpStrategy[MeansResult]):
         return pilot, self._levels.shares.sizes(max(users - pilot, 1), self.min_reports)
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if the means can be of use."""
         variance = len(self._names) * self._levels.variance
         refusal = too_few(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
         if refusal:
@@ -293,13 +274,11 @@ class Means(LdpStrategy[MeansResult]):
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), names, epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the standard error of a mean, in widths of its column's bounds."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
-        return self._expected(setting.num_users, setting.num_users)
+        return self._error_of(setting.num_users, setting.num_users)
 
-    def _expected(self, asked: int, num_users: int) -> Expectation:
+    def _error_of(self, asked: int, num_users: int) -> Expectation:
         """Return what is expected where only some of the users are asked."""
         levels = self._levels
         pilot, sizes = self._sizes(asked)

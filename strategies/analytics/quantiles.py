@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
+from flwr.app import ArrayRecord
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.questions import Cell, SharesBelow
 from ldp_flower.guarantee.users import Users
+from ldp_flower.presentation import charts
 from ldp_flower.randomizers import (
     KRandomizedResponse,
     RandomizedResponse,
@@ -21,14 +23,99 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.ranks import expected_quantiles
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
+from ..runtime import Card, Protocol, Run
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime.result import Estimates, Result, frame
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
+from .base import ColumnStrategy
 from .column import NumericColumn, learn_step, users_for_step_estimate
-from .quantiles_result import QuantilesResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+
+@dataclass(repr=False, kw_only=True)
+class QuantilesResult(Result):
+    """Quantiles of a column, in its units.
+
+    Attributes
+    ----------
+    column : str
+        Name of the column.
+    levels : ndarray of float64, shape (k,)
+        The shares of the users that the quantiles have below them.
+    values : ndarray of float64, shape (k,)
+        The quantiles. They are round numbers where that makes less of a difference than noise.
+    std_error : ndarray of float64, shape (k,)
+        What makes 1.96 of them reach the further end of the interval. 0 where many users share
+        one value, and nothing else is in the interval.
+    lower, upper : ndarray of float64, shape (k,)
+        Ends of 95 % intervals, which need not lie alike on both sides: values that tests of the
+        reports at thresholds do not reject. They hold whatever the distribution, with ties, gaps
+        and steps: where nobody has an entry, they span the gap.
+    step : float or None
+        What nearly all entries are multiples of, where that was seen.
+    """
+
+    _predicts: ClassVar[bool] = False
+
+    column: str
+    levels: Floats
+    values: Floats
+    std_error: Floats
+    lower: Floats
+    upper: Floats
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.levels, self.values])
+
+    def table(self) -> "DataFrame":
+        """Return the quantiles in the order asked for.
+
+        Returns
+        -------
+        DataFrame
+            ``quantile``, in percent of the users; the column's name, ``standard error``, ``lower``
+            and ``upper``, in the column's units.
+        """
+        return frame(
+            {
+                "quantile": [f"{100 * level:.6g} %" for level in self.levels],
+                self.column: self.values,
+                "standard error": self.std_error,
+                "lower": self.lower,
+                "upper": self.upper,
+            }
+        )
+
+    def estimates(self) -> Estimates:
+        """Return the quantiles, for a series of collections."""
+        names = [f"{self.column} {100 * level:.6g} %" for level in self.levels]
+        return Estimates(names, self.values, self.std_error)
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self.levels))
+
+    def _draw(self, axes: "Axes") -> None:
+        places = np.arange(len(self.levels))
+        spans = [self.values - self.lower, self.upper - self.values]
+        axes.errorbar(self.values, places, xerr=spans, fmt="o", ms=4, lw=1.5, color=charts.GREEN)
+        axes.set_yticks(places, [f"{level:.4g}" for level in self.levels])
+        axes.set_ylim(len(places) - 0.4, -0.6)
+        axes.set_ylabel("share below")
+        axes.set_xlabel(f"{charts.label(self.column)}, with 95 % intervals")
+
+    def _findings(self) -> list[str]:
+        rows = zip(self.levels, self.values, self.lower, self.upper, strict=True)
+        return [
+            f"{level:.4g} of {self.column} are below {value:.6g} ({lower:.6g} to {upper:.6g})"
+            for level, value, lower, upper in rows
+        ]
+
 
 # Rounds and how they grow in users, by bits and by cells: the better the thresholds, the more are
 # asked. Four rounds of cells, each twice as large, had 2 times the error for 10,000 users.
@@ -62,7 +149,7 @@ class _Reports(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Quantiles(LdpStrategy[QuantilesResult]):
+class Quantiles(ColumnStrategy[QuantilesResult]):
     """A few quantiles of one column, with intervals that hold whatever the distribution.
 
     Every user reports once: at a large epsilon the cell that its entry lies in, otherwise one bit,
@@ -72,24 +159,14 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     All users weigh the same, however many rows they have: a quantile is that of an entry drawn
     at random from a user drawn at random. Who has no entry in the column counts in nothing.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables; the column's bounds are public, and may be generous.
     column : str
-        Name of a column of numbers, the target included.
+        A column of numbers, the target included. Its bounds are public, and may be generous.
     levels : sequence of float
-        What shares of the users the quantiles have below them, distinct, within (0, 1); at
-        most 99.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the column has categories.
-    TooFewReports
-        On starting, if there are too few users to distinguish one of the quantiles from a bound.
+        What shares of the users the quantiles have below them, distinct, within (0, 1); at most 99.
 
     Notes
     -----
@@ -113,13 +190,11 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
     2. Every user is asked once, in one of disjoint cohorts, and reports one bit, one cell or, of
-       those asked how round their entries are, one set of steps; each mechanism is
-       ``epsilon``-LDP. Later thresholds and cells depend on the reports of others alone.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+       those asked how round their entries are, one set of steps; each mechanism is ``epsilon``-LDP.
+       Later thresholds and cells depend on the reports of others alone.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -133,7 +208,6 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     column: str = field(kw_only=False)
     levels: Sequence[float] = field(kw_only=False)
 
@@ -150,10 +224,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
         yield cls(schema, "y", [0.5], epsilon=epsilon), users
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Search all quantiles at once."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         entries = yield from learn_step(run, self._column)
         kind, users = self._column.kind, run.num_unasked
         reports = self._reports(run.num_users)
@@ -187,10 +259,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Return the protocol for the quartiles of a column."""
         return cls(Schema({"column": Numeric(0, 1)}), "column", _PLANNED, epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the errors of the quantiles in rank, their root mean square."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
         step = users_for_step_estimate(self, self._column, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
         reports = self._reports(setting.num_users)
@@ -199,13 +269,9 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         if not reports.cells:
             later = len(SPREAD) * len(self.levels) if len(sizes) > 1 else 0
             own = SampledCoordinate(RandomizedResponse(self.epsilon), max(2 * FIRST, later))
-        rows = setting.rows_per_user
-        one = expected_quantiles(own, reports.noise, reports.parts, self.levels, users, rows)
-        return replace(
-            one,
-            rounds=len(sizes) + (step is not None),
-            randomizers=(own, *([step[0]] if step else [])),
-        )
+        rounds, randomizers = len(sizes) + (step is not None), [own, *([step[0]] if step else [])]
+        asked = self.levels, users, setting.rows_per_user
+        return expected_quantiles(randomizers, reports.noise, reports.parts, *asked, rounds)
 
     @property
     def _oracle(self) -> KRandomizedResponse:

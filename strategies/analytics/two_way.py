@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import ArrayRecord
 from scipy.stats import chi2
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomness import KeyedRandom, derive
@@ -16,13 +16,13 @@ from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
-from ..forecasts.planned import features_of
-from ..runtime.base import LdpStrategy
-from ..runtime.facts import Card
-from ..runtime.result import Estimates, Result
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..forecasts.populations import features_of
+from ..numerics.denoising import project_on_simplex
+from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime.result import frame
+from .base import ColumnStrategy, categories_of, too_few
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
-from .counts import categories_of, check_schema, counted, too_few
+from .counts import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,14 +84,11 @@ class TwoWayResult(PopulationErrors, Result):
         Returns
         -------
         DataFrame
-            The two categories, their ``share``, its ``standard error`` for the population
-            that the users are a sample of, the narrower one ``of these users``, and the
-            ``smoothed`` share.
+            The two categories, their ``share``, its ``standard error`` for the population that the
+            users are a sample of, the narrower one ``of these users``, and the ``smoothed`` share.
         """
-        from pandas import DataFrame
-
         rows, columns = len(self.row_categories), len(self.column_categories)
-        return DataFrame(
+        return frame(
             {
                 self.row: np.repeat(self.row_categories, columns),
                 self.column: np.tile(self.column_categories, rows),
@@ -143,45 +140,34 @@ class TwoWayResult(PopulationErrors, Result):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TwoWay(LdpStrategy[TwoWayResult]):
+class TwoWay(ColumnStrategy[TwoWayResult]):
     """The contingency table of two columns of categories, and a test of independence.
 
     Every user reports the two categories of one of its rows that has both, drawn at random,
     once. Users weigh alike, and those without such a row do not weigh on the table.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables.
     row, column : str
         Two columns of categories, the target included; at most 2,047 cells together.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, it is one of numbers, both are the same, or there are too
-        many cells.
 
     Notes
     -----
     The cells are asked for as those of :class:`Counts`. The test is Wald's: the deviations of the
-    cells from the product of the margins, by their covariance, which the noise of the
-    randomizers decides and is known; Pearson's statistic of noisy counts would reject
-    independence nearly always. Under independence it has a chi-squared law once
-    standard errors of shares are small. ``smoothed`` is the closest table without negative
-    shares, its deviations multiplied by the part of their squares that noise does not explain
-    (James & Stein 1961); its margins stay.
+    cells from the product of the margins, by their covariance, which the noise of the randomizers
+    decides and is known; Pearson's statistic of noisy counts would reject independence nearly
+    always. Under independence it has a chi-squared law once standard errors of shares are small.
+    ``smoothed`` is the closest table without negative shares, its deviations multiplied by the part
+    of their squares that noise does not explain (James & Stein 1961); its margins stay.
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
-    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by
-       a mechanism that is ``epsilon``-LDP for any two cells and for none.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
+    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by a
+       mechanism that is ``epsilon``-LDP for any two cells and for none.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
@@ -195,13 +181,11 @@ class TwoWay(LdpStrategy[TwoWayResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     row: str = field(kw_only=False)
     column: str = field(kw_only=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schema(self.schema)
         self._rows = categories_of(self.schema, "row", self.row)
         self._columns = categories_of(self.schema, "column", self.column)
         if self.row == self.column:
@@ -225,10 +209,8 @@ class TwoWay(LdpStrategy[TwoWayResult]):
             Users.from_rows(features, rows // 3 % 2, groups=rows // 2),
         )
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Ask in which cell users fall."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
         question = cell_question(self.schema, [self.row, self.column])
         found = yield from self._shares.estimate(cohorts, question)
@@ -243,7 +225,7 @@ class TwoWay(LdpStrategy[TwoWayResult]):
             shares=shown.shares.reshape(shape),
             std_error=shown.std_error.reshape(shape),
             users_std_error=shown.users_std_error.reshape(shape),
-            smoothed=smoothed(shown.shares.reshape(shape), _covariance(found)),
+            smoothed=smoothed(shown.shares.reshape(shape), found.among_answering()[1]),
             chi_squared=chi_squared,
             degrees_of_freedom=(shape[0] - 1) * (shape[1] - 1),
             p_value=p_value,
@@ -252,7 +234,6 @@ class TwoWay(LdpStrategy[TwoWayResult]):
         )
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if the shares can be of use."""
         return too_few(self, num_users, self._shares.noise(num_users), _USEFUL, "a share")
 
     @classmethod
@@ -261,19 +242,10 @@ class TwoWay(LdpStrategy[TwoWayResult]):
         kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"row": kind, "column": kind}), "row", "column", epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the standard error of a cell's share, the root of the mean of their squares."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
         waves = self._shares.waves(setting.num_users, self.min_reports)
         return expected_share(waves, self._shares.num_cells, setting, "a cell's share")
-
-
-def _covariance(found: Shares) -> Floats:
-    """Return the covariance of the shares among those who answer."""
-    answering = max(float(found.cells.sum()), 1e-9)
-    jacobian = (np.eye(len(found.cells)) - found.cells[:, None] / answering) / answering
-    return np.asarray(jacobian @ found.covariance @ jacobian.T)
 
 
 def _deviations(shares: Floats) -> tuple[Floats, Floats]:
@@ -295,9 +267,9 @@ def _deviations(shares: Floats) -> tuple[Floats, Floats]:
 
 def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
     """Return Wald's statistic of independence and its p-value."""
-    shares = found.cells.reshape(shape) / max(float(found.cells.sum()), 1e-9)
-    deviations, jacobian = _deviations(shares)
-    covariance = jacobian @ _covariance(found) @ jacobian.T
+    shares, among = found.among_answering()
+    deviations, jacobian = _deviations(shares.reshape(shape))
+    covariance = jacobian @ among @ jacobian.T
     free = np.arange(shares.size).reshape(shape)[:-1, :-1].ravel()  # the margins tell the rest
     shown = deviations.ravel()[free]
     statistic = float(shown @ np.linalg.solve(covariance[np.ix_(free, free)], shown))
@@ -307,15 +279,15 @@ def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
 def smoothed(shares: Floats, covariance: Floats) -> Floats:
     """Return shares drawn towards independence as far as noise calls for, none below 0.
 
-    Negative shares are taken off first, which takes off noise. How large the deviations of
-    the rest are in independent columns is looked at in tables drawn with this noise.
+    Negative shares are taken off first. How large the deviations of the rest are in independent
+    columns is looked at in tables drawn with this noise.
     """
-    shown = nonnegative(shares.ravel()).reshape(shares.shape)
+    shown = project_on_simplex(shares.ravel()).reshape(shares.shape)
     product = np.outer(shown.sum(axis=1), shown.sum(axis=0))
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     noise = KeyedRandom(derive(np.arange(_TABLES))).normals((_TABLES, shares.size)) @ root.T
-    drawn = [nonnegative(product.ravel() + each).reshape(shares.shape) for each in noise]
+    drawn = [project_on_simplex(product.ravel() + each).reshape(shares.shape) for each in noise]
     expected = float(np.mean([_squares(each) for each in drawn]))
     found = _squares(shown)
     kept: float = max(0.0, 1 - expected / found) if found else 0.0
@@ -325,11 +297,3 @@ def smoothed(shares: Floats, covariance: Floats) -> Floats:
 def _squares(shares: Floats) -> float:
     """Return the sum of the squared deviations from the product of the margins."""
     return float(np.square(shares - np.outer(shares.sum(axis=1), shares.sum(axis=0))).sum())
-
-
-def nonnegative(shares: Floats) -> Floats:
-    """Return the closest numbers that are not below 0 and add up to 1."""
-    ordered = np.sort(shares)[::-1]
-    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(shares) + 1)
-    level = excess[np.flatnonzero(ordered > excess)[-1]]
-    return np.asarray(np.maximum(shares - level, 0.0))

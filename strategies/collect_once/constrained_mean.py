@@ -11,15 +11,10 @@ from ldp_flower.guarantee.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import Floats, check_integer, check_optional
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import MeanUsers
+from ..forecasts.populations import MeanUsers, features_of
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
-from ..numerics.fista import fista
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
+from ..numerics.first_order import fista
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection
 
 # Of a plan: the mean's length and users' distance from it in feature_bound, features that matter.
@@ -35,7 +30,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     server sets to zero what does not stand out of the noise, whose size it knows, and shrinks
     what barely does.
 
-    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+    Other parameters are those of :class:`~.base.ProjectedCollection`.
 
     Parameters
     ----------
@@ -55,23 +50,20 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     several rows reports their mean.
 
     Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 2.
-    ``"paper"`` is that algorithm with its calibration corrected: noise is for the diameter
-    of the projected rows' domain, to which they are shortened (at ``1 + 2 / sqrt(p)`` in p
-    dimensions), as the original does not; the plain mean takes the place of the median
-    of 18 log(1/delta) means, as reports have light tails; and the Lasso, with the
-    threshold above, that of a constraint so wide that 0 is its solution below 1e13 users.
-    It needs 30 to 100 times as many users as ``"auto"``. Without projection the noise in a
-    coordinate does not depend on their number, so that projecting saves bytes and
-    nothing else.
+    ``"paper"`` is that algorithm with its calibration corrected: noise is for the diameter of the
+    projected rows' domain, to which they are shortened (at ``1 + 2 / sqrt(p)`` in p dimensions), as
+    the original does not; the plain mean takes the place of the median of 18 log(1/delta) means, as
+    reports have light tails; and the Lasso, with the threshold above, that of a constraint so wide
+    that 0 is its solution below 1e13 users. It needs 30 to 100 times as many users as ``"auto"``.
+    Without projection the noise in a coordinate does not depend on their number, so that projecting
+    saves bytes and nothing else.
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set. ``"auto"``: pure
-       ``epsilon``; ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question once, and the question depends on no data: the protocol is
-       non-interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
+       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
+    2. Every user answers one question, which depends on no data (non-interactive).
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

@@ -11,15 +11,10 @@ from ldp_flower.guarantee.questions import Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import SphereUsers
+from ..forecasts.populations import SphereUsers, features_of
 from ..numerics.denoising import project_on_l1_ball
-from ..numerics.fista import fista
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
+from ..numerics.first_order import fista
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
@@ -34,7 +29,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     the target as one vector in a ball. With ``method="paper"`` they report their features
     and target plus Gaussian noise, and the server multiplies.
 
-    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+    Other parameters are those of :class:`~.base.ProjectedCollection`.
 
     Parameters
     ----------
@@ -63,12 +58,10 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set. ``"auto"``: pure
-       ``epsilon``; ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question once, and the question depends on no data: the protocol is
-       non-interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
+       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
+    2. Every user answers one question, which depends on no data (non-interactive).
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

@@ -1,7 +1,7 @@
 """KernelRidgeRegression: a smooth function of features from one collection."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +13,8 @@ from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult, as_rows
-from ..runtime.run import Protocol, Run
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
+from ..runtime.result import as_rows
 from .base import CollectOnce, largest_dim
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
@@ -48,18 +45,7 @@ class KernelResult(LinearResult):
         self.arrays = ArrayRecord([self.coef, self.frequencies])
 
     def predict(self, features: ArrayLike) -> Floats:
-        """Return the function's values.
-
-        Parameters
-        ----------
-        features : array_like, shape (rows, dim)
-            Rows on the scale on which the clients computed.
-
-        Raises
-        ------
-        ValueError
-            If the rows are of another width.
-        """
+        """Return the function's values, for features as of :meth:`LinearResult.predict`."""
         rows = as_rows(features, len(self.frequencies))
         mapped = fourier_features(rows, self.frequencies, self.length_scale)
         return np.asarray(mapped @ self.coef)
@@ -127,20 +113,17 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
 
     Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 4.
     ``"paper"`` is that algorithm with its calibration corrected, as in
-    :class:`ConstrainedRegression`; with the ridge penalty, which its last step lacks, at
-    the size of the noise; and with cosines and sines of stratified frequencies, whose
-    length is exactly 1, in place of cosines with random phases, whose inner products are
-    half of the kernel. Its noise is squared on the server: it has a use from epsilon 4 and
-    200,000 users.
+    :class:`ConstrainedRegression`; with the ridge penalty, which its last step lacks, at the size
+    of the noise; and with cosines and sines of stratified frequencies, whose length is exactly 1,
+    in place of cosines with random phases, whose inner products are half of the kernel. Its noise
+    is squared on the server: it has a use from epsilon 4 and 200,000 users.
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set. ``"auto"``: pure
-       ``epsilon``; ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question once, and the question depends on no data: the protocol is
-       non-interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
+       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
+    2. Every user answers one question, which depends on no data (non-interactive).
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -189,7 +172,7 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         return Fourier(question, seed_of(run.salt), self.num_features, self.length_scale)
 
     def _solved(self, run: Run, found: LeastSquares, penalty: float) -> KernelResult:
-        found = found.with_ridge(penalty)
+        found = replace(found, squares=found.squares + penalty * np.eye(self.num_features))
         coef = np.asarray(np.linalg.solve(found.squares, found.products), np.float64)
         return KernelResult(
             coef=coef * self.target_bound,

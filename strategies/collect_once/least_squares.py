@@ -1,7 +1,7 @@
 """Least squares from private moments: what one collection gives, and what it is worth."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,20 +22,11 @@ _BELIEVED = 0.7
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """Estimates of the means of x y and x x', in the clients' units.
+    """Estimates of the means of x y and x x', in the clients' units."""
 
-    Attributes
-    ----------
-    products : ndarray of float64, shape (dim,)
-        Mean of x y.
-    squares : ndarray of float64, shape (dim, dim)
-        Mean of x x', positive semidefinite.
-    product_variance, square_variance : float
-        Variances of an entry of either (of ``squares``, on the diagonal; half off it).
-    """
-
-    products: Floats
-    squares: Floats
+    products: Floats  # (dim,): mean of x y
+    squares: Floats  # (dim, dim): mean of x x', positive semidefinite
+    # Variances of an entry of either (of squares, on the diagonal; half off it)
     product_variance: float
     square_variance: float
 
@@ -46,8 +37,8 @@ class LeastSquares:
         """Read the answer to ``second_moments``; ``weights`` are those that were asked for.
 
         Noise alone gives ``squares`` eigenvalues up to the root of 2 dim times the entries'
-        standard deviation (Wigner's semicircle); those that are smaller than a part of that
-        are raised to it.
+        standard deviation (Wigner's semicircle); those that are smaller than a part of that are
+        raised to it.
         """
         product_weight, square_weight = weights
         squares = unpacked_square(answer.mean[dim:]) / square_weight
@@ -79,10 +70,6 @@ class LeastSquares:
     def largest_eigenvalue(self) -> float:
         """Largest eigenvalue of ``squares``."""
         return float(np.linalg.eigvalsh(self.squares)[-1])
-
-    def with_ridge(self, penalty: float) -> "LeastSquares":
-        """Return the same with a penalty on the squares of all coefficients."""
-        return replace(self, squares=self.squares + penalty * np.eye(len(self.products)))
 
     def std_error(self, coef: Floats) -> Floats:
         """Return standard deviations of the solution given its support, 0 outside it."""

@@ -1,19 +1,76 @@
-"""Losses whose gradient is a polynomial, by moments of the features."""
+"""Losses whose gradient is a polynomial, by moments of the features.
+
+A smooth function on [-reach, reach] is held as the Chebyshev coefficients a_k in
+``f(t) = sum_k a_k T_k(t / reach)``; beyond its interval it has the value of the closer end.
+Polynomials are held as their coefficients, lowest first.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.polynomial import chebyshev, hermite_e
 
 from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 from ldp_flower.values.moments import contracted, num_monomials, tensor_weight
 
-from ..numerics.chebyshev import fitted, largest_slope
-from ..numerics.fista import fista
+from ..numerics.first_order import fista
 from .least_squares import LeastSquares
+
+_NODES = 64  # of a quadrature that is exact for polynomials up to degree 127
+_ZERO = 1e-9  # an even coefficient below this is rounding
+
+
+def interpolated(function: Callable[[Floats], Floats], reach: float) -> Floats:
+    """Return the Chebyshev coefficients of a function, to rounding if it is smooth."""
+    degree = 64 + 16 * math.ceil(reach)
+    points = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
+    return np.asarray(chebyshev.chebfit(points, function(reach * points), degree))
+
+
+def value(coefficients: Floats, reach: float, argument: Floats) -> Floats:
+    """Return the function's values."""
+    return np.asarray(chebyshev.chebval(np.clip(argument / reach, -1, 1), coefficients))
+
+
+def is_odd(coefficients: Floats) -> bool:
+    """Whether the function is odd, as that of the logistic model is."""
+    return bool((np.abs(coefficients[::2]) <= _ZERO * np.abs(coefficients).max()).all())
+
+
+def truncated(coefficients: Floats, reach: float, degree: int) -> Floats:
+    """Return the polynomial that the expansion up to ``degree`` is."""
+    polynomial = chebyshev.cheb2poly(coefficients[: degree + 1])
+    return np.asarray(polynomial / reach ** np.arange(float(len(polynomial))))
+
+
+def fitted(coefficients: Floats, reach: float, degree: int, mean: float, spread: float) -> Floats:
+    """Return the polynomial that is closest in mean square where arguments are normal.
+
+    They have this mean and spread; for an odd function the mean is taken for 0.
+    """
+    nodes, weights = hermite_e.hermegauss(_NODES)
+    odd = is_odd(coefficients)
+    points = np.clip((0.0 if odd else mean) + spread * nodes, -reach, reach)
+    powers = np.arange(1, degree + 1, 2) if odd else np.arange(degree + 1)
+    # Powers of points over their size are well-conditioned, whatever their scale.
+    size = float(np.sqrt(weights @ points**2 / weights.sum()))
+    root = np.sqrt(weights)
+    design = root[:, None] * (points[:, None] / size) ** powers
+    solved = np.linalg.lstsq(design, root * value(coefficients, reach, points))[0]
+    polynomial = np.zeros(degree + 1)
+    polynomial[powers] = solved / size**powers
+    return polynomial
+
+
+def largest_slope(polynomial: Floats, reach: float) -> float:
+    """Return a bound on the absolute slope of a polynomial on [-reach, reach]."""
+    powers = np.arange(len(polynomial))
+    return float((np.abs(polynomial) * powers) @ reach ** (powers - 1.0))
+
 
 _FITS = 60  # of the polynomial to where the arguments are
 _SMALLEST_SPREAD = 1e-3  # of the arguments, over their reach
@@ -22,18 +79,10 @@ _DIFFERENCE = 1e-4  # of coefficients, over their reach
 
 @dataclass(frozen=True)
 class PolynomialLoss:
-    """The mean of f(<x, w>) x - y x for every polynomial f, estimated.
+    """The mean of f(<x, w>) x - y x for every polynomial f, estimated."""
 
-    Attributes
-    ----------
-    second : LeastSquares
-        Means of x y and x x'.
-    powers : mapping of int to ndarray of float64
-        Means of the other tensor powers of x by their degree, packed.
-    """
-
-    second: LeastSquares
-    powers: Mapping[int, Floats]
+    second: LeastSquares  # means of x y and x x'
+    powers: Mapping[int, Floats]  # means of the other tensor powers of x by their degree, packed
 
     @classmethod
     def from_moments(cls, answer: Estimate, dim: int, powers: Sequence[int]) -> "PolynomialLoss":
@@ -70,24 +119,16 @@ class PolynomialLoss:
         return mean, math.sqrt(max(square - mean**2, 0.0))
 
     def polynomial(self, link: Floats, reach: float, degree: int, coef: Floats) -> Floats:
-        """Return the polynomial that is closest to a function where <x, w> is.
-
-        ``link`` has the function's Chebyshev coefficients on [-reach, reach].
-        """
+        """Return the polynomial closest to a function (Chebyshev coefficients) where <x, w> is."""
         mean, spread = self.arguments(coef)
         return fitted(link, reach, degree, mean, max(spread, _SMALLEST_SPREAD * reach))
 
     def minimised(self, link: Floats, reach: float, degree: int) -> Floats:
         """Return the coefficients where a generalised linear model's gradient is zero.
 
-        Parameters
-        ----------
-        link : ndarray of float64
-            Chebyshev coefficients of the mean function on [-reach, reach].
-        reach : float
-            Largest length of the coefficients, rows having length 1.
-        degree : int
-            Degree of the polynomial in place of the mean function.
+        ``link`` has the Chebyshev coefficients of the mean function, ``reach`` is the largest
+        length of the coefficients, rows having length 1, ``degree`` that of the polynomial in place
+        of the function.
         """
         curvature = self.second.largest_eigenvalue
         coef = np.zeros(len(self.second.products))
@@ -109,8 +150,7 @@ class PolynomialLoss:
     def std_error(self, link: Floats, reach: float, degree: int, coef: Floats) -> Floats:
         """Return standard deviations of coefficients where the gradient is zero.
 
-        From the noise of first and second moments, and the gradient's derivatives, by
-        differences: the polynomial moves with the coefficients.
+        From the noise of moments, and the gradient's differences: the polynomial moves with them.
         """
         step = _DIFFERENCE * reach
 

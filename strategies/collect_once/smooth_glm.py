@@ -14,15 +14,10 @@ from ldp_flower.iht import project_on_ball
 from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 
-from ..numerics.chebyshev import interpolated, is_odd, truncated, value
-from ..numerics.sigm import StepSizes, sigm
-from ..runtime.exchange import Answers, Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
+from ..numerics.first_order import StepSizes, sigm
+from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
-from .polynomial_loss import PolynomialLoss
+from .polynomial_loss import PolynomialLoss, interpolated, is_odd, truncated, value
 
 
 @dataclass(repr=False, kw_only=True)
@@ -51,10 +46,7 @@ class GlmResult(LinearResult):
     def predict(self, features: ArrayLike) -> Floats:
         """Return the expected targets; for labels -1 and 1 the sign is the likelier one.
 
-        Parameters
-        ----------
-        features : array_like, shape (rows, dim)
-            Rows on the scale on which the clients computed.
+        Features are as of :meth:`LinearResult.predict`.
         """
         return value(self.mean_function, self.reach, self.decision_function(features))
 
@@ -70,7 +62,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     model ``tanh(<x, coef> / 2)``. A polynomial in its place makes the gradient a polynomial of the
     coefficients, whose own coefficients are moments of the features, collected once.
 
-    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+    Other parameters are those of :class:`~.base.ProjectedCollection`.
 
     Parameters
     ----------
@@ -109,12 +101,10 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set. ``"auto"``: pure
-       ``epsilon``; ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question once, and the question depends on no data: the protocol is
-       non-interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
+       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
+    2. Every user answers one question, which depends on no data (non-interactive).
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -242,12 +232,9 @@ def _oracle_noise(polynomial: Floats, reach: float, size: int, sigma: float) -> 
 def _gradients(
     answers: Answers, polynomial: Floats, size: int, num_steps: int
 ) -> Iterator[Callable[[Floats], Floats]]:
-    """Yield the noisy gradient of each batch of users.
-
-    A record is x y and copies of x with noise of their own: of factors with independent
-    noise the mean product is the product of the means.
-    """
+    """Yield the noisy gradient of each batch of users."""
     for batch in np.array_split(answers.reports, num_steps):
+        # x y and copies of x, whose noise is independent: the mean product is that of means.
         copies = batch.astype(np.float64).reshape(len(batch), -1, size).transpose(1, 0, 2)
 
         def gradient(coef: Floats, copies: Floats = copies) -> Floats:

@@ -32,17 +32,8 @@ _TYPICAL = 0.25  # both, of numbers in [-1, 1]
 def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
     """Return the variance of a weighted sum of cells' estimated shares.
 
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Each asks users of its own; their estimates are weighted by their precision.
-    shares, weights : ndarray, shape (cells,)
-        Of the cells that have a weight; what others hold does not matter.
-
-    Notes
-    -----
-    ``w' C w / n`` of each wave, C the covariance of one report of a user drawn at random, and what
-    :func:`_left` says.
+    Of each wave it is ``w' C w / n``, C the covariance of one report of a user drawn at random;
+    waves are weighted by their precision, and :func:`_left` is added.
     """
     precisions = [
         users / max(float(weights @ oracle.covariance(shares) @ weights), 1e-18)
@@ -54,8 +45,8 @@ def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
 def _left(waves: Waves, first: float, both: float) -> float:
     """Return the variance that is left where few users report how those without an answer answer.
 
-    In a second wave these draw answers of the first wave's shares. How many they are is not known
-    either: the product of two errors, as far as the second wave counts.
+    In a second wave these draw answers of the first wave's shares, and how many they are is not
+    known either: the product of two errors, as far as the second wave counts.
     """
     if len(waves) < 2:
         return 0.0
@@ -64,27 +55,13 @@ def _left(waves: Waves, first: float, both: float) -> float:
 
 
 def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> float:
-    """Return the standard error of the share that one of the cells has among these users.
+    """Return the standard error of one cell's share among these users; others are equally large.
 
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Who answers with what.
-    num_cells : int
-        How many cells there are; all but one are equally frequent.
-    share : float
-        Of that one.
-    rows : float
-        Rows of a user, of which it draws one.
-
-    Notes
-    -----
-    All cells but one are alike, and so are their estimates: what reports say about it is in three
-    numbers, the estimates of this cell, of all others together and, in a first wave, of who has no
-    answer, which is 1 less the two. They are fitted by least squares as the protocol fits the
-    cells (:class:`~..analytics.cells.CellShares`), and ``d(u / (u + v)) = (1 - s) du - s dv``. The
-    users themselves are known, but not which of their rows they draw: of ``s (1 - s) / n`` the
-    part ``1 / rows`` is no error.
+    All other cells are alike, and so are their estimates: what reports say is in three numbers, the
+    estimates of this cell, of all others together and, in a first wave, of who has no answer, which
+    is 1 less the two. They are fitted by least squares as the protocol fits the cells, and ``d(u /
+    (u + v)) = (1 - s) du - s dv``. Each user draws one of its rows: of ``s (1 - s) / n`` the part
+    ``1 / rows`` is no error.
     """
     rest = (1 - share) / (num_cells - 1)
     cells = np.array([share, rest, rest, 0.0])
@@ -110,21 +87,7 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
 
 
 def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) -> Expectation:
-    """Return the standard error of cells' shares that are equally large.
-
-    Its range is that of a cell which nobody is in, or half of the users.
-
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Who answers with what.
-    num_cells : int
-        How many cells there are, at least two.
-    setting : Setting
-        Of which the rows matter.
-    what : str
-        Whose share it is.
-    """
+    """Return the error of equal shares; its range is that of a cell of nobody, or half of all."""
     rows = setting.rows_per_user
     value = share_error(waves, num_cells, 1 / num_cells, rows)
     ends = [share_error(waves, num_cells, share, rows) for share in (0.0, 0.5)]
@@ -139,44 +102,12 @@ def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) ->
     )
 
 
-def mean_error(waves: Waves, groups: int, shares: Floats, centre: float, known: float) -> float:
-    """Return the standard error of a mean of numbers in [-1, 1] that are reported by levels.
-
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Who answers with what, about levels of all groups.
-    groups : int
-        How many groups there are, equally large.
-    shares : ndarray, shape (levels,)
-        Of the users of a group.
-    centre : float
-        Their mean.
-    known : float
-        The part of the variance of such a mean that is no error, since it is about these users.
-    """
-    weights = groups * (np.linspace(-1.0, 1.0, len(shares)) - centre)
-    return math.sqrt(max(variance_of_sum(waves, shares / groups, weights) - known, 0.0))
-
-
 def expected_mean(
     waves: Waves, groups: int, levels: int, num_users: int, others: Sequence[Randomizer] = ()
 ) -> Expectation:
-    """Return the standard error of a mean of numbers, in widths of their bounds.
+    """Return the standard error of a mean of so many users' numbers, in widths of their bounds.
 
-    Its range is that of numbers which are all at one place, wherever it is, or half of them at
-    each of the two bounds.
-
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Who answers with what about one column.
-    groups, levels : int
-        How many of these there are.
-    num_users : int
-        Whom the means are about: those who are asked about a column are a random part of them.
-    others : sequence of Randomizer
-        What other users answer with.
+    Its range is that of numbers at one place, wherever it is, or half of them at each bound.
     """
     at = np.linspace(-1.0, 1.0, levels)
 
@@ -184,14 +115,19 @@ def expected_mean(
         """Return how often levels are reported by those who are at one place."""
         return np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
 
+    def error(shares: Floats, centre: float, known: float) -> float:
+        """Return the standard error of a mean, less what is known: it is about these users."""
+        variance = variance_of_sum(waves, shares / groups, groups * (at - centre))
+        return math.sqrt(max(variance - known, 0.0))
+
     places = np.linspace(0.0, 1.0, _PLACES)
     around = _TYPICAL * (1 + math.sqrt(3) * (2 * places - 1))
     typical = np.mean([near(place) for place in around], axis=0)
     apart = np.where(np.abs(at) == 1, 0.5, 0.0)
     known = float(np.var(around)) * groups / num_users
-    value = mean_error(waves, groups, typical, _TYPICAL, known)
-    ends = [value, mean_error(waves, groups, apart, 0.0, groups / num_users)]
-    ends += [mean_error(waves, groups, near(place), float(place), 0.0) for place in places]
+    value = error(typical, _TYPICAL, known)
+    ends = [value, error(apart, 0.0, groups / num_users)]
+    ends += [error(near(place), float(place), 0.0) for place in places]
     return Expectation(
         error="standard error of a mean, in widths of the bounds",
         value=value / 2,

@@ -8,11 +8,8 @@ from typing import Generic, TypeVar
 from ldp_flower.expectation import WouldRefuse
 from ldp_flower.randomizers import Estimate, Randomizer
 
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Answers, Ask
+from ..runtime import Answers, Ask, LdpStrategy, Result, Run, TooFewReports
 from ..runtime.population import SizeOnlyPopulation
-from ..runtime.result import Result
-from ..runtime.run import Run, TooFewReports
 
 R = TypeVar("R", bound=Result)
 
@@ -21,18 +18,10 @@ logger = logging.getLogger("flwr")
 
 @dataclass(frozen=True)
 class DryRun(Generic[R]):
-    """A protocol's result from synthetic answers.
-
-    Attributes
-    ----------
-    result : Result
-        What it returned.
-    asks : tuple of Ask
-        What it asked: how many, and through which mechanism.
-    """
+    """A protocol's result from synthetic answers."""
 
     result: R
-    asks: tuple[Ask, ...]
+    asks: tuple[Ask, ...]  # what it asked: how many, and through which mechanism
 
     @property
     def randomizers(self) -> tuple[Randomizer, ...]:
@@ -43,22 +32,7 @@ class DryRun(Generic[R]):
 def dry_run(
     strategy: LdpStrategy[R], num_users: int, answer: Callable[[Ask], Estimate | Answers]
 ) -> DryRun[R]:
-    """Run a protocol on synthetic answers.
-
-    Parameters
-    ----------
-    strategy : LdpStrategy
-        It is not changed.
-    num_users : int
-        How many there are to ask.
-    answer : callable
-        Returns what a cohort answers.
-
-    Raises
-    ------
-    WouldRefuse
-        If the protocol refuses so many users, in its own words.
-    """
+    """Run a protocol on synthetic answers; raise WouldRefuse, in its own words, if it refuses."""
     run = Run(strategy, SizeOnlyPopulation(num_users))
     asks: list[Ask] = []
     disabled, logger.disabled = logger.disabled, True

@@ -31,26 +31,12 @@ def chances_to_find(
     max_items: int,
     false_alarm: float,
 ) -> Floats:
-    """Return the chance of each item to be found, shape of ``shares``.
+    """Return the chance of each item to be found, by the share of the users who hold it.
 
-    Parameters
-    ----------
-    mechanism : FrequencyOracle or PrefixTree
-        With which users report.
-    num_users : int
-        How many report.
-    shares : ndarray
-        Of the users who hold each item.
-    domain_size, max_items, false_alarm
-        As of :class:`~..analytics.heavy_hitters.HeavyHitters`.
-
-    Notes
-    -----
-    By the normal approximation. The support of an item that a share f of n users holds has the
-    mean ``n (q + f (p - q))`` and the variance ``n (f p (1 - p) + (1 - f) q (1 - q))``; it has to
-    exceed the cut-off of items that nobody holds. With prefixes it has to at every length, each of
-    which a random part of the users reports: with them f varies, too. Prefixes of different items
-    are taken for different.
+    By the normal approximation. The support of an item that a share f of n users holds has the mean
+    ``n (q + f (p - q))`` and the variance ``n (f p (1 - p) + (1 - f) q (1 - q))``; it has to exceed
+    the cut-off of items that nobody holds. With prefixes, taken for different, it has to at every
+    length, each of which a random part of the users reports: with them f varies, too.
     """
     p, q = float(mechanism.own), float(mechanism.other)
     if isinstance(mechanism, FrequencyOracle):
@@ -78,19 +64,7 @@ def _above(
 
 
 def expected_misses(mechanism: Mechanism, chances: Floats, notes: Sequence[str]) -> Expectation:
-    """Return the share of the most frequent items that is missed, in the mean.
-
-    Its range follows from independent chances.
-
-    Parameters
-    ----------
-    mechanism : FrequencyOracle or PrefixTree
-        With which users report.
-    chances : ndarray
-        Of items to be found, the most frequent first.
-    notes : sequence of str
-        What else is to be said.
-    """
+    """Return the mean share of the most frequent items that is missed; chances are independent."""
     missed = 1 - chances[:_FREQUENT]
     law = np.ones(1)
     for chance in missed:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
 
@@ -31,35 +32,22 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class Population(ABC):
-    """Law of synthetic users.
-
-    Attributes
-    ----------
-    error : str
-        Name of the error, with its unit.
-    assumes, notes : tuple of str
-        As of :class:`~ldp_flower.expectation.Expectation`.
-    max_users : int, optional
-        Largest number that is simulated, of users whose single reports nothing can stand in for;
-        beyond, errors are taken to fall by the root of the number.
-    useless : float (default: infinity)
-        Error of a result that nobody was asked for: of the mean, or of zero. A run whose error is
-        infinite says nothing; if none says anything, this is the error.
-    dim : int
-        Number of features, or of coordinates.
-    rows : float (default: 1)
-        Mean number of a user's rows.
-    """
+    """Law of synthetic users."""
 
     #: Whether the error is the standard error that a result reports.
     reported: ClassVar[bool] = False
 
-    error: str
-    dim: int
-    rows: float = 1
+    error: str  # name of the error, with its unit
+    dim: int  # number of features, or of coordinates
+    rows: float = 1  # mean number of a user's rows
+    # As of Expectation
     assumes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    # Largest number that is simulated, of users whose single reports nothing can stand in for;
+    # beyond, errors are taken to fall by the root of the number
     max_users: int | None = None
+    # Error of a result that nobody was asked for: of the mean, or of zero. A run whose error is
+    # infinite says nothing; if none says anything, this is the error.
     useless: float = math.inf
 
     @property
@@ -71,15 +59,8 @@ class Population(ABC):
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users.
 
-        Parameters
-        ----------
-        num_users : int
-            How many.
-        stand_in : bool
-            Whether they stand in for far more users: then they come in pairs, whose noise has
+        stand_in: Whether they stand in for far more users: then they come in pairs, whose noise has
             opposite signs, so that their mean or least squares fit is the true one.
-        rng : numpy.random.Generator
-            Source of randomness.
         """
 
 
@@ -109,33 +90,19 @@ def _distance(truth: Floats, unit: float) -> Callable[[Any], float]:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearUsers(Population):
-    """Users whose targets are a linear function of independent features, plus normal noise.
-
-    Attributes
-    ----------
-    sparsity : int
-        Number of coefficients of one size; the others are zero.
-    length : float
-        Euclidean length of the coefficients.
-    noise : float
-        Standard deviation of targets given the features.
-    variance_between : float (default: 0.0)
-        As of :class:`~ldp_flower.expectation.Setting`, of features and of noise.
-    feature_size : float, optional
-        Features are plus or minus this; by default they are standard normal.
-    scale : float, optional
-        Factor of all targets; by default it is drawn, from 1 to 2: any place in an octave's bins.
-    """
+    """Users whose targets are a linear function of independent features, plus normal noise."""
 
     ERROR: ClassVar[str] = "distance of the coefficients from the truth, over their length"
 
     error: str = ERROR
     useless: float = 1.0
-    sparsity: int
-    length: float
-    noise: float
-    variance_between: float = 0.0
+    sparsity: int  # number of coefficients of one size; the others are zero
+    length: float  # Euclidean length of the coefficients
+    noise: float  # standard deviation of targets given the features
+    variance_between: float = 0.0  # as of Setting, of features and of noise
+    # Features are plus or minus this; by default they are standard normal
     feature_size: float | None = None
+    # Factor of all targets; by default it is drawn, from 1 to 2: any place in an octave's bins
     scale: float | None = 1.0
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -155,10 +122,7 @@ class LinearUsers(Population):
 
 
 def planned_length(radius: float, dim: int) -> float:
-    """Return how long coefficients within a ball are assumed to be: as long as its radius.
-
-    A single coefficient is half as long: one at its bound would be found without error.
-    """
+    """Return the radius as length; a single coefficient is half as long, or found without error."""
     return radius if dim > 1 else radius / 2
 
 
@@ -175,10 +139,7 @@ def share_explained(length: float, noise: float) -> float:
 def linear_users(
     dim: int, sparsity: int, quality: float, length: float | None = None, **others: Any
 ) -> LinearUsers:
-    """Return users whose coefficients explain this share of the targets' variance.
-
-    Coefficients have this length; by default the targets' variance is 1.
-    """
+    """Return users whose coefficients explain so much; by default the targets' variance is 1."""
     feature_size = others.get("feature_size")
     assumed = (
         f"{sparsity} coefficients of one size, which explain {quality:.0%} of the targets' "
@@ -206,26 +167,13 @@ def _rows_assumed(rows: float, variance_between: float) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanUsers(Population):
-    """Users of one row each, normal around one mean and alike in all directions.
+    """Users of one row each, normal around one mean and alike in all directions."""
 
-    Attributes
-    ----------
-    sparsity : int
-        How many coordinates are of one size; the others are zero.
-    length : float
-        Euclidean length of the mean.
-    spread : float
-        Root mean square distance of a user's row from it.
-    unit : float
-        Unit of the error.
-    radius : float (default: infinity)
-        Longer rows are shortened to this: then the mean is a little shorter, too.
-    """
-
-    sparsity: int
-    length: float
-    spread: float
-    unit: float
+    sparsity: int  # how many coordinates are of one size; the others are zero
+    length: float  # Euclidean length of the mean
+    spread: float  # root mean square distance of a user's row from it
+    unit: float  # unit of the error
+    # Longer rows are shortened to this: then the mean is a little shorter, too
     radius: float = math.inf
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -242,23 +190,13 @@ class MeanUsers(Population):
 
 @dataclass(frozen=True, kw_only=True)
 class SphereUsers(Population):
-    """Users of one row of features on a sphere, and a target that they determine.
-
-    Attributes
-    ----------
-    sparsity : int
-        As of :class:`LinearUsers`.
-    radius : float
-        Length of a row.
-    l1_norm : float
-        Sum of the coefficients.
-    """
+    """Users of one row of features on a sphere, and a target that they determine."""
 
     error: str = LinearUsers.ERROR
     useless: float = 1.0
-    sparsity: int
-    radius: float
-    l1_norm: float
+    sparsity: int  # as of LinearUsers
+    radius: float  # length of a row
+    l1_norm: float  # sum of the coefficients
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users, see :meth:`Population.draw`: without noise a fit is exact."""
@@ -270,27 +208,16 @@ class SphereUsers(Population):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedUsers(Population):
-    """Users whose targets a given linear model explains in part; the error is the reported one.
-
-    A fifth of the variance of predictions and of residuals is between users.
-
-    Attributes
-    ----------
-    coef : tuple of float
-        The model.
-    centre, variance : float
-        Mean of targets, and the usual variance.
-    quality : float
-        R2 of the model.
-    """
+    """Users whose targets a given linear model explains in part; the error is the reported one."""
 
     reported = True
 
     useless: float = 1.0
     coef: tuple[float, ...]
+    # Mean of targets, and the usual variance
     centre: float
     variance: float
-    quality: float
+    quality: float  # R2 of the model
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users, see :meth:`Population.draw`."""
@@ -304,3 +231,17 @@ class EvaluatedUsers(Population):
         x = np.outer(self.centre + explained, coef / max(float(coef @ coef), 1e-300))
         users = Users(x, targets, offsets)
         return Drawn(users, lambda result: float(result.std_error))
+
+
+def rows_of(setting: Setting, guessed: int) -> float:
+    """Return how many rows a user holds: as planned for, or else as the strategy guesses."""
+    return setting.rows_per_user if "rows_per_user" in setting.given() else guessed
+
+
+def features_of(setting: Setting, protocol: type) -> int:
+    """Return the number of features, or say that it is needed."""
+    if setting.num_features is None:
+        raise ValueError(
+            f"Expected num_features, which a plan of {protocol.__name__} needs, got None."
+        )
+    return setting.num_features

@@ -8,6 +8,8 @@ lie evenly or around two peaks (`python -m simulations.studies.planning --family
 import math
 from collections.abc import Sequence
 
+from scipy.stats import chi2
+
 from ldp_flower.expectation import Expectation
 from ldp_flower.randomizers import KRandomizedResponse, RandomizedResponse, Randomizer
 
@@ -28,85 +30,53 @@ _OWN = "Every user has an entry, and entries are no multiples of a round step."
 _ROWS = "The rows of one user differ as those of different users do."
 
 
-def _own_variance(level: float, rows: float, sampled: float) -> float:
-    """Return the variance of whether a user is below a quantile, beside its report's noise.
-
-    Of a user with several rows, which differ as those of others do, one is drawn. Of who the users
-    are a part is random: some of them are asked about one threshold, some about another.
-    """
-    return level * (1 - level) * (1 - (1 - sampled) / rows)
-
-
-def spread_of(number: int) -> tuple[float, float, float]:
-    """Return quantiles at 10, 50 and 90 % of the root mean square of so many standard normals."""
-    from scipy.stats import chi2
-
-    low, middle, high = (float(chi2.ppf(each, number)) for each in (0.1, 0.5, 0.9))
-    return math.sqrt(low / number), math.sqrt(middle / number), math.sqrt(high / number)
-
-
 def expected_quantiles(
-    randomizer: Randomizer,
+    randomizers: Sequence[Randomizer],
     noise: float,
     parts: int,
     levels: Sequence[float],
     users: int,
     rows: float,
+    rounds: int,
 ) -> Expectation:
-    """Return the errors of quantiles in rank, their root mean square, without who answers by what.
+    """Return the errors of quantiles in rank, their root mean square, independent and normal.
 
-    Parameters
-    ----------
-    randomizer : Randomizer
-        Of each user's report.
-    noise : float
-        Variance that it adds to what a user reports about a share.
-    parts : int
-        How many groups of the users report about different quantiles.
-    levels : sequence of float
-        Of the quantiles.
-    users : int
-        Who are asked about them.
-    rows : float
-        Rows of one of them.
-
-    Notes
-    -----
-    Errors are taken for independent and normal.
+    randomizers: The first one is of the users who report about the quantiles.
+    noise: Variance that it adds to what a user reports about a share.
+    parts: How many groups of the users report about different quantiles.
     """
-    lost, sampled = _BY_CELLS if isinstance(randomizer, KRandomizedResponse) else _BY_BITS
-    own = [_own_variance(level, rows, sampled) for level in levels]
+    lost, sampled = _BY_CELLS if isinstance(randomizers[0], KRandomizedResponse) else _BY_BITS
+    # Whether a user is below a quantile: of several rows, which differ as those of others do, one
+    # is drawn. It is random, too, who are asked about which threshold.
+    own = [level * (1 - level) * (1 - (1 - sampled) / rows) for level in levels]
     error = lost * math.sqrt(parts * (noise + sum(own) / len(levels)) / users)
-    low, value, high = (min(1.0, error * each) for each in spread_of(len(levels)))
+    # Quantiles of the root mean square of so many standard normals.
+    spread = [math.sqrt(chi2.ppf(each, len(levels)) / len(levels)) for each in (0.1, 0.5, 0.9)]
+    low, value, high = (min(1.0, error * each) for each in spread)
     many = ", root mean square of all" if len(levels) > 1 else ""
     return Expectation(
         error=f"rank error of a quantile{many}",
         value=value,
         low=low,
         high=high,
-        rounds=1,
-        randomizers=(randomizer,),
+        rounds=rounds,
+        randomizers=tuple(randomizers),
         assumes=(_OWN, *([_ROWS] if rows > 1 else [])),
     )
 
 
-def expected_function(epsilon: float, users: int, rows: float) -> Expectation:
-    """Return the largest error of a distribution function, without who answers by what.
+def expected_function(
+    epsilon: float,
+    users: int,
+    rows: float,
+    rounds: int,
+    randomizers: Sequence[Randomizer],
+    notes: Sequence[str],
+) -> Expectation:
+    """Return the largest error of a distribution function.
 
-    Parameters
-    ----------
-    epsilon : float
-        Of each user's report.
-    users : int
-        Who are asked.
-    rows : float
-        Rows of one of them.
-
-    Notes
-    -----
-    Noise counts by a power of the error of the share below one threshold in the middle, of which
-    all users report by one bit: a smooth density averages over thresholds. That other users
-    are asked first than later counts as that of a sample.
+    Noise counts by a power of the error of the share below a threshold in the middle, of which all
+    report by one bit: a smooth density averages. Who is asked first counts as that of a sample.
     """
     one = math.sqrt((RandomizedResponse(epsilon).variance - 1) / 4 / users)
     sampled = math.hypot(_ASKED / math.sqrt(rows), _DRAWN * math.sqrt(1 - 1 / rows))
@@ -116,7 +86,8 @@ def expected_function(epsilon: float, users: int, rows: float) -> Expectation:
         value=value,
         low=value * _RANGE[0],
         high=min(1.0, value * _RANGE[1]),
-        rounds=2,
-        randomizers=(RandomizedResponse(epsilon),),
+        rounds=rounds,
+        randomizers=tuple(randomizers),
         assumes=(_OWN, _HUMP, *([_ROWS] if rows > 1 else [])),
+        notes=tuple(notes),
     )

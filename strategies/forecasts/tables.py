@@ -7,6 +7,7 @@ standard deviation of about a seventh of their bounds.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,21 +46,11 @@ _TABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class TableUsers(Population):
-    """Users with rows of a synthetic table, another table for every draw.
+    """Users with rows of a synthetic table, another table for every draw."""
 
-    Attributes
-    ----------
-    schema : Schema
-        Of the table, with a target.
-    quality : float
-        R2 or AUC of the best linear model.
-    variance_between : float or None
-        As of :class:`~ldp_flower.expectation.Setting`; None: another one for every table.
-    """
-
-    schema: Schema
-    quality: float
-    variance_between: float | None
+    schema: Schema  # of the table, with a target
+    quality: float  # R2 or AUC of the best linear model
+    variance_between: float | None  # as of Setting; None: another one for every table
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw a table, see :meth:`Population.draw`: models are evaluated beside the best one."""
@@ -81,7 +72,7 @@ class TableUsers(Population):
         make = self._classes if self.schema.classes else self._numbers
         targets = make(explained, rest, rng)
         users = Users(features[:cut], targets[:cut], offsets)
-        judge = _LostAuc if self.schema.classes else _LostR2
+        judge = _lost_auc if self.schema.classes else _lost_r2
         return Drawn(users, judge(features[cut:], targets[cut:], explained[cut:]))
 
     def _columns(
@@ -134,13 +125,7 @@ class TableUsers(Population):
 
 
 def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any) -> TableUsers:
-    """Return the tables that a setting stands for.
-
-    Raises
-    ------
-    ValueError
-        If the setting's quality is no AUC and the target is a class.
-    """
+    """Return the tables that a setting stands for; raise ValueError if its quality is no AUC."""
     name, usual = ("AUC", USUAL_AUC) if schema.classes else ("R2", USUAL_R2)
     quality = usual if setting.quality is None else setting.quality
     if schema.classes and quality < 0.5:
@@ -194,10 +179,7 @@ def _explained(features: Floats, number: int, along: tuple[float, float], rng: R
 
 
 def mean_auc(classes: Floats, scores: Floats) -> float:
-    """Return the AUC of each class's scores against all others, in the mean; of two, the second's.
-
-    Scores have a column for each class.
-    """
+    """Return the mean AUC of classes' scores, one column each; of two classes, the second's."""
     from scipy.stats import rankdata
 
     found = list[float]()
@@ -210,26 +192,20 @@ def mean_auc(classes: Floats, scores: Floats) -> float:
     return sum(found, 0.0) / len(found) if found else 0.5
 
 
-@dataclass(frozen=True)
-class _LostR2:
-    features: Floats
-    targets: Floats
-    explained: Floats
+def _lost_r2(features: Floats, targets: Floats, explained: Floats) -> Callable[[Any], float]:
+    best = float(np.corrcoef(targets, explained[:, 0])[0, 1]) ** 2
 
-    def __call__(self, result: Any) -> float:
-        variance = float(np.var(self.targets))
-        off = self.targets - np.clip(self.features @ result.coef, -2, 2)  # within the bounds
-        best = float(np.corrcoef(self.targets, self.explained[:, 0])[0, 1]) ** 2
-        return max(best - 1 + float(np.mean(off**2)) / variance, 0.0)
+    def lost(result: Any) -> float:
+        off = targets - np.clip(features @ result.coef, -2, 2)  # within the bounds
+        return max(best - 1 + float(np.mean(off**2)) / float(np.var(targets)), 0.0)
+
+    return lost
 
 
-@dataclass(frozen=True)
-class _LostAuc:
-    features: Floats
-    classes: Floats
-    explained: Floats
-
-    def __call__(self, result: Any) -> float:
-        scores = self.features @ np.atleast_2d(result.coef).T
+def _lost_auc(features: Floats, classes: Floats, explained: Floats) -> Callable[[Any], float]:
+    def lost(result: Any) -> float:
+        scores = features @ np.atleast_2d(result.coef).T
         scores = np.repeat(scores, 2, axis=1) if scores.shape[1] == 1 else scores
-        return max(mean_auc(self.classes, self.explained) - mean_auc(self.classes, scores), 0.0)
+        return max(mean_auc(classes, explained) - mean_auc(classes, scores), 0.0)
+
+    return lost

@@ -14,21 +14,11 @@ from ..numerics.denoising import keep_above
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """Rows of public features with estimates of their labels.
+    """Rows of public features with estimates of their labels."""
 
-    Attributes
-    ----------
-    features : ndarray of float64, shape (rows, dim)
-        The features as nodes sent them.
-    labels : ndarray of float64, shape (rows,)
-        Unbiased estimates of the labels.
-    variance : ndarray of float64, shape (rows,)
-        Variance of their noise.
-    """
-
-    features: Floats
-    labels: Floats
-    variance: Floats
+    features: Floats  # (rows, dim): the features as nodes sent them
+    labels: Floats  # (rows,): unbiased estimates of the labels
+    variance: Floats  # (rows,): variance of their noise
 
     def plus(self, other: "NoisyLabels") -> "NoisyLabels":
         """Return both together."""
@@ -41,15 +31,8 @@ class NoisyLabels:
     def fit(self, sparsity: int, solver: str, residual: float) -> "LabelFit":
         """Return weighted least squares on the coefficients that clear the noise.
 
-        Parameters
-        ----------
-        sparsity : int
-            Number of coefficients that may differ from zero.
-        solver : {"iht", "lasso"}
-            What selects them.
-        residual : float
-            Root mean square of what the coefficients leave of labels without noise. A row counts
-            by the inverse of its variance, noise and residual together.
+        A row counts by the inverse of its variance, that of noise and of the residual together: the
+        root mean square of what the coefficients leave of labels without noise.
         """
         units = typical_sizes(self.features)
         x = self.features / units
@@ -75,10 +58,10 @@ class NoisyLabels:
     def _residual(self, coef: Floats, weights: Floats) -> float:
         """Return the root mean square to expect of new labels' residuals, rather too large.
 
-        The reports' noise is taken off. Rows are weighted by the inverse square of its variance,
-        about the precision of a squared report, and by their own weights. One standard error is
-        added, and the coefficients' own error ``s (1 + 2 log(d / s))`` over the rows' precision:
-        residuals of the rows that they were fitted to are smaller than others.
+        Without the reports' noise. Rows are weighted by the inverse square of its variance, about
+        the precision of a squared report, and by their own weights. Added are one standard error
+        and the coefficients' own ``s (1 + 2 log(d / s))`` over the rows' precision: fitted
+        residuals are smaller.
         """
         if not len(self.labels):
             return 0.0
@@ -94,22 +77,13 @@ class NoisyLabels:
 
 @dataclass(frozen=True)
 class LabelFit:
-    """A fit to noisy labels.
+    """A fit to noisy labels."""
 
-    Attributes
-    ----------
-    coef, std_error : ndarray of float64, shape (dim,)
-        The coefficients and their standard errors.
-    residual : float
-        Root mean square of what they are expected to leave of other labels.
-    notes : list of str
-        About rows that hardly count.
-    """
-
+    # (dim,): the coefficients and their standard errors
     coef: Floats
     std_error: Floats
-    residual: float
-    notes: list[str]
+    residual: float  # root mean square of what they are expected to leave of other labels
+    notes: list[str]  # about rows that hardly count
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:
@@ -143,17 +117,11 @@ def typical_sizes(x: Floats) -> Floats:
 
 
 def row_weights(z: Floats) -> Floats:
-    """Return what to multiply rows by, features and target alike, at most 1.
+    """Return what to multiply rows by, features (in typical sizes) and target alike, at most 1.
 
-    A row times its weight has no larger entry, and is no longer, than the largest of nine
-    rows in ten, and than twice the median row. So a linear model is fitted to rows of which none
-    counts much more than others. Since weights depend on features only, it has the same
-    coefficients.
-
-    Parameters
-    ----------
-    z : ndarray of float64, shape (rows, dim)
-        Features in units of their columns' typical sizes; no row is all zero.
+    A row times its weight has no larger entry, and is no longer, than the largest of nine rows in
+    ten, and than twice the median row. Since weights depend on features only, a linear model of
+    weighted rows, of which none counts much more than others, has the same coefficients.
     """
     weights = np.ones(len(z))
     if len(z):

@@ -30,16 +30,12 @@ from ldp_flower.validation import (
     check_unused,
 )
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
-from ..numerics.attenuation import clipped_square, kept
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users
+from ..numerics.denoising import clipped_square, kept
+from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Answers, Ask
-from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import LiveRun, Protocol, Run, TooFewReports
+from ..runtime.run import LiveRun
 from ..subprotocols.scale import estimate_label_scale
 from .label_fit import NoisyLabels
 
@@ -63,13 +59,12 @@ _FARTHEST = 4.0  # how many times too small or large an estimated one may be to 
 class LabelLdpIht(SparseStrategy):
     """Sparse regression from one randomised label per user, the features being public.
 
-    Every user reports its label through a mechanism for numbers, and its features as they
-    are. The server solves for sparse coefficients: all of that is post-processing. Users of
-    later rounds report the difference between their label and its prediction by the estimate so
-    far. That difference is smaller than a label, and so is the noise that hides it.
-    Clients answer only if their operator has declared the features public
-    (``features-public``); and by default, since the hybrid mechanism is not exact,
-    only if inexact mechanisms are allowed.
+    Every user reports its label through a mechanism for numbers, and its features as they are. The
+    server solves for sparse coefficients: all of that is post-processing. Users of later rounds
+    report the difference between their label and its prediction by the estimate so far. That
+    difference is smaller than a label, and so is the noise that hides it. Clients answer only if
+    their operator has declared the features public (``features-public``); and by default, since the
+    hybrid mechanism is not exact, only if inexact mechanisms are allowed.
 
     Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
 
@@ -124,21 +119,20 @@ class LabelLdpIht(SparseStrategy):
     expected of noise alone. They are compared in units of their features' typical sizes.
 
     Rows, as nodes send them, are weighted so that none counts for more than the largest of
-    nine in ten, nor than twice the median row: see
-    :func:`.label_fit.row_weights`. Features of one size, such as signs, all
-    count in full. The result notes rows that hardly count.
+    nine in ten, nor than twice the median row: see :func:`.label_fit.row_weights`. Features of one
+    size, such as signs, all count in full. The result notes rows that hardly count.
 
     ``std_error`` is that of least squares on the support, from the residuals' spread.
 
     Guarantee
     ---------
-    1. Protected: the labels of a user against any other labels, or each label if the unit
-       is "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and
-       in which order are not protected at all, nor is what they reveal about the label.
-    2. Every user answers one question, in one of disjoint cohorts. Later questions depend on
-       labels through earlier reports only, so the whole is epsilon-LDP by parallel composition.
-    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
-       on their side, and refuse unless the operator has declared the features public.
+    1. Protected: the labels of a user against any other labels, or each label if the unit is
+       "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and in which
+       order are not protected at all, nor is what they reveal about the label.
+    2. Every user answers one question, in one of disjoint cohorts. Later questions depend on labels
+       through earlier reports only, so the whole is epsilon-LDP by parallel composition.
+    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this on their
+       side, and refuse unless the operator has declared the features public.
     """
 
     card = Card(
@@ -317,8 +311,8 @@ class LabelLdpIht(SparseStrategy):
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, estimated: float) -> float:
         """Return the labels' scale from the spread of their reports, where they give it.
 
-        The spread is that of clipped normal labels plus the mechanism's, which is known
-        unless it makes up for the former, as that of bits does.
+        It is that of clipped normal labels plus the mechanism's, unless that makes up for it
+        (bits).
         """
         one = _single(randomizer)
         if not _has_known_noise(one) or not len(y):
@@ -334,8 +328,8 @@ class LabelLdpIht(SparseStrategy):
     def _bound_over_scale(self) -> float:
         """Return where to clip, in scales: the less noise, the more labels are left as they are.
 
-        How clipping shrinks coefficients is known for normal labels only, so that for others
-        it leaves a bias, which is worth its saving of noise at small epsilon alone.
+        For labels that are not normal clipping leaves a bias, worth its saving at small epsilon
+        alone.
         """
         each = self.epsilon / (self.labels_per_user if self.unit == "user" else 1)
         return min(2.5, max(1.0, 0.75 + each / 4))

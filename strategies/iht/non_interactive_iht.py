@@ -13,22 +13,13 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
-from ldp_flower.validation import (
-    check_choice,
-    check_optional,
-    check_positive,
-    check_unused,
-)
+from ldp_flower.validation import check_choice, check_optional, check_positive, check_unused
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users, planned_length
-from ..numerics.attenuation import kept
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, planned_length
+from ..numerics.denoising import kept
+from ..runtime import Ask, Card, LinearResult, Protocol, Run
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
 
 _METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
@@ -38,10 +29,9 @@ _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 class NonInteractiveIht(SparseStrategy):
     """Sparse regression from one question that is the same for everybody.
 
-    Every user reports a few bits of its clipped target times its record. The server
-    averages, solves with the public covariance of the features and keeps the largest
-    coefficients. For when there is one round only: with more, :class:`LdpIht`
-    gets by with a fraction of the users.
+    Every user reports a few bits of its clipped target times its record. The server averages,
+    solves with the public covariance of the features and keeps the largest coefficients. For when
+    there is one round only: with more, :class:`LdpIht` gets by with a fraction of the users.
 
     Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
 
@@ -53,8 +43,7 @@ class NonInteractiveIht(SparseStrategy):
         ``auto`` reports through :class:`SubsetHypercube` at pure epsilon, ``paper`` adds
         Gaussian noise to the whole vector, which takes some ten times as many users.
     covariance : array_like, shape (dim, dim), optional
-        Public second moment of the features; by default ``feature_variance`` times the
-        identity.
+        Public second moment of the features; by default ``feature_variance`` times the identity.
     feature_variance : float, optional
         Mean square of a feature, where no covariance gives it: 1, the default, for signs, 1/3
         for uniform features.
@@ -75,11 +64,10 @@ class NonInteractiveIht(SparseStrategy):
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set, at pure ``epsilon``
-       (with ``method="paper"`` at (``epsilon``, ``delta``), in real arithmetic).
+    1. Protected: a user's whole set of records, against any other set, at pure ``epsilon`` (with
+       ``method="paper"`` at (``epsilon``, ``delta``), in real arithmetic).
     2. Every user answers one question, which depends on nobody's data.
-    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
-       on their side.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

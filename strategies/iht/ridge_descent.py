@@ -13,9 +13,7 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
 
 from ..numerics.walk import Walk
-from ..runtime.exchange import Ask
-from ..runtime.result import LinearResult
-from ..runtime.run import Run, TooFewReports
+from ..runtime import Ask, LinearResult, Run, TooFewReports
 
 # Of 20, 35 and 50 steps, planned lengths of 1 to 2 signals, penalties of .3 and 1 and clips of 1 to
 # 4, no other was better throughout (7 designs, epsilon 1 to 4); a scale off by 2 costs little.
@@ -32,38 +30,15 @@ _NO_STANDARD_ERRORS = (
 
 
 def ridge_descent(
-    run: Run,
-    dim: int,
-    rows: int,
-    scale: float,
-    sparsity: int | None,
-    radius: float | None,
+    run: Run, dim: int, rows: int, scale: float, sparsity: int | None, radius: float | None
 ) -> Generator[Ask, Estimate, LinearResult]:
     """Follow the mean direction, of length 1, in which users' own ridge regressions point.
 
     The steps are fitted, see :class:`~..numerics.walk.Walk`: directions have no scale that would
-    have to be known, and curvature none that would have to be asked for. The estimate is where
-    the mean directions, as a linear function of the positions that they were asked at, are zero.
-    With a given sparsity its largest coefficients are kept. Standard errors are not a number, for
-    most of the error is bias.
-
-    Parameters
-    ----------
-    run : Run
-        Whose users are asked, all that have not been yet.
-    dim, rows : int
-        Number of features and typical number of a user's records.
-    scale : float
-        Root mean square of the targets, about.
-    sparsity : int, optional
-        Number of coefficients that may differ from zero.
-    radius : float, optional
-        Bound on the Euclidean norm of the coefficients.
-
-    Raises
-    ------
-    TooFewReports
-        If the first cohort does not answer.
+    have to be known, and curvature none that would have to be asked for. The estimate is where the
+    mean directions, as a linear function of the positions that they were asked at, are zero. With a
+    given sparsity its largest coefficients are kept. Standard errors are not a number, for most of
+    the error is bias. Raise TooFewReports if the first cohort does not answer.
     """
     users = run.num_unasked
     steps = max(1, min(_STEPS, users // run.min_reports))
@@ -109,20 +84,11 @@ def ridge_descent(
 def _zero_of(
     positions: Floats, directions: Floats, counts: NDArray[np.int64], longest: float
 ) -> Floats:
-    """Return where mean directions are zero, by least squares.
+    """Return where mean directions, shape (steps, dim), are zero, by least squares.
 
     They are taken for ``slope * (zero - position)`` plus noise. Later ones count more, in
     proportion to their number: where little is left to explain, slopes are steeper and residuals
-    clipped less.
-
-    Parameters
-    ----------
-    positions, directions : ndarray, shape (steps, dim)
-        Where users were asked, and what they answered.
-    counts : ndarray, shape (steps,)
-        How many answered.
-    longest : float
-        Largest multiple of a direction that is gone along from a position.
+    clipped less. The ``longest`` multiple of a direction is gone along at most.
     """
     weights = counts * np.arange(1, len(counts) + 1)
     weights = weights / weights.sum()

@@ -17,10 +17,9 @@ from ldp_flower.models import Network
 from ldp_flower.validation import check_integer, check_unused
 
 from ..numerics.walk import Walk
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Arguments, Protocol, Run, TooFewReports
-from .model_result import FedAvgResult
+from ..runtime import Ask, Card, Protocol, Run, TooFewReports
+from ..runtime.run import Arguments
+from .fedavg_arguments import FedAvgResult
 from .schedule import LONGEST_STEP, expected
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
@@ -85,11 +84,11 @@ class LdpFedAvg(StepArguments):
     ---------
     1. Protected: all data of a user, against any other data, at pure ``epsilon``. With
        ``LdpUpdateMod`` that is the whole node.
-    2. Every user answers ``answers_per_user`` queries, of epsilon / answers_per_user
-       each, rounded so that their sum is at most ``epsilon`` (basic composition);
-       cohorts are disjoint and cut by public hashes.
-    3. No matter what the strategy sends, the clients' mods and ledgers enforce this
-       on their side. An app without the mod protects nobody.
+    2. Every user answers ``answers_per_user`` queries, of epsilon / answers_per_user each, rounded
+       so that their sum is at most ``epsilon`` (basic composition); cohorts are disjoint and cut by
+       public hashes.
+    3. No matter what the strategy sends, the clients' mods and ledgers enforce this on their side.
+       An app without the mod protects nobody.
     """
 
     card = Card(
@@ -267,13 +266,7 @@ class LdpFedAvg(StepArguments):
         return expected(self._schedule(reporting, setting.num_users, self._rounds(0)), reporting)
 
     def check_census(self, run: Run) -> None:
-        """Refuse a run that would be of no use, with all reasons at once.
-
-        Raises
-        ------
-        TooFewReports
-            If it would.
-        """
+        """Raise TooFewReports, with all reasons, if a run would be of no use."""
         reporting = self._reporting(len(self._trained(run).start))
         rounds = self._rounds(run.arguments.num_rounds)
         if refusal := self._refused(reporting, run.num_users, rounds):

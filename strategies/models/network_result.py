@@ -13,7 +13,7 @@ from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
 from ..runtime.facts import SPENT
 from ..runtime.result import Result
-from .network_replies import Replies
+from .network_rounds import Replies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

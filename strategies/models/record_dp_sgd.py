@@ -1,7 +1,7 @@
 """RecordDpSgd: silos train a network that comes as data; each of their records is protected."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -15,21 +15,18 @@ from ldp_flower.models import Network
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer
 
-from ..runtime.base import WithoutEvaluation
+from ..runtime.base import EvaluateFn, WithoutEvaluation
 from ..runtime.census import wait_for_nodes
 from ..runtime.facts import SPENT, Card, PrivacySpent, Step
 from ..runtime.run import TooFewReports
-from .network_replies import Replies
 from .network_result import RecordDpSgdResult
-from .network_store import NetworkStore
+from .network_rounds import NetworkStore, Replies
 from .record_noise import RecordNoise, linear_network
 
 logger = logging.getLogger("flwr")
 
 _USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # of a plan that is asked for by the class
 _CHARGED = "Ledgers of silos that answered hold the whole plan, epsilon {:g}."
-
-EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 @dataclass(eq=False)
@@ -63,11 +60,6 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
         Its learning rate.
     min_nodes : int (default: 1)
         Fewest silos with which a round goes on.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not as it should be.
 
     Notes
     -----

@@ -21,31 +21,16 @@ _RANGE = 1.2816  # standard normal, of 8 runs in 10
 
 @dataclass(frozen=True)
 class RecordNoise:
-    """What a plan's noise amounts to, for so many silos and records.
+    """What a plan's noise amounts to, for so many silos and records."""
 
-    Attributes
-    ----------
-    plan : DpSgdPlan
-        Noise, sampling rate, steps and rounds.
-    dim : int
-        Number of parameters that are trained.
-    silos : int
-        Number of silos.
-    records : float
-        Number of records of all silos.
-    """
-
-    plan: DpSgdPlan
-    dim: int
-    silos: int
-    records: float
+    plan: DpSgdPlan  # noise, sampling rate, steps and rounds
+    dim: int  # number of parameters that are trained
+    silos: int  # number of silos
+    records: float  # number of records of all silos
 
     @property
     def of_a_sum(self) -> float:
-        """Signal to noise of one parameter in one silo's sum, of one step.
-
-        If all gradients that are drawn point one way, in which all parameters share.
-        """
+        """A parameter's signal to noise in a silo's sum of a step, if gradients point one way."""
         drawn = self.plan.sampling_rate * self.records / self.silos
         return drawn / (self.plan.noise_multiplier * math.sqrt(self.dim))
 
@@ -84,13 +69,9 @@ class RecordNoise:
         ]
 
     def expectation(self) -> Expectation:
-        """Return q, and the accountant's numbers.
-
-        The square of the noise of d independent parameters has a relative deviation of
-        sqrt(2 / d), its root half of that.
-        """
+        """Return q, and the accountant's numbers."""
         plan, ratio = self.plan, self.of_the_run
-        spread = _RANGE * math.sqrt(0.5 / self.dim)
+        spread = _RANGE * math.sqrt(0.5 / self.dim)  # of the root of d squared normals, relative
         all_steps = plan.num_rounds * plan.steps
         rounds = sorted({1, -(-plan.num_rounds // 2), plan.num_rounds})
         spent = ", ".join(f"{plan.epsilon_after(each):.3g} after round {each}" for each in rounds)

@@ -20,23 +20,11 @@ LONGEST_STEP, LONGEST_PATH, _NET_PATH = 4.0, 100.0, 30.0
 
 @dataclass(frozen=True)
 class Reporting:
-    """How one update becomes a report.
-
-    Attributes
-    ----------
-    dim : int
-        Number of parameters.
-    question : UpdateQuestion
-        What of its update a client reports.
-    radius : float
-        Largest length of what is reported.
-    randomizer : Randomizer
-        The mechanism.
-    """
+    """How one update becomes a report."""
 
     dim: int
-    question: UpdateQuestion
-    radius: float
+    question: UpdateQuestion  # what of its update a client reports
+    radius: float  # largest length of what is reported
     randomizer: Randomizer
 
     @classmethod
@@ -50,31 +38,18 @@ class Reporting:
 
     @property
     def noise(self) -> float:
-        """The constant c: the mean of n updates of length 1 has noise ``sqrt(c / n)`` each.
-
-        The noise of a parameter of the mean, as a standard deviation; sqrt(dim c / n)
-        is that of the whole.
-        """
+        """The constant c: a mean of n updates of length 1 has noise ``sqrt(c / n)`` each."""
         return self.randomizer.variance / self.radius**2
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Cohorts and step lengths.
+    """Cohorts and step lengths."""
 
-    Attributes
-    ----------
-    noise_to_signal : float
-        The rule of thumb q = sqrt(dim c / n), n being the number of reports.
-    sizes : list of int
-        Sizes of the cohorts; a step asks one, and goes on with the first after the last.
-    steps : list of float
-        What the mean update is multiplied by in every step.
-    """
-
-    noise_to_signal: float
+    noise_to_signal: float  # the rule of thumb q = sqrt(dim c / n), n being the number of reports
+    # Sizes of the cohorts; a step asks one, and goes on with the first after the last
     sizes: list[int]
-    steps: list[float]
+    steps: list[float]  # what the mean update is multiplied by in every step
 
     @classmethod
     def of(
@@ -124,13 +99,9 @@ _RANGE = 1.2816  # standard normal, of 8 runs in 10
 
 
 def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
-    """Return q = sqrt(d c / n), the length of the noise if every mean update had length 1.
-
-    The square of the noise of d independent coordinates has a relative deviation of
-    sqrt(2 / d), its root half of that.
-    """
+    """Return q = sqrt(d c / n), the length of the noise if every mean update had length 1."""
     ratio = schedule.noise_to_signal
-    spread = _RANGE * math.sqrt(0.5 / reporting.dim)
+    spread = _RANGE * math.sqrt(0.5 / reporting.dim)  # of the root of d squared normals, relative
     judged = (
         f"Above {WARN_ABOVE} expect a poor model, below {_HARMLESS} one that is hardly worse than "
         "without privacy."

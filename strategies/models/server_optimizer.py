@@ -25,27 +25,17 @@ _VECTOR = "parameters"  # all of them: the arithmetic is by coordinate
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """One of Flower's strategies, by its name and what is its own of its parameters.
+    """One of Flower's strategies, by its name and what is its own of its parameters."""
 
-    Attributes
-    ----------
-    name : str
-        FedAdam, FedYogi, FedAdagrad or FedAvgM.
-    parameters : dict of str to float
-        Its own parameters: ``eta``, ``beta_1``, ``server_momentum``, ...
-    """
-
-    name: str
-    parameters: dict[str, float]
+    name: str  # FedAdam, FedYogi, FedAdagrad or FedAvgM
+    parameters: dict[str, float]  # its own parameters: eta, beta_1, server_momentum,
 
     @classmethod
     def of(cls, strategy: object) -> Self:
         """Return what a strategy object of Flower's says, or itself.
 
-        Raises
-        ------
-        ValueError
-            If it is none of these, or has an argument that has no effect here or is out of range.
+        Raise ValueError if it is none of these, or an argument has no effect here or is out of
+        range.
         """
         if isinstance(strategy, cls):
             return strategy
@@ -74,10 +64,7 @@ class ServerOptimizer:
         return cls(name, parameters)
 
     def steps(self) -> Callable[[int, Floats, Floats], Floats]:
-        """Return a function from round, model and mean update to the next model.
-
-        It keeps the optimiser's moments from one round to the next.
-        """
+        """Return a function from round, model and mean update to the next model."""
         # Behind Flower's class and before FedAvg, whose average it replaces.
         kind: Any = type(self.name, (_KINDS[self.name], _OneMean), {})
         strategy = kind(**self.parameters)

@@ -35,24 +35,11 @@ _FEWEST_ROUNDS = 3
 class Signal:
     """Running tests of mean updates against their known noise, which cost no privacy.
 
-    Without a signal (every node's update is 0, or they cancel) a mean update is normal
-    noise of known variance. Three sums over the rounds so far are tested: that of the
-    squared lengths; the squared length of the weighted sum of updates, sharper while they
-    point the same way; and that of their projections on the sum of the former ones, which
-    sees updates that turn back.
-
-    Parameters
-    ----------
-    dim : int
-        Number of parameters d.
-    rounds : int
-        Number of rounds that are planned.
-
-    Attributes
-    ----------
-    found : bool
-        Whether any test of any round has shown a signal. Where there is none it stays
-        False with probability 0.996 (30 rounds, simulated).
+    Without a signal (every node's update is 0, or they cancel) a mean update is normal noise of
+    known variance. Three sums over the rounds so far are tested: that of the squared lengths; the
+    squared length of the weighted sum of updates, sharper while they point the same way; and that
+    of their projections on the sum of the former ones, which sees updates that turn back. Where
+    there is no signal ``found`` stays False with probability 0.996 (30 rounds, simulated).
     """
 
     def __init__(self, dim: int, rounds: int) -> None:
@@ -67,20 +54,7 @@ class Signal:
         self._chance = 1.0  # of noise alone, in the sharpest of the tests
 
     def add(self, update: Floats, deviation: float) -> float:
-        """Take a round's mean update.
-
-        Parameters
-        ----------
-        update : ndarray of shape (d,)
-            The mean update, in any unit.
-        deviation : float
-            Standard deviation of its noise in every parameter, in that unit.
-
-        Returns
-        -------
-        float
-            How likely noise alone would be as long as this round's update.
-        """
+        """Take a mean update, its noise per parameter; return how likely noise alone is as long."""
         scaled = update / deviation
         squares = float(scaled @ scaled)
         if self._rounds:
@@ -103,10 +77,10 @@ class Signal:
     def missing(self) -> bool:
         """Whether to give up on normalised updates: one of use would have been seen.
 
-        From the third round to half of them, as soon as a common update of length 0.1
-        would be missed with probability 1e-3 only. Of 450 simulated runs with a signal (15
-        apps of 2 to 10 records a node, epsilon 1, 2, 4) none was ended; of 40 with one record
-        a node 4 were, all of 20 classes and accuracy .25.
+        From the third round to half of them, as soon as a common update of length 0.1 would be
+        missed with probability 1e-3 only. Of 450 simulated runs with a signal (15 apps of 2 to 10
+        records a node, epsilon 1, 2, 4) none was ended; of 40 with one record a node 4 were, of 20
+        classes, accuracy .25.
         """
         at_the_start = _FEWEST_ROUNDS <= self._rounds <= self._planned / 2
         if self.found or not at_the_start or self._chance < _NOTHING:
@@ -115,10 +89,7 @@ class Signal:
         return bool(ncx2.cdf(chi2.isf(_NOTHING, self._dim), self._dim, power) < _MISSED)
 
     def notes(self, spared: int) -> list[str]:
-        """Return a note unless the updates were more than noise, and log it.
-
-        ``spared`` is how many nodes a run that was ended has not asked.
-        """
+        """Return and log a note unless updates were more than noise; so many were not asked."""
         if self.found:
             return []
         note = f"{_NO_SIGNAL} {_WHAT_TO_DO}"

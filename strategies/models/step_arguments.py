@@ -8,7 +8,7 @@ from typing import Literal
 from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower.presentation.words import counted
-from ldp_flower.validation import check_integer, check_optional, check_unused
+from ldp_flower.validation import check_choice, check_integer, check_optional, check_unused
 
 from ..runtime.population import fewest_users
 from .fedavg_arguments import FedAvgArguments
@@ -35,9 +35,8 @@ class StepArguments(FedAvgArguments):
         What the defaults are for: a linear or softmax model on rows of length about 1
         (with a bias feature on the same scale), or a neural net.
     clip : float, optional
-        Largest length of an update, longer ones are shortened. By default updates are
-        normalised, which needs about 3 or more records a node; with one record a node
-        take 0.5.
+        Largest length of an update, longer ones are shortened. By default updates are normalised,
+        which needs about 3 or more records a node; with one record a node take 0.5.
     num_codewords : int, optional
         Size of a codebook, by default as of :func:`~ldp_flower.randomizers.ball_codebook`.
     path_length : float, optional
@@ -78,12 +77,8 @@ class StepArguments(FedAvgArguments):
 
     def __post_init__(self, *refused: object) -> None:
         super().__post_init__(*refused)
-        for name, value, allowed in (
-            ("model", self.model, ("linear", "net")),
-            ("threshold", self.threshold, ("final", "each")),
-        ):
-            if value not in allowed:
-                raise ValueError(f"Expected {name} in {list(allowed)}, got {value!r}.")
+        check_choice("model", self.model, ("linear", "net"))
+        check_choice("threshold", self.threshold, ("final", "each"))
         check_optional(self, "clip", "path_length", "learning_rate")
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1)

@@ -35,34 +35,19 @@ _LEFT = (
 
 @dataclass(frozen=True)
 class Trained:
-    """The arrays of a model that are trained.
+    """The arrays of a model that are trained."""
 
-    Attributes
-    ----------
-    names : list of str
-        Their names, in order.
-    start : ndarray, shape (parameters,)
-        What they hold at the start, as one vector.
-    among : ndarray of int64 or None
-        Their indices among all arrays of floats, in the order of names; None: all.
-    notes : list of str
-        What of the model is not trained although nobody asked for that.
-    """
-
-    names: list[str]
-    start: NDArray[np.float64]
+    names: list[str]  # their names, in order
+    start: NDArray[np.float64]  # (parameters,): what they hold at the start, as one vector
+    # Their indices among all arrays of floats, in the order of names; None: all
     among: NDArray[np.int64] | None
-    notes: list[str]
+    notes: list[str]  # what of the model is not trained although nobody asked for that
 
     @classmethod
     def of(cls, initial_arrays: ArrayRecord, trainable: Sequence[str] | None) -> Self:
         """Return what ``trainable`` names of these arrays; None: all but running statistics.
 
-        Raises
-        ------
-        ValueError
-            If there is nothing to train, a name or pattern names nothing that can be, or
-            what is to be trained is not finite.
+        Raise ValueError if there is nothing to train, or nothing of a name, or it is not finite.
         """
         try:
             model = parameters_of(initial_arrays)
@@ -107,8 +92,7 @@ def trainable_of(module: Any) -> tuple[str, ...]:
     """Return the names of the parameters of a PyTorch module that require gradients.
 
     For ``LdpFedAvg(trainable=trainable_of(net))``, with ``ArrayRecord(net.state_dict())`` as
-    initial arrays: frozen layers and all buffers (running statistics, counters) stay as they
-    are.
+    initial arrays: frozen layers and all buffers (running statistics, counters) stay as they are.
 
     Parameters
     ----------

@@ -15,31 +15,17 @@ _RISE = 1e-9  # added to each step of a distribution function, so that it can be
 
 @dataclass(frozen=True)
 class CellReports:
-    """Estimated shares of cells, from the k-ary randomised responses of one cohort.
+    """Estimated shares of cells, from the k-ary randomised responses of one cohort."""
 
-    Attributes
-    ----------
-    edges : ndarray, shape (cells - 1,)
-        Increasing; a cell holds its upper edge.
-    shares : ndarray, shape (cells + 1,)
-        Unbiased estimates; the last one is of users without an entry.
-    count : int
-        Number of users.
-    own, other : float
-        Probabilities of reporting one's own cell, and any other one.
-    """
-
-    edges: Floats
-    shares: Floats
-    count: int
+    edges: Floats  # (cells - 1,): increasing; a cell holds its upper edge
+    shares: Floats  # (cells + 1,): unbiased estimates; the last one is of users without an entry
+    count: int  # number of users
+    # Probabilities of reporting one's own cell, and any other one
     own: float
     other: float
 
     def excess(self, level: float) -> tuple[Floats, Floats]:
-        """Return the estimates of F - level at the edges, times the share held, and variances.
-
-        Linear in the reports, so that it is unbiased whatever share of users has an entry.
-        """
+        """Return unbiased F - level at the edges, times the share held, and variances."""
         weights = np.tri(len(self.edges), len(self.shares)) - level
         weights[:, -1] = 0
         gap = self.own - self.other
@@ -66,22 +52,13 @@ class CellReports:
 
 @dataclass(frozen=True)
 class LocalFunction:
-    """A distribution function that is most precise at one level.
+    """A distribution function that is most precise at one level."""
 
-    Attributes
-    ----------
-    level : float
-        Of the quantile.
-    values, below : ndarray
-        Increasing values, bounds included, and the function there.
-    error : float
-        Standard error at the level.
-    """
-
-    level: float
+    level: float  # of the quantile
+    # Increasing values, bounds included, and the function there
     values: Floats
     below: Floats
-    error: float
+    error: float  # standard error at the level
 
     def at(self, values: Floats) -> Floats:
         """Return the function at values."""
@@ -104,8 +81,7 @@ def estimated(
 ) -> tuple[LocalFunction, tuple[float, float]]:
     """Return the distribution function around a quantile, and the quantile's interval.
 
-    Within the interval there is not enough evidence for any shape: a straight line between its
-    ends is what functions of single cohorts follow between their edges.
+    Within it there is not enough evidence for any shape: the function is a straight line there.
     """
     function = _pooled(cohorts, _isotonic(cohorts, level, low, high))
     ends = inverted(cohorts, function, z)
@@ -130,8 +106,7 @@ def _isotonic(
 def _pooled(cohorts: Sequence[CellReports], path: LocalFunction) -> LocalFunction:
     """Return the average of all cohorts' functions, by their precision at the level.
 
-    Between its edges each cohort's function is interpolated along a path: as all users count, it
-    is hardly random which of them were asked where.
+    Each is interpolated along a path: as all count, it is hardly random who was asked where.
     """
     rise = _RISE * np.arange(len(path.values))
     places = path.below + rise

@@ -23,25 +23,15 @@ _NEAR = 0.15  # the distance from the level up to which measurements count fully
 
 @dataclass(frozen=True)
 class Crossing:
-    """What is believed about a crossing.
+    """What is believed about a crossing."""
 
-    Attributes
-    ----------
-    places, weights : ndarray
-        Places from 0 to 1 at equal distances, and the posterior probability of each.
-    level : float
-        What is crossed.
-    scale : float
-        Of the logistic curve through the level that is nearest to the function.
-    evidence : float
-        Logarithm of how likely the measurements were: of some scales on which places can be
-        reported, the one is best on which they were likeliest.
-    """
-
+    # Places from 0 to 1 at equal distances, and the posterior probability of each
     places: Floats
     weights: Floats
     level: float
-    scale: float
+    scale: float  # of the logistic curve through the level that is nearest to the function
+    # Logarithm of how likely the measurements were: of some scales on which places can be reported,
+    # the one is best on which they were likeliest
     evidence: float
 
     def quantile(self, share: ArrayLike) -> Floats:
@@ -66,21 +56,12 @@ def believed(
 ) -> Crossing:
     """Return what to believe about where a function crosses ``level``.
 
-    Parameters
-    ----------
-    places : ndarray, shape (m,)
-        Where it was measured, from 0 to 1.
-    values, counts : ndarray, shape (m,)
-        Mean of the answers there, and how many they are.
-    noise : float
-        Variance of an answer beside that of a bit, which is one with the function's probability.
-    level : float
-        Within (0, 1).
+    It was measured at ``places`` from 0 to 1, shape (m,): ``values`` are means of ``counts``
+    answers, and ``noise`` is an answer's variance beside that of a bit, which is one with the
+    function's probability.
 
-    Notes
-    -----
-    The function is a logistic curve through the level, of unknown place and scale, as far as it
-    is near the level: a measurement far from it may be off the curve by ``0.1 r + r**2``, r the
+    The function is a logistic curve through the level, of unknown place and scale, as far as it is
+    near the level: a measurement far from it may be off the curve by ``0.1 r + r**2``, r the
     distance, so that it says hardly more than on which side it lies. Errors have the tails of a
     t-distribution.
     """
@@ -115,10 +96,7 @@ def _core(grid: Floats, weights: Floats, lost: float, more: int) -> tuple[float,
 
 
 def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> float:
-    """Return the crossing with which measurements near it agree on average, by their counts.
-
-    Where everybody's answers count alike, what is random about who was asked where cancels.
-    """
+    """Return the crossing with which measurements near it agree on average, by their counts."""
     centre, at = logit(belief.level), float(belief.quantile(0.5))
     first, last = belief.quantile([0.03, 0.97]).tolist()
     for _ in range(2):
@@ -134,31 +112,18 @@ def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> 
 def inverted(
     excess: Floats, variance: Floats, shared: Floats, curve: Floats, z: float
 ) -> tuple[int, int]:
-    """Return between which thresholds a quantile lies.
+    """Return the places of the thresholds between which a quantile lies; -1 and k are the bounds.
 
-    A value is below the interval only if reports at thresholds from it on say that the
-    distribution function is below the level there, which monotonicity forbids for all of them
-    alike; above it, likewise. Values are tested from the bounds inwards, each by one test, and the
-    first one that is not rejected ends the interval: each end is wrong with the probability of one
-    test. Nothing is assumed of the distribution, which may have ties, gaps and steps.
+    A value is below the interval only if reports at thresholds from it on say that the distribution
+    function is below the level there, which monotonicity forbids for all of them alike; above it,
+    likewise. Values are tested from the bounds inwards, each by one test at ``z`` standard errors,
+    and the first one that is not rejected ends the interval: each end is wrong with the probability
+    of one test. Nothing is assumed of the distribution, which may have ties, gaps and steps.
 
-    Parameters
-    ----------
-    excess, variance : ndarray, shape (k,)
-        Estimates of the distribution function less the level, and their variances, in the order
-        of the thresholds.
-    shared : ndarray, shape (k,)
-        Standard deviation of an error that all of them share, times which each has it.
-    curve : ndarray, shape (k,)
-        What the excess may be. Reports are weighed by it: a good guess gives short intervals, a
+    excess, variance: Estimates of the function less the level, shape (k,), and their variances.
+    shared: Standard deviation of an error that all of them share, times which each has it.
+    curve: What the excess may be. Reports are weighed by it: a good guess gives short intervals, a
         bad one long ones, and neither wrong ones.
-    z : float
-        Standard errors from which a test rejects.
-
-    Returns
-    -------
-    lower, upper : int
-        Places of the thresholds; -1 and k are the bounds.
     """
     lower = _first_kept(-excess, variance, shared, np.maximum(-curve, 0.0), z) - 1
     above = np.maximum(curve, 0.0)

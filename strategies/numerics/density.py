@@ -31,36 +31,19 @@ _STEPS, _STILL = 30, 1e-2  # Newton's, and the gain in log-probability at which 
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts of reports, and their law.
+    """Counts of reports, and their law."""
 
-    Attributes
-    ----------
-    law : ndarray, shape (reports, cells)
-        The probability of each report for each cell.
-    counts : ndarray, shape (reports,)
-        How many users sent each.
-    """
-
-    law: Floats
-    counts: Floats
+    law: Floats  # (reports, cells): the probability of each report for each cell
+    counts: Floats  # (reports,): how many users sent each
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What is likely of the shares of cells, before anybody reports.
+    """What is likely of the shares of cells, before anybody reports."""
 
-    Attributes
-    ----------
-    likely : ndarray, shape (cells,)
-        The shares of cells in order that an even density would have.
-    apart : ndarray of bool, shape (cells,)
-        Cells that say nothing of their neighbours.
-    coordinates : sequence of ndarray, shape (cells,)
-        In one of which the density's logarithm may be quadratic, but for a smooth rest.
-    """
-
-    likely: Floats
-    apart: NDArray[np.bool_]
+    likely: Floats  # (cells,): the shares of cells in order that an even density would have
+    apart: NDArray[np.bool_]  # (cells,): cells that say nothing of their neighbours
+    # (cells,): in one of which the density's logarithm may be quadratic, but for a smooth rest
     coordinates: Sequence[Floats] = ()
 
     @property
@@ -97,20 +80,11 @@ class Prior:
 def draw_densities(parts: Sequence[Counted], prior: Prior, normals: Floats) -> Floats:
     """Return draws from the posterior of the shares of cells, shape (cells + 1, draws).
 
-    Parameters
-    ----------
-    parts : sequence of Counted
-        All reports; their laws have one cell more than there are in order, which is apart from
-        these.
-    prior : Prior
-        Of the cells in order.
-    normals : ndarray, shape (cells + 1, draws / 2)
-        Independent standard normal numbers, which decide the draws.
+    The laws of the reports have one cell more than there are in order, apart from these.
+    Independent standard normal numbers, shape (cells + 1, draws / 2), decide the draws.
 
-    Notes
-    -----
-    The logarithm of the shares over ``base`` is a Gaussian process: the Matern covariance of
-    order 5/2 along the cells, whose first and last are further apart than others, and a quadratic
+    The logarithm of the shares over ``base`` is a Gaussian process: the Matern covariance of order
+    5/2 along the cells, whose first and last are further apart than others, and a quadratic
     function of one of the coordinates or of none. So the smoothest densities are even, normal and
     lognormal ones (Silverman, 1982). Kinds are averaged by their evidence. Each posterior is taken
     for normal around its mode (Laplace), in the shares: in their logarithms it would put too many
@@ -186,26 +160,17 @@ def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
 
 @dataclass(frozen=True)
 class LinearEstimates:
-    """Unbiased estimates of averages of a distribution function.
+    """Unbiased estimates of averages of a distribution function."""
 
-    Attributes
-    ----------
-    first, last : ndarray of int64, shape (estimates,)
-        The edges between which each is an average: it is neither below the function at the
-        first nor above it at the last.
-    values : ndarray, shape (estimates, 3)
-        Of all users: the share that is estimated, its variance, and its covariance with the share
-        of users with an entry.
-    held : ndarray, shape (2,)
-        The share of users with an entry, and its variance.
-    deviations : ndarray, shape (draws,)
-        Of the largest deviation of all at once, in standard errors: draws, in order.
-    """
-
+    # (estimates,): the edges between which each is an average: it is neither below the function at
+    # the first nor above it at the last
     first: NDArray[np.int64]
     last: NDArray[np.int64]
+    # (estimates, 3): of all users: the share that is estimated, its variance, and its covariance
+    # with the share of users with an entry
     values: Floats
-    held: Floats
+    held: Floats  # (2,): the share of users with an entry, and its variance
+    # (draws,): of the largest deviation of all at once, in standard errors: draws, in order
     deviations: Floats
 
     def band(self, level: float, edges: int) -> tuple[Floats, Floats]:
@@ -234,20 +199,11 @@ class LinearEstimates:
 def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> LinearEstimates:
     """Return estimates of averages over 1, 2, 4, ... cells in order, all along these.
 
-    Parameters
-    ----------
-    counted : Counted
-        Reports, the last cell of whose law is of users without an entry.
-    likely : ndarray, shape (cells + 1,)
-        Shares of the cells from others' reports: the better these are, the less noise there is.
-    normals : ndarray, shape (cells + 1, draws)
-        Independent standard normal numbers.
-
-    Notes
-    -----
-    A weight of each report, such that the expected one falls from 1 to 0 in equal steps from cell
-    to cell, estimates such an average. Of all such weights these have the least variance. What
-    they are together is normal with the covariance that the reports' frequencies give.
+    The last cell of the reports' law is of users without an entry; the better the likely shares of
+    all cells are, the less noise there is. A weight of each report, such that the expected one
+    falls from 1 to 0 in equal steps from cell to cell, estimates such an average. Of all such
+    weights these have the least variance. Together they are normal with the covariance that the
+    reports' frequencies give.
     """
     law, cells = counted.law, counted.law.shape[1] - 1
     spread = law / (law @ likely)[:, None]

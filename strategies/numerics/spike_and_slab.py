@@ -59,28 +59,16 @@ def passing_threshold(set_size: int, dim: int, share: float, score: float) -> fl
 
 @dataclass(frozen=True)
 class Vote:
-    """Counts of a set vote for the features with the largest local scores.
+    """Counts of a set vote for the features with the largest local scores."""
 
-    Attributes
-    ----------
-    counts : ndarray, shape (dim,)
-        How many reports support each feature.
-    num_reports : int
-        Number of reports.
-    own, other : float
-        Probabilities that a report supports a feature in and outside its user's set.
-    set_size : int
-        Number of features of a user's set, below ``dim``.
-    samples_per_user : float
-        Typical number of a user's rows: a local score is the square root of it times
-        the coefficient, plus noise of variance 1.
-    """
-
-    counts: Floats
+    counts: Floats  # (dim,): how many reports support each feature
     num_reports: int
+    # Probabilities that a report supports a feature in and outside its user's set
     own: float
     other: float
-    set_size: int
+    set_size: int  # number of features of a user's set, below dim
+    # Typical number of a user's rows: a local score is the square root of it times the coefficient,
+    # plus noise of variance 1
     samples_per_user: float
 
     def standing(self) -> Floats:
@@ -94,8 +82,7 @@ class Vote:
     def log_likelihood(self, counts: Floats, values: Floats, pi: float, size: float) -> Floats:
         """Return the log-likelihood of counts at coefficient values, (counts, values).
 
-        ``pi`` and ``size`` of all coefficients set the threshold that a score has to pass
-        to be in a user's set.
+        ``pi`` and ``size`` of all coefficients set the threshold of a score to be in a user's set.
         """
         root = math.sqrt(self.samples_per_user)
         threshold = passing_threshold(self.set_size, len(self.counts), pi, root * size)
@@ -113,24 +100,14 @@ class Vote:
 
 @dataclass
 class Evidence:
-    """What reports have said about each coefficient.
-
-    Attributes
-    ----------
-    dim : int
-        Number of coefficients.
-    rows : int
-        Typical number of a user's observations; its square root times a coefficient is
-        that one's size in standard deviations of one user's estimate.
-    vote : Vote or None
-        The set vote, if there was one.
-    precision, weighted : ndarray of float64, shape (dim,)
-        Sum of ``1 / variance`` and of ``estimate / variance`` over unbiased estimates.
-    """
+    """What reports have said about each coefficient."""
 
     dim: int
+    # Typical number of a user's observations; its square root times a coefficient is that one's
+    # size in standard deviations of one user's estimate
     rows: int
     vote: Vote | None = None
+    # (dim,): sum of 1 / variance and of estimate / variance over unbiased estimates
     precision: Floats = field(init=False)
     weighted: Floats = field(init=False)
 
@@ -146,33 +123,22 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The posterior of each coefficient.
+    """The posterior of each coefficient."""
 
-    Attributes
-    ----------
-    inclusion : ndarray of float64, shape (dim,)
-        Posterior probability that the coefficient is not zero.
-    mean, variance : ndarray of float64, shape (dim,)
-        Posterior mean and variance, with the probability mass at zero included.
-    deviation : ndarray of float64, shape (dim,)
-        Root mean square distance of the coefficient from ``mean`` under its own likelihood, that
-        is with a flat prior.
-    """
-
-    inclusion: Floats
+    inclusion: Floats  # (dim,): posterior probability that the coefficient is not zero
+    # (dim,): posterior mean and variance, with the probability mass at zero included
     mean: Floats
     variance: Floats
+    # (dim,): root mean square distance of the coefficient from mean under its own likelihood, that
+    # is with a flat prior
     deviation: Floats
 
 
 def posterior(evidence: Evidence) -> Posterior:
     """Return the posterior of all coefficients, averaged over sparsity and size.
 
-    Notes
-    -----
-    Given sparsity and size, coefficients are taken for independent; only a vote's
-    threshold, set by the typical sparsity and size, links them. Coordinates of equal
-    evidence are computed once.
+    Given sparsity and size, coefficients are taken for independent; only a vote's threshold, set by
+    the typical sparsity and size, links them. Coordinates of equal evidence are computed once.
     """
     counts = np.zeros(evidence.dim) if evidence.vote is None else evidence.vote.counts
     table = np.stack([counts, evidence.precision, evidence.weighted], axis=1)
@@ -221,10 +187,7 @@ def _grid(precision: float) -> Floats:
 def _seen(
     logs_at: Callable[[Integers, float, float], Floats], number: int, pi: float, size: float
 ) -> Integers:
-    """Return the places of the values that some coefficient may have, as many on either side.
-
-    Those are near one of every few values that is not hopeless; zero is among them.
-    """
+    """Return the places of values that some coefficient may have, alike on both sides."""
     steps = np.arange(0, number // 2 + 1, _STRIDE)
     few = number // 2 + np.concatenate([-steps[:0:-1], steps])
     logs = logs_at(few, pi, size)
@@ -251,16 +214,12 @@ def _slabs(num_values: int, rows: int) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class _Mixture:
-    """The posterior over the grid of sparsities and sizes.
+    """The posterior over the grid of sparsities and sizes."""
 
-    ``zero``, of shape (rows,), is the likelihood of zero, ``slab`` that of the slabs,
-    ``first`` and ``second`` times the value and its square, of shape (rows, sizes).
-    """
-
-    zero: Floats
-    slab: Floats
-    first: Floats
-    second: Floats
+    zero: Floats  # (rows,): likelihood of zero
+    slab: Floats  # (rows, sizes): that of the slabs
+    first: Floats  # (rows, sizes): that times the value
+    second: Floats  # (rows, sizes): that times its square
     shares: Floats
     sizes: Floats
     weights: Floats  # (shares, sizes)

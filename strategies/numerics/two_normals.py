@@ -22,34 +22,22 @@ _GRID = np.linspace(0.0005, 0.9995, 1000)  # of AUCs, likewise
 
 @dataclass(frozen=True)
 class Ranked:
-    """How well a score ranks.
+    """How well a score ranks."""
 
-    Attributes
-    ----------
-    auc, std_error : float
-        Probability that a row of the class scores higher than another, and its error.
-    distance : float
-        Between the classes, in the mean of those that may be, given the covariance: drawn to what
-        is usual as far as that is noisy. Above 0: more than how far slopes reach is not known of
-        scores that seem to rank a little worse than by chance.
-    """
-
+    # Probability that a row of the class scores higher than another, and its error
     auc: float
     std_error: float
+    # Between the classes, in the mean of those that may be, given the covariance: drawn to what is
+    # usual as far as that is noisy. Above 0: more than how far slopes reach is not known of scores
+    # that seem to rank a little worse than by chance.
     distance: float
 
 
 def ranked(covariance: float, std_error: float, share: float) -> Ranked:
     """Return what the covariance of a class and the sign of its score give.
 
-    Parameters
-    ----------
-    covariance : float
-        Mean of ``(1 or 0 - share) * sign(score - mean score)``.
-    std_error : float
-        Its standard deviation.
-    share : float
-        The class's share, within (0, 1).
+    covariance: Mean of ``(1 or 0 - share) * sign(score - mean score)``.
+    share: The class's share, within (0, 1).
     """
     most = _covariance(_MAX_DISTANCE, share)
     possible = float(np.clip(covariance, -most, most))
@@ -78,15 +66,12 @@ def discriminant(distance: float, share: float) -> tuple[float, float]:
 
 def likely_share(found: float, std_error: float) -> tuple[float, float]:
     """Return mean and spread of a share within (0, 1), of which an estimate is known."""
-    weights = np.exp(-0.5 * ((_GRID - found) / std_error) ** 2 + _offset(found, std_error))
+    # The offset keeps the largest weight at 1, however far the estimate is off.
+    offset = 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
+    weights = np.exp(-0.5 * ((_GRID - found) / std_error) ** 2 + offset)
     weights /= weights.sum()
     mean = float(weights @ _GRID)
     return mean, math.sqrt(float(weights @ (_GRID - mean) ** 2))
-
-
-def _offset(found: float, std_error: float) -> float:
-    """Return what keeps the largest weight at 1, however far the estimate is off."""
-    return 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
 
 
 def _covariances(distances: Floats, share: float) -> Floats:

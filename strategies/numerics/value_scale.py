@@ -19,19 +19,13 @@ _RELATIVE_PRECISION = 1e-15  # of a number: the precision of a float
 class ValueScale:
     """An increasing map of values within bounds to [0, 1], partly even and partly logarithmic.
 
-    Distances count as they are and, somewhat less, by their logarithm: from 0 where it lies within
-    the bounds, or else from both bounds. So a scale of which most is empty wastes little.
-
-    Parameters
-    ----------
-    low, high : float
-        The bounds.
-    finest : float (default: 1e-6)
-        Part of the bounds' distance below which distances from 0 or the bounds count evenly.
+    Logarithms are of distances from 0 where it lies within the bounds, or else from both bounds. So
+    a scale of which most is empty wastes little.
     """
 
     low: float
     high: float
+    # Part of the bounds' distance below which distances from 0 or the bounds count evenly
     finest: float = _FINEST[0]
 
     @cached_property
@@ -68,8 +62,8 @@ class ValueScale:
 def scales_within(low: float, high: float) -> list[ValueScale]:
     """Return the scales on one of which values within bounds are likely to lie in one group.
 
-    Where 0 lies between the bounds, values on both sides of it are two groups on a scale that is
-    much finer around 0 than they are spread. Nothing else is publicly known of how they are.
+    Where 0 is within the bounds, values on both sides of it are two groups on a scale that is too
+    fine.
     """
     finest = _FINEST if low < 0 < high else _FINEST[:1]
     return [ValueScale(low, high, each) for each in finest]

@@ -16,39 +16,20 @@ _RECENT = 8.0  # the average weighs the t-th model with about t ** 8
 class Walk:
     """A model that follows noisy mean updates.
 
-    A fitted walk compares every mean update with the last step that was taken. Where
-    the update points back, the step was too long, and further ones are shortened; where
-    it points on, they grow. The projection on the last step is one number, whose noise
-    does not grow with the dimension, and looking at it costs no privacy. The estimate is
-    the average of the models, late ones above all.
+    A fitted walk compares every mean update with the last step that was taken. Where the update
+    points back, the step was too long, and further ones are shortened; where it points on, they
+    grow. The projection on the last step is one number, whose noise does not grow with the
+    dimension, and looking at it costs no privacy. The estimate is the average of the models, late
+    ones above all. A walk that is not fitted takes the planned steps, and its estimate is the last
+    model.
 
-    A walk that is not fitted takes the planned steps, and its estimate is the last model.
+    planned: What the mean updates are to be multiplied by; a fitted walk begins with half.
+    longest: Largest multiple of a mean update that a fitted walk takes.
+    position, estimate: The model to train next, and the best guess of where the walk leads to.
 
-    Parameters
-    ----------
-    start : ndarray of shape (d,)
-        The model's parameters.
-    planned : sequence of float
-        What the mean updates are to be multiplied by; a fitted walk begins with half.
-    longest : float
-        Largest multiple of a mean update that a fitted walk takes.
-    fitted : bool
-        Whether to fit the steps.
-
-    Attributes
-    ----------
-    position : ndarray of shape (d,)
-        Where the walk is: the model to train next.
-    estimate : ndarray of shape (d,)
-        The best guess of where it leads to.
-    steps : list of float
-        The steps that were taken.
-
-    Notes
-    -----
-    Step t is ``planned[t]`` times exp(the sum of all z so far / sqrt(T)) / 2, where T is
-    the number of rounds and z the projection on the last step over its standard
-    deviation, cut to [-2, 1]. The average moves 9 / (t + 8) of the way towards the position.
+    Step t is ``planned[t]`` times exp(the sum of all z so far / sqrt(T)) / 2, where T is the number
+    of rounds and z the projection on the last step over its standard deviation, cut to [-2, 1]. The
+    average moves 9 / (t + 8) of the way towards the position.
     """
 
     def __init__(
@@ -72,17 +53,7 @@ class Walk:
         self._kept = np.zeros(0)  # as much of it as is in the estimate
 
     def follow(self, update: Floats, deviation: float, direction: Floats) -> None:
-        """Take a step.
-
-        Parameters
-        ----------
-        update : ndarray of shape (d,)
-            The round's mean update.
-        deviation : float
-            Standard deviation of its noise, in every parameter.
-        direction : ndarray of shape (d,)
-            Where to go: the update, or a mix of it with former ones.
-        """
+        """Step in a direction, that of an update with such noise or mixed with former ones."""
         step = self._planned[len(self.steps)]
         if self._fitted:
             if self._last is not None:

@@ -58,11 +58,6 @@ _UNDER_WAY = (
 )
 
 
-def _is_ours(kind: type) -> bool:
-    """Whether it is a class of this library, and none that an app made of one."""
-    return kind.__module__.startswith(__name__.split(".", 1)[0] + ".")
-
-
 def _evaluate(run: LiveRun, number: int, evaluate_fn: EvaluateFn | None) -> None:
     if evaluate_fn is None or run.estimate is None:
         return
@@ -100,6 +95,11 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     min_reports : int (default: 20)
         Fewest users that a step is planned for. Where answers are missing a step goes on with a
         quarter as many, at twice the standard error.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or does not go with the others; the text says what does.
 
     Notes
     -----
@@ -223,11 +223,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         if not why or TooFewReports(why).needed is not None:
             return why
         needed = fewest_users(refused, num_users)
-        return why if needed is None else f"{why} {self._needed(needed)}"
-
-    def _needed(self, num_users: int) -> str:
-        """Say that so many users are needed."""
-        return f"At least {num_users:,} users are needed."
+        return why if needed is None else f"{why} At least {needed:,} users are needed."
 
     def _tried(self, num_users: int, arguments: Arguments | None = None) -> str:
         """Return why a run of so many users would not ask its first question."""
@@ -480,8 +476,9 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
 
     def _current_run(self) -> LiveRun:
         if self._run is None:
-            own = type(self)
-            kind = next(k for k in own.__mro__ if issubclass(k, LdpStrategy) and _is_ours(k))
+            own, ours = type(self), __name__.split(".", 1)[0] + "."  # and none of an app's
+            kinds = (kind for kind in own.__mro__ if kind.__module__.startswith(ours))
+            kind = next(kind for kind in kinds if issubclass(kind, LdpStrategy))
             called = own.start is kind.start
             why = _CALLED.format(kind.__name__) if called else _REPLACED.format(own.__name__)
             raise RuntimeError(f"{kind.__name__} runs its own rounds: {why}")

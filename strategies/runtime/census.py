@@ -17,7 +17,7 @@ from ldp_flower.guarantee.users import SCHEMA
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
 _UNKNOWN = -1  # features of a node that does not declare them, as where an app trains
-_SHOWN = 5  # different numbers of features in an error
+_SHOWN = 3  # different numbers of features, or names of columns, in an error
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
 # What to do about errors that are Flower's own: of an app without such a function, of one that
@@ -46,13 +46,7 @@ def advice(errors: Iterable[str]) -> str:
 
 
 def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:
-    """Return the ids of all nodes; in simulation they register one after the other.
-
-    Raises
-    ------
-    TimeoutError
-        If fewer than ``num_nodes`` or than ``fewest`` come.
-    """
+    """Return the ids of all nodes, which come one by one; raise TimeoutError if too few come."""
     needed = max(num_nodes or 1, fewest)
     start = still_since = time.monotonic()
     known: list[int] = []
@@ -75,29 +69,14 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: in
 
 @dataclass(frozen=True)
 class Facts:
-    """What a node says in the census.
-
-    Attributes
-    ----------
-    keys : NodeKeys
-        The keys of its users.
-    seeded : bool
-        Whether it draws its reports from a seed.
-    rehearsing : bool
-        Whether its operator rehearses, and its reports are about no data.
-    simulated : bool
-        Whether it is simulated.
-    features : int or None
-        How many features its users' rows have, where it declares that.
-    exhausted : int
-        How many of its users have no budget left for any report, where it declares that.
-    """
+    """What a node says in the census."""
 
     keys: NodeKeys
-    seeded: bool
-    rehearsing: bool
+    seeded: bool  # whether it draws its reports from a seed
+    rehearsing: bool  # whether its operator rehearses, and its reports are about no data
     simulated: bool
-    features: int | None = None
+    features: int | None = None  # how many features its users' rows have, where it declares that
+    # How many of its users have no budget left for any report, where it declares that
     exhausted: int = 0
 
 
@@ -141,13 +120,8 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
 def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:
     """Return the nodes whose users' rows have as many features as a strategy needs.
 
-    A node that declares none is believed to have them. One with others would refuse every
-    question, so that it is not asked; and so that no node can stop a run by what it says.
-
-    Raises
-    ------
-    ValueError
-        If no node has them.
+    A node that declares none is believed to have them. One with others would refuse every question:
+    so it is not asked, and stops no run by what it says. Raise ValueError if no node has them.
     """
     if needed is None:
         return nodes
@@ -164,21 +138,11 @@ def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dic
 
 #: How the reason begins for which a node with another schema is left out of a census.
 OTHER_SCHEMA: Final = "another schema: "
-_SHOWN, _MAX_NAME_CHARS = 3, 60  # names, and characters of one, which a node may have chosen
+_MAX_NAME_CHARS = 60  # of a column, which a node may have chosen
 
 
 def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:
-    """Return what differs in the schema that a node declares in its census, or None.
-
-    A node that declares none is believed to have the right one.
-
-    Parameters
-    ----------
-    content : RecordDict
-        The node's answer.
-    expected : mapping of str to int, or None
-        The strategy's :meth:`~ldp_flower.Schema.digests`; None: it has no schema.
-    """
+    """Return what differs in the schema that a node declares, if it does; None: nothing."""
     record = content.get(SCHEMA)
     if expected is None or not isinstance(record, MetricRecord):
         return None

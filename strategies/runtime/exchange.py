@@ -81,20 +81,11 @@ class Ask:
 
 @dataclass(frozen=True)
 class Answers:
-    """Single reports: of a randomizer whose reports do not add up, with public data, or permanent.
+    """Single reports: of randomizers that do not add up, with public data, or permanent."""
 
-    Attributes
-    ----------
-    reports : ndarray, shape (users, *report_shape)
-        The reports.
-    coins : ndarray of uint64, shape (users,)
-        The public coins that they were made with.
-    public : ndarray of float32, shape (users, *public_shape)
-        The same users' public data, of no columns if none were asked for.
-    """
-
-    reports: NDArray[np.generic]
-    coins: Words
+    reports: NDArray[np.generic]  # (users, *report_shape): the reports
+    coins: Words  # (users,): the public coins that they were made with
+    # (users, *public_shape): the same users' public data, of no columns if none were asked for
     public: NDArray[np.float32]
 
     @property
@@ -150,23 +141,10 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 
 
 class Exchange:
-    """The traffic of one run. Step 0 is the census, the protocol's steps follow.
-
-    Parameters
-    ----------
-    store : RunStore
-        Keeps every reply as it arrives.
-    rides_on : str, optional
-        Type of an app's own messages that all questions ride on.
-    schema : mapping of str to int, optional
-        Digests of the schema that the questions are about.
-    """
+    """The traffic of a run, which may ride on an app's own messages; step 0 is the census."""
 
     def __init__(
-        self,
-        store: RunStore,
-        rides_on: str | None = None,
-        schema: Mapping[str, int] | None = None,
+        self, store: RunStore, rides_on: str | None = None, schema: Mapping[str, int] | None = None
     ) -> None:
         self._store = store
         self._rides_on = rides_on
@@ -250,15 +228,7 @@ class Exchange:
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
     def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
-        """Read the answers to the census, of nodes with at most so many users each.
-
-        Returns
-        -------
-        nodes : dict of int to Facts
-            What every node that answered says.
-        step : Step
-            What became of the question; all its numbers are nodes.
-        """
+        """Return what nodes of at most so many users say, and the step, which counts nodes."""
         replies = self._store.replies(0)
         nodes: dict[int, Facts] = {}
         rejected = 0
@@ -295,9 +265,10 @@ class Exchange:
         kind = self._rides_on or f"query.{QUERY}"
         waiting = self._waiting(step, population.addressed(ask.cohort))
         numbered = [population.nodes[node].numbers is not None for node in waiting]
-        contents = {
-            each: _content(ask.content, replace(query, numbered=each)) for each in set(numbered)
-        }
+        contents = {}
+        for each in set(numbered):
+            asked, own = replace(query, numbered=each), ask.content
+            contents[each] = asked.to_record_dict() if own is None else with_query(own, asked)
         return [
             Message(contents[each], node, kind, group_id=str(step))
             for node, each in zip(waiting, numbered, strict=True)
@@ -306,15 +277,7 @@ class Exchange:
     def answer(
         self, number: int, ask: Ask, population: Population
     ) -> tuple[Estimate | Answers, Step]:
-        """Check and put together the stored replies of a step, node by node in a fixed order.
-
-        Returns
-        -------
-        answer : Estimate or Answers
-            The mean over whoever answered, or their reports where these do not add up.
-        step : Step
-            What became of the question.
-        """
+        """Check and put together a step's stored replies: a mean, or reports that do not add up."""
         randomizer = ask.randomizer
         parts: list[Summary | Answers] = []
         errors = rejected = silent = no_budget = 0
@@ -351,11 +314,6 @@ class Exchange:
             reasons,
             no_budget,
         )
-
-
-def _content(own: RecordDict | None, query: Query) -> RecordDict:
-    """Return a query, riding on an app's own records if there are any."""
-    return query.to_record_dict() if own is None else with_query(own, query)
 
 
 def _checked(
@@ -396,10 +354,7 @@ def _checked(
 
 
 def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
-    """Return reports of users by their numbers as reports by the slots of the census.
-
-    Without those of users who were not in the census: the node's table may be another one by now.
-    """
+    """Return reports by users' numbers as reports by slots, of those who were in the census."""
     own = arrays.get(NUMBERS)
     if own is None or own.dtype != np.int64 or own.ndim != 1:
         return {}

@@ -25,14 +25,9 @@ Print = tuple[str, str]
 def printed(value: object) -> Print:
     """Return the SHA-256 of a parameter's whole content, and a short description.
 
-    Numbers are the same if they are equal, whatever their type, and so are lists and tuples;
-    arrays if types, shapes and bytes are; other objects if they are of one class and hold
-    the same.
-
-    Raises
-    ------
-    ValueError
-        If it is or holds something, such as a function, whose content cannot be compared.
+    Numbers are the same if they are equal, whatever their type, and so are lists and tuples; arrays
+    if types, shapes and bytes are; other objects if they are of one class and hold the same. Raise
+    ValueError of what cannot be compared, such as a function.
     """
     found = hashlib.sha256(_encoded(value)).hexdigest()
     if isinstance(value, np.ndarray):
@@ -44,21 +39,9 @@ def printed(value: object) -> Print:
 
 
 def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]) -> None:
-    """Make a new store one of this strategy's runs, or check that it is.
+    """Make a new store one of this strategy's runs, or check that it is, by all parameters' prints.
 
-    Parameters
-    ----------
-    store : RunStore
-        The store of the run.
-    kind : type
-        Class of the strategy.
-    parameters : mapping of str to (str, str) or str
-        Prints of all that decides the run, or the reason why there is none.
-
-    Raises
-    ------
-    ValueError
-        If it is another run's, naming what differs, or a parameter has no print.
+    Raise ValueError if it is another run's, naming what differs, or a parameter has no print.
     """
     expected = f"Expected a store of {kind.__name__}"
     for name, found in parameters.items():
@@ -87,10 +70,7 @@ def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]
 def prints_of(strategy: object) -> dict[str, Print | str]:
     """Return the print of every parameter of a strategy, or the reason why it has none.
 
-    Raises
-    ------
-    ValueError
-        If it has a constructor of its own, whose arguments nobody knows.
+    Raise ValueError if it has a constructor of its own, whose arguments nobody knows.
     """
     for kind in type(strategy).__mro__:
         if "__dataclass_fields__" in vars(kind):

@@ -37,17 +37,7 @@ _OTHER_SCHEMA = (
 def own_store(
     strategy: "LdpStrategy[Any]", store: str | Path | None, **other: object
 ) -> Iterator[RunStore]:
-    """Open what keeps a run; refuse the store of another one.
-
-    Parameters
-    ----------
-    strategy : LdpStrategy
-        Its class and its arguments identify a run.
-    store : str or Path, optional
-        The file.
-    **other
-        What else does.
-    """
+    """Open the store of a run; refuse that of another strategy, other arguments or else."""
     with RunStore(store).open() as kept:
         if store is not None:
             prints = {name: printed(value) for name, value in other.items()}
@@ -68,10 +58,7 @@ def begun(
     seed: int | None,
     place: str | Path | None,
 ) -> LiveRun:
-    """Wait for the nodes, take their census, and return the run with its first question.
-
-    The parameters are those of :meth:`~.base.LdpStrategy.start`.
-    """
+    """Take the census of the nodes; return the run with its first question, as of ``start``."""
     if kept.get("roster") is None:
         roster = wait_for_nodes(grid, num_nodes, roster_timeout, strategy._fewest_nodes)
         kept.put("roster", roster)

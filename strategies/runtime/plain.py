@@ -21,13 +21,7 @@ _RECORDS = (MetricRecord, ConfigRecord)
 
 
 def to_plain(value: Any) -> Any:
-    """Return dicts, lists, texts, numbers and None that stand for a value.
-
-    Raises
-    ------
-    TypeError
-        If it is or holds something else than results may.
-    """
+    """Return dicts, lists, texts, numbers and None for a value; raise TypeError of others."""
     if isinstance(value, np.generic | np.ndarray):
         if value.dtype.kind in _KINDS:
             return value.tolist()
@@ -49,13 +43,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: Any, value: Any) -> Any:
-    """Return the value of a type that :func:`to_plain` gave.
-
-    Raises
-    ------
-    ValueError
-        If it is no such value.
-    """
+    """Return the value of a type that :func:`to_plain` gave; raise ValueError if it is none."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return _one_of(arguments, value)
@@ -94,13 +82,7 @@ def from_plain(kind: Any, value: Any) -> Any:
 
 
 def made(kind: type[Any], plain: Any) -> Any:
-    """Return an object of a dataclass from the plain values of its fields.
-
-    Raises
-    ------
-    ValueError
-        If one is unknown, missing or of another type, or the class refuses it.
-    """
+    """Return a dataclass's object from plain values; raise ValueError if some are wrong."""
     values = _checked(plain, isinstance(plain, dict), f"the values of a {kind.__name__}")
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind) if field.init]

@@ -36,15 +36,7 @@ class Cohort:
 
 
 class Population:
-    """The census of a run, cut into disjoint cohorts of exact sizes as they are needed.
-
-    Parameters
-    ----------
-    nodes : mapping of int to NodeKeys
-        The keys of the users behind every node.
-    salt : int
-        Public salt of the run; another salt is another random division.
-    """
+    """The census of a run, cut by a public salt into disjoint random cohorts of exact sizes."""
 
     def __init__(self, nodes: Mapping[int, NodeKeys], salt: int) -> None:
         self.nodes = nodes
@@ -69,13 +61,7 @@ class Population:
         return len(self) - self._assigned
 
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:
-        """Take the next users, at random, into disjoint cohorts of these sizes.
-
-        Raises
-        ------
-        ValueError
-            If a size is below 1 or there are not enough users left.
-        """
+        """Take the next users, at random, into disjoint cohorts; raise ValueError if too few."""
         if min(sizes, default=1) < 1 or sum(sizes) > self.remaining:
             raise ValueError(
                 f"Expected cohorts of at least 1 user and {self.remaining} in all, got {sizes}."
@@ -110,14 +96,7 @@ class Population:
 class Panel(Population):
     """The users of a population whose hash lies in ``[low, high)``, and nobody beyond.
 
-    Parameters
-    ----------
-    nodes : mapping of int to NodeKeys
-        The keys of the users behind every node.
-    salt : int
-        Public salt of the panels, and of the cohorts that this one is cut into.
-    low, high : int
-        The two cuts. They are public, and the same whoever is in the census.
+    The cuts are public, and the same whoever is in the census.
     """
 
     def __init__(self, nodes: Mapping[int, NodeKeys], salt: int, low: int, high: int) -> None:
@@ -166,10 +145,7 @@ class SizeOnlyPopulation(Population):
 
 
 def fewest_users(refused: Callable[[int], object], num_users: int) -> int | None:
-    """Return a number of users that is not refused though one less is, above one that is refused.
-
-    Nothing if none is found.
-    """
+    """Return a number, if any, above a refused one, that is not refused though one less is."""
     few, many = num_users, 2 * max(num_users, 1)
     while refused(many):
         few, many = many, 2 * many
@@ -182,15 +158,7 @@ def fewest_users(refused: Callable[[int], object], num_users: int) -> int | None
 
 
 class Part(Population):
-    """So many of a population's users, for a protocol within another.
-
-    Parameters
-    ----------
-    whole : Population
-        Whose users are taken, as they are needed.
-    size : int
-        How many there are to take.
-    """
+    """So many of a population's users, taken as they are needed, for a protocol within another."""
 
     def __init__(self, whole: Population, size: int) -> None:
         self.nodes, self.salt = whole.nodes, whole.salt
@@ -198,11 +166,6 @@ class Part(Population):
 
     def __len__(self) -> int:
         return self._size
-
-    @property
-    def remaining(self) -> int:
-        """Number of users in no cohort yet."""
-        return self._size - self._assigned
 
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:
         """Take the next users, as of :class:`Population`."""

@@ -31,6 +31,22 @@ _NOISE = (
 )
 
 
+_NORMAL = 1.96  # standard errors that 95 % are within
+
+
+def frame(columns: Mapping[str, object]) -> "DataFrame":
+    """Return a table of columns by name; pandas is imported when there is one to make."""
+    from pandas import DataFrame
+
+    return DataFrame(columns)
+
+
+def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
+    """Return the columns of intervals of 95 %."""
+    reach = _NORMAL * std_errors
+    return {"95 % from": values - reach, "95 % to": values + reach}
+
+
 class Estimates(NamedTuple):
     """Numbers by name, each with the standard error that it has for the population."""
 
@@ -96,12 +112,10 @@ class Result(flower.Result):
         DataFrame
             Names come first, then numbers in the units that the names state.
         """
-        from pandas import DataFrame
-
         if own := self._own_numbers():
-            return DataFrame({"name": list(own), "value": list(own.values())})
+            return frame({"name": list(own), "value": list(own.values())})
         arrays = {name: array.numpy() for name, array in self.arrays.items()}
-        return DataFrame(
+        return frame(
             {
                 "array": list(arrays),
                 "shape": [" x ".join(map(str, each.shape)) for each in arrays.values()],
@@ -136,9 +150,8 @@ class Result(flower.Result):
     def to_html(self, path: str | Path | None = None) -> str:
         """Return a page for a reviewer, and write it if a path is given.
 
-        It states the question, the guarantee in words, the result with its figure, the notes,
-        and who answered. It needs no other file, and can be read in light and dark and
-        printed.
+        It states the question, the guarantee in words, the result with its figure, the notes, and
+        who answered. It needs no other file, and can be read in light and dark and printed.
         """
         return page.page(title_of(self), sections_of(self), path)
 
@@ -240,7 +253,6 @@ def _root_mean_square(array: NDArray[Any]) -> float:
     return float(np.sqrt(np.mean(numbers**2))) if numbers.size else 0.0
 
 
-_NORMAL = 1.96  # standard errors that 95 % are within
 _FEW, _DRAWN = 40, 20  # coefficients that a page shows in their order, and that a chart has
 
 
@@ -303,10 +315,9 @@ class LinearResult(CoefficientResult):
     coef : ndarray of float64, shape (dim,)
         The estimate.
     std_error : ndarray of float64, shape (dim,)
-        Standard deviation of each coefficient given the support, from the
-        randomizers' known noise or the spread of the reports; 0 outside the support.
-        It leaves out the bias of clipping, thresholding and early stopping, and is NaN where that
-        is most of the error.
+        Standard deviation of each coefficient given the support, from the randomizers' known noise
+        or the spread of the reports; 0 outside the support. It leaves out the bias of clipping,
+        thresholding and early stopping, and is NaN where that is most of the error.
     """
 
     _derived = ("support",)
@@ -362,21 +373,12 @@ class LinearResult(CoefficientResult):
             unit, or for the category instead of an average one. An error that is not known,
             as of coefficients that are left out, is not a number.
         """
-        from pandas import DataFrame
-
         coef, errors = self.coef, np.where(self.std_error > 0, self.std_error, np.nan)
         columns: dict[str, object] = {"name": self.names}
         if self.schema is not None and self.schema.num_features == len(coef):
             columns["unit"], coef, errors = in_units(self.schema, coef, errors)
-        return DataFrame(
-            {
-                **columns,
-                "coefficient": coef,
-                "standard error": errors,
-                "95 % from": coef - _NORMAL * errors,
-                "95 % to": coef + _NORMAL * errors,
-            }
-        )
+        columns |= {"coefficient": coef, "standard error": errors}
+        return frame({**columns, **interval(coef, errors)})
 
     def _draw(self, axes: "Axes") -> None:
         drawn = self._drawn

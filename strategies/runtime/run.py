@@ -72,27 +72,13 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Census:
-    """What the census of a run found.
-
-    Attributes
-    ----------
-    step : Step
-        Who answered.
-    num_users : int
-        Number of users of all nodes that answered.
-    seeded : bool
-        Whether a node draws its noise from a seed.
-    rehearsing : int
-        Number of nodes whose reports hold only noise.
-    others : int
-        Number of nodes that are not asked: their users' rows have other features.
-    """
+    """What the census of a run found."""
 
     step: Step
-    num_users: int
-    seeded: bool
-    rehearsing: int
-    others: int
+    num_users: int  # number of users of all nodes that answered
+    seeded: bool  # whether a node draws its noise from a seed
+    rehearsing: int  # number of nodes whose reports hold only noise
+    others: int  # number of nodes that are not asked: their users' rows have other features
 
 
 class Run:
@@ -173,21 +159,7 @@ class Run:
 
 
 class LiveRun(Run):
-    """A run whose questions are sent: it counts steps, and ends with the strategy's result.
-
-    Parameters
-    ----------
-    strategy, population, arguments
-        As of :class:`Run`.
-    exchange : Exchange
-        The run's traffic.
-    kept : RunStore
-        Keeps what came back.
-    census : Census
-        Who takes part.
-    place : str or Path, optional
-        File of the store, for messages.
-    """
+    """A run whose questions are sent: it counts steps, and ends with the strategy's result."""
 
     def __init__(
         self,
@@ -221,10 +193,7 @@ class LiveRun(Run):
         return len(self.facts.steps)
 
     def collect(self, grid: Grid, timeout: float) -> list[Message]:
-        """Ask the current question; store the replies as they arrive, and return them.
-
-        A run that is started again asks nothing that is over: its answers are in the store.
-        """
+        """Ask the current question, unless it is over; store the replies and return them."""
         if self._is_over():
             return []
         arrays = ArrayRecord() if self.estimate is None else self.estimate
@@ -237,10 +206,7 @@ class LiveRun(Run):
         return self.number < self._last or bool(self.kept.get(f"step {self.number} complete"))
 
     def keep(self, number: int, metrics: MetricRecord | None) -> None:
-        """Keep that a step is over, unless nobody answered it or it ended the run early.
-
-        Those are asked again if the run is started again.
-        """
+        """Keep that a step is over, unless nobody answered it or it ended the run early."""
         if self.facts.steps[number].reports and not self.ended:
             self.kept.put(f"step {number} complete", True)
         if metrics is None:  # an app that aggregates by itself has left them out
@@ -249,13 +215,7 @@ class LiveRun(Run):
             self.facts.train_metrics_clientapp[number] = metrics
 
     def result(self) -> Any:
-        """Return the strategy's result.
-
-        Raises
-        ------
-        RuntimeError
-            If the protocol has not ended.
-        """
+        """Return the strategy's result; raise RuntimeError if the protocol has not ended."""
         if self.found is None:
             name = type(self.strategy).__name__
             raise RuntimeError(f"{name} has not ended after {self.number - 1} steps: ask on.")
@@ -266,7 +226,7 @@ class LiveRun(Run):
     def messages(self) -> list[Message]:
         """Return the messages of the current question, to those who have not answered it yet.
 
-        None of a question that is over: what was asked next depends on who had answered it.
+        None of one that is over: what was asked next depends on who had answered it.
         """
         if self._ask is None or self._is_over():
             return []
@@ -313,8 +273,7 @@ class LiveRun(Run):
     def _advance(self, answer: Estimate | Answers | TooFewReports | None) -> None:
         """Hand the protocol an answer, or that too few came, and take its next question.
 
-        A protocol to which too few came returns what it has, or asks on without them, or leaves
-        the exception to whoever started the run.
+        It may then return what it has, ask on without them, or leave the exception to the caller.
         """
         why = str(answer) if isinstance(answer, TooFewReports) else ""
         try:

@@ -15,18 +15,7 @@ Reply = tuple[int, bytes | None, str | None]
 
 
 class RunStore:
-    """Salt, census and every reply of one run, in an SQLite file.
-
-    Parameters
-    ----------
-    path : str or Path, optional
-        The file, created if there is none; without a path, memory.
-
-    Raises
-    ------
-    ValueError
-        If the file cannot be made, read or written.
-    """
+    """Salt, census and every reply of one run, in an SQLite file, or in memory without a path."""
 
     #: Number of the first step; those on the wire follow it, so that parts ask other questions.
     first = 0

@@ -9,20 +9,10 @@ from ldp_flower.validation import Floats
 def in_units(schema: Schema, coef: Floats, std_error: Floats) -> tuple[list[str], Floats, Floats]:
     """Return units, coefficients and standard errors as a table shows them.
 
-    Parameters
-    ----------
-    schema : Schema
-        Of the table; one whose target is no number has targets of scale 1.
-    coef, std_error : ndarray, shape (num_features,)
-        For ``schema.features``, the intercept first, of standardised targets.
-
-    Returns
-    -------
-    units : list of str
-        ``"target"``, or ``"target / column"`` for the slope of a column of numbers.
-    coef, std_error : ndarray, shape (num_features,)
-        The first one is the prediction where all columns of numbers have their centres and
-        categories are equally likely; without a standard error it is none.
+    They are given for ``schema.features``, the intercept first, of standardised targets (of scale 1
+    where the target is no number). Units are ``"target"``, or ``"target / column"`` for the slope
+    of a column of numbers. The first coefficient is the prediction where all columns of numbers
+    have their centres and categories are equally likely; without a standard error it is none.
     """
     target = schema.target or "target"
     centre, scale = _centre_and_scale(schema.bounds)
@@ -41,13 +31,6 @@ def contrasts(schema: Schema, coef: Floats) -> Floats:
 
     Indicators are centred, so that a number added to all of a column's slopes changes no
     prediction; without it each is the difference from an average category.
-
-    Parameters
-    ----------
-    schema : Schema
-        Of the table.
-    coef : ndarray, shape (..., num_features)
-        For ``schema.features``.
     """
     found = coef.copy()
     for name, kind in schema.columns.items():

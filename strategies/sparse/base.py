@@ -4,6 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,33 +13,49 @@ from ldp_flower.guarantee.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import Floats, check_integer
 
-from ..numerics.attenuation import shortened_slope
+from ..numerics.denoising import shortened_slope
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
-from ..runtime.exchange import Ask
+from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, TooFewReports
 from ..runtime.features import FeatureStrategy
-from ..runtime.population import Cohort
-from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
-from ..subprotocols.vote import ask_vote, best_vote, enough_voters
-from .sparse_result import SparseResult
+from ..subprotocols.vote import ask_vote, best_vote, enough_voters, needed_for_selection
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(repr=False, kw_only=True)
+class SparseResult(LinearResult):
+    """A result whose coefficients are posterior means.
+
+    Attributes
+    ----------
+    coef : ndarray of float64, shape (dim,)
+        Posterior means: those of unlikely coefficients are close to zero, not zero.
+    std_error : ndarray of float64, shape (dim,)
+        How far coefficients are from these by the reports about each alone, without a belief about
+        sparsity and sizes: wide where users were asked little after the vote.
+    inclusion : ndarray of float64, shape (dim,)
+        Posterior probability that a coefficient is not zero.
+    """
+
+    inclusion: Floats
+
+    @property
+    def support(self) -> NDArray[np.int64]:
+        """Indices of the coefficients that are more likely than not to differ from zero."""
+        return np.flatnonzero(self.inclusion > 0.5)
+
+    def table(self) -> "DataFrame":
+        """Return the coefficients by name, with the probability that each is not zero."""
+        return super().table().assign(**{"probability of not zero": self.inclusion})
 
 
 def water_fill(variances: Floats, information: float) -> Floats:
     """Return the shares of information that leave the least total variance.
 
-    Parameters
-    ----------
-    variances : ndarray of float64, shape (dim,)
-        Variance of each coordinate now.
-    information : float
-        What a coordinate that got all of it would gain in precision.
-
-    Returns
-    -------
-    ndarray of float64, shape (dim,)
-        Non-negative shares of sum 1 that minimise
-        ``sum 1 / (1 / variances + information * shares)``: precisions are filled up to
-        one common level, and a coordinate above it gets nothing.
+    Non-negative shares of sum 1 that minimise ``sum 1 / (1 / variances + information * shares)``:
+    precisions are filled up to one common level, and a coordinate above it gets nothing.
     """
     precision = 1 / variances
     ordered = np.sort(precision)
@@ -79,6 +96,8 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         Fewest reports with which a step goes on.
     """
 
+    _scale_argument: ClassVar[str]  # by which the scale may be declared
+
     num_waves: int = 6
     min_reports: int = 10
 
@@ -117,8 +136,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     ) -> Question:
         """Ask for ``weights`` times what a user's coefficients differ from ``centre``.
 
-        In units in which what ``centre`` leaves of the user's observations, ``rest`` of
-        their mean square, has mean square 1.
+        It leaves ``rest`` of the observations' mean square: in units in which that is 1.
         """
 
     @abstractmethod
@@ -129,9 +147,22 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         """Return coefficients and standard errors in units of the data."""
 
+    @property
     @abstractmethod
+    def _showing(self) -> tuple[str, str, float]:
+        """What is estimated, what of it is worth showing, and by how much that stands out."""
+
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         """Return what a user of the result should know."""
+        notes = scale.doubts(self._scale_argument)
+        if not (belief.inclusion > 0.5).any():
+            one, large, score = self._showing
+            needed = needed_for_selection(large, self.epsilon, self.dim, score, num_users)
+            notes.append(
+                f"No {one} is more likely than not to differ from zero, and returning (almost) "
+                f"zero is the best guess. {needed}"
+            )
+        return notes
 
     def _unexplained(self, centre: Floats) -> float:
         """Return the mean square that ``centre`` leaves of the observations'."""

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
@@ -15,18 +14,12 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_optional
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import MeanUsers
+from ..forecasts.populations import MeanUsers, features_of
 from ..numerics.spike_and_slab import Posterior
+from ..runtime import Ask, Card, Run
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Run
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
-from ..subprotocols.vote import needed_for_selection
-from .base import SparseWaves
-
-Integers = NDArray[np.int64]
+from .base import Integers, SparseWaves
 
 _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean
 _PLANNED_SPARSITY, _PLANNED = 8, 2.0  # coordinates of a plan, and their size, likewise
@@ -67,13 +60,10 @@ class SparseMean(SparseWaves):
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set (user-level
-       local differential privacy), at pure ``epsilon``.
-    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
-       public hashes. Later questions depend on data through earlier reports only, so
-       the whole is epsilon-LDP by parallel composition, sequentially interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
+    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
+       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -88,6 +78,8 @@ class SparseMean(SparseWaves):
     )
 
     plans_with = frozenset({"num_features"})
+
+    _scale_argument = "scale"
 
     scale: float | None = None
 
@@ -140,7 +132,7 @@ class SparseMean(SparseWaves):
         if self.scale is not None:
             return TargetScale(self.scale, 0.0)
         estimated = yield from estimate_target_scale(
-            scale_cohorts(run, self.epsilon, "scale"),
+            scale_cohorts(run, self.epsilon, self._scale_argument),
             self.epsilon,
             self.dim,
             partial(DistanceBin, np.zeros(self.dim)),
@@ -162,18 +154,6 @@ class SparseMean(SparseWaves):
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         return scale.value * belief.mean, scale.value * belief.deviation
 
-    def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
-        notes = scale.doubts("scale")
-        if not (belief.inclusion > 0.5).any():
-            notes.append(
-                "No coordinate is more likely than not to differ from zero, and returning "
-                "(almost) zero is the best guess. "
-                + needed_for_selection(
-                    "A coordinate of twice the standard deviation of users' means",
-                    self.epsilon,
-                    self.dim,
-                    2.0,
-                    num_users,
-                )
-            )
-        return notes
+    @property
+    def _showing(self) -> tuple[str, str, float]:
+        return "coordinate", "A coordinate of twice the standard deviation of users' means", 2.0

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import (
@@ -18,29 +17,17 @@ from ldp_flower.guarantee.questions import (
 )
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import (
-    Floats,
-    check_choice,
-    check_integer,
-    check_optional,
-    check_unused,
-)
+from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
 
-from ..forecasts.planned import features_of, rows_of
-from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
-from ..numerics.attenuation import ridge_moments
-from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, rows_of
+from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
+from ..runtime import Ask, Card, Protocol, Run
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run
-from ..subprotocols.held_out_error import checked
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
-from ..subprotocols.vote import needed_for_selection, typical_score
-from .base import SparseWaves
-
-Integers = NDArray[np.int64]
+from ..subprotocols.squared_errors import checked
+from ..subprotocols.vote import typical_score
+from .base import Integers, SparseWaves
 
 _LINKS = ("identity", "logistic")
 _FEWEST_OF_CLASSES = 10  # a user's labels below which logistic coefficients are noise
@@ -72,10 +59,9 @@ class SparseRegression(SparseWaves):
     samples_per_user : int
         Typical number of records of a user, a public guess; a user may hold any number.
     link : str (default: "identity")
-        ``"identity"``: linear regression. ``"logistic"``: targets are classes, 0 and 1 (or
-        -1 and 1); ``coef`` are the log-odds' coefficients. Needs 10 or more samples a user;
-        for tables with classes there is
-        :class:`~ldp_flower.strategies.PrivateClassification`.
+        ``"identity"``: linear regression. ``"logistic"``: targets are classes, 0 and 1 (or -1 and
+        1); ``coef`` are the log-odds' coefficients. Needs 10 or more samples a user; for tables
+        with classes there is :class:`~ldp_flower.strategies.PrivateClassification`.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public within some 10 %; the
         waves refine it. By default it is estimated from a small cohort, which takes
@@ -88,29 +74,25 @@ class SparseRegression(SparseWaves):
 
     Notes
     -----
-    Source: the setting is that of Ma, Jia & Yang, "Better Locally Private Sparse
-    Estimation Given Multiple Samples Per User", ICML 2024; the protocol is not. What a
-    report costs is not the dimension but the energy of the vector that is reported,
-    so re-centring removes the energy of what is known already and weighting that of
-    what is hopeless. Local regressions are ridge regressions with a fixed penalty:
-    with unit, independent features they shrink all coefficients by one factor, which
-    is known from the Marchenko-Pastur law and undone; with correlated features
+    Source: the setting is that of Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given
+    Multiple Samples Per User", ICML 2024; the protocol is not. What a report costs is not the
+    dimension but the energy of the vector that is reported, so re-centring removes the energy of
+    what is known already and weighting that of what is hopeless. Local regressions are ridge
+    regressions with a fixed penalty: with unit, independent features they shrink all coefficients
+    by one factor, which is known from the Marchenko-Pastur law and undone; with correlated features
     they stay close to the coefficients, where marginal correlations mix neighbours.
 
     With ``link="logistic"`` users regress labels of -1 and 1, less what the current
     estimate predicts; no user fits a logistic model of its own, which would be biased.
-    See :mod:`~..numerics.logistic_view`: the length of the coefficients is right for normal
-    features and, as the estimate that is subtracted gets close, for others.
+    The length of the coefficients (:func:`as_logistic`) is right for normal features and, as the
+    estimate that is subtracted gets close, for others.
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set (user-level
-       local differential privacy), at pure ``epsilon``.
-    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
-       public hashes. Later questions depend on data through earlier reports only, so
-       the whole is epsilon-LDP by parallel composition, sequentially interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
+    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
+       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -125,6 +107,8 @@ class SparseRegression(SparseWaves):
     )
 
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
+
+    _scale_argument = "target_scale"
 
     samples_per_user: int
     link: str = "identity"
@@ -230,18 +214,57 @@ class SparseRegression(SparseWaves):
         squares = belief.deviation**2 + scale.variance * belief.mean**2
         return scale.value * belief.mean, scale.value * np.sqrt(squares)
 
-    def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
-        notes = scale.doubts("target_scale")
-        if not (belief.inclusion > 0.5).any():
-            notes.append(
-                "No coefficient is more likely than not to differ from zero, and returning "
-                "(almost) zero is the best guess. "
-                + needed_for_selection(
-                    f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance",
-                    self.epsilon,
-                    self.dim,
-                    math.sqrt(self.samples_per_user) * _WORTH_SHOWING,
-                    num_users,
-                )
-            )
-        return notes
+    @property
+    def _showing(self) -> tuple[str, str, float]:
+        large = f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance"
+        return "coefficient", large, math.sqrt(self.samples_per_user) * _WORTH_SHOWING
+
+
+# Logistic regression seen as a linear one of labels -1 and 1: with normal features of unit
+# variance, E[x label] = beta w(|beta|) by Stein's lemma. Linear coefficients point where logistic
+# ones do, and their length, h(s) = E[Z tanh(s Z / 2)] for logistic ones of length s, gives theirs.
+# A linear view suits votes, posterior and weights; what is subtracted and returned is logistic.
+_LENGTHS = np.linspace(0.0, 10.0, 401)  # of logistic coefficients; longer ones are shortened
+_Z = np.linspace(-8.0, 8.0, 1601)  # a normal variable: 1e-15 of its mass is beyond
+_DENSITY = np.exp(-(_Z**2) / 2) / np.exp(-(_Z**2) / 2).sum()
+_TANH = np.tanh(_LENGTHS[:, None] * _Z / 2)
+_LINEAR_LENGTHS = _TANH @ (_Z * _DENSITY)  # h
+_EXPLAINED = _TANH**2 @ _DENSITY
+_SLOPES = np.gradient(_LENGTHS, _LINEAR_LENGTHS)
+
+
+def _stretch(linear: Floats) -> tuple[float, float, float]:
+    """Return the length of linear coefficients, of the logistic ones, and the slope."""
+    length = float(np.linalg.norm(linear))
+    return (
+        length,
+        float(np.interp(length, _LINEAR_LENGTHS, _LENGTHS)),
+        float(np.interp(length, _LINEAR_LENGTHS, _SLOPES)),
+    )
+
+
+def as_logistic(linear: Floats) -> Floats:
+    """Return the logistic coefficients with these linear ones."""
+    length, logistic, _ = _stretch(linear)
+    return linear * (logistic / length if length else _SLOPES[0])
+
+
+def logistic_std_error(linear: Floats, variance: Floats) -> Floats:
+    """Return the standard errors of :func:`as_logistic`, given the linear ones' variances.
+
+    The derivative of ``as_logistic`` is ``a I + b u u'`` with ``u = linear / |linear|``.
+    """
+    length, logistic, slope = _stretch(linear)
+    if not length:
+        return np.asarray(_SLOPES[0] * np.sqrt(variance))
+    across = logistic / length
+    squares = (linear / length) ** 2
+    along = slope - across
+    total = along**2 * squares * float(squares @ variance)
+    return np.sqrt(across * (across + 2 * along * squares) * variance + total)
+
+
+def logistic_unexplained(linear: Floats) -> float:
+    """Return the mean square of what the logistic prediction leaves of the labels."""
+    logistic = _stretch(linear)[1]
+    return 1 - float(np.interp(logistic, _LENGTHS, _EXPLAINED))

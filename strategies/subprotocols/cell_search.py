@@ -12,9 +12,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.cell_quantiles import CellReports, estimated
 from ..numerics.value_scale import ValueScale
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import TooFewReports
+from ..runtime import Ask, Cohort, TooFewReports
 
 # Edges of a level. Each adds noise as one cell more, (e^eps + cells) / (e^eps - 1) times that of
 # all users' own variance, and m of them widen an interval, which is 1.34 times as wide before the
@@ -52,20 +50,9 @@ def search_by_cells(
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
     """Ask each cohort for cells that end within the intervals that the former ones leave.
 
-    Parameters
-    ----------
-    cohorts : sequence of Cohort
-        Disjoint.
-    levels : sequence of float
-        Of the quantiles.
-    scale : ValueScale
-        On which the first cells are equally long.
-    step : float or None
-        What entries are multiples of; then cells end between these.
-    epsilon : float
-        Of each user's report.
-    question : callable
-        Takes edges of cells, the upper one of which belongs to a cell.
+    scale: On which the first cells are equally long.
+    step: What entries are multiples of; then cells end between these.
+    question: Takes edges of cells, the upper one of which belongs to a cell.
     """
     low, high = scale.low, scale.high
     tiny = _TINY * (high - low)

@@ -7,19 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldp_flower.guarantee.questions import Question, Rotated, RotatedBins
-from ldp_flower.randomizers import (
-    Estimate,
-    HadamardResponse,
-    Randomizer,
-    SampledCoordinate,
-)
+from ldp_flower.randomizers import Estimate, HadamardResponse, Randomizer, SampledCoordinate
 from ldp_flower.randomizers.elementwise import padded
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import rotate_back
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
+from ..runtime import Ask, Cohort
 from .squared_errors import number_randomizer
 
 _WIDTH = 4.0  # of a bin, in standard deviations of the users, at least
@@ -33,31 +27,18 @@ _EXCEEDED = 0.05  # probability that a rotated coordinate leaves its range, over
 class CoordinateMean:
     """Estimator of the mean of vectors, from one coordinate of each user.
 
-    Attributes
-    ----------
-    epsilon : float
-        Privacy parameter of each user's one report.
-    dim : int
-        Number of coordinates of the vectors.
-    length : float
-        Bound on the length of their mean.
-    spread : float
-        Root mean square distance of a user's vector from the mean, at most.
-
-    Notes
-    -----
-    Source: Ma, Jia & Yang (ICML 2024), ULDPMean, made private: the range is asked of
-    users of its own, one coordinate of each, and numbers are clipped to it, so that a
-    user sends one report of ``epsilon``. Vectors are padded to K coordinates and
-    rotated by random signs and Hadamard's matrix, after which the mean's coordinates lie
-    within ``length sqrt(2 log(2 K / 0.05) / K)`` with probability 95 % (Hoeffding).
-    That range is cut into a power of two of bins, each at least ``4 spread / sqrt(K)`` wide.
+    Source: Ma, Jia & Yang (ICML 2024), ULDPMean, made private: the range is asked of users of its
+    own, one coordinate of each, and numbers are clipped to it, so that a user sends one report of
+    ``epsilon``. Vectors are padded to K coordinates and rotated by random signs and Hadamard's
+    matrix, after which the mean's coordinates lie within ``length sqrt(2 log(2 K / 0.05) / K)``
+    with probability 95 % (Hoeffding). That range is cut into a power of two of bins, each at least
+    ``4 spread / sqrt(K)`` wide.
     """
 
-    epsilon: float
-    dim: int
-    length: float
-    spread: float
+    epsilon: float  # privacy parameter of each user's one report
+    dim: int  # number of coordinates of the vectors
+    length: float  # bound on the length of their mean
+    spread: float  # root mean square distance of a user's vector from the mean, at most
 
     @property
     def order(self) -> int:
@@ -103,17 +84,7 @@ class CoordinateMean:
     def estimate(
         self, cohorts: Sequence[Cohort], question: Question, salt: int
     ) -> Generator[Ask, Estimate, Estimate]:
-        """Ask for the range, then for numbers within it; return the mean rotated back.
-
-        Parameters
-        ----------
-        cohorts : sequence of Cohort
-            Of the sizes of :meth:`sizes`.
-        question : Question
-            Whose answers are averaged.
-        salt : int
-            Public randomness, for the signs.
-        """
+        """Ask cohorts, of :meth:`sizes`, for the range, then for numbers within it."""
         words = KeyedRandom(derive(salt, cohorts[0].low)).words((1, self.dim))[0]
         signs = np.where(words >> np.uint64(63), 1.0, -1.0)
         *ranging, answering = cohorts
@@ -123,9 +94,7 @@ class CoordinateMean:
             midpoints = yield from self._midpoints(cohort, question, signs)
         number = self.number(half)
         answer = yield Ask(
-            answering,
-            Rotated(question, signs, midpoints),
-            SampledCoordinate(number, self.order),
+            answering, Rotated(question, signs, midpoints), SampledCoordinate(number, self.order)
         )
         # Where nobody was asked the midpoint is all there is; it is right to half the range.
         errors = np.where(np.isfinite(answer.std_error), answer.std_error, half)

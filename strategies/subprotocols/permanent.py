@@ -29,27 +29,15 @@ Read = Callable[[Sequence[Floats]], tuple[Floats, list[Floats]]]
 
 @dataclass(frozen=True)
 class PermanentForm:
-    """How a strategy asks for permanent answers.
+    """How a strategy asks for permanent answers."""
 
-    Attributes
-    ----------
-    names : list of str
-        What is estimated.
-    parts : list of (Question, FrequencyOracle)
-        What each of so many equal parts of the users is asked, at every collection.
-    read : callable
-        What the values are, given the parts' shares of items.
-    one_user : float
-        Standard error of a value with a single user; with n it is this over the root of n.
-    useful : float
-        Standard error of a value beyond which nobody is asked.
-    """
-
-    names: list[str]
+    names: list[str]  # what is estimated
+    # What each of so many equal parts of the users is asked, at every collection
     parts: list[tuple[Question, FrequencyOracle]]
-    read: Read
+    read: Read  # what the values are, given the parts' shares of items
+    # Standard error of a value with a single user; with n it is this over the root of n
     one_user: float
-    useful: float
+    useful: float  # standard error of a value beyond which nobody is asked
 
     def cohorts(self, population: Population) -> list[Cohort]:
         """Return the parts of the users, by cuts that are the same at every collection."""
@@ -85,18 +73,10 @@ class AsksPermanently(Protocol):
 
 @dataclass(frozen=True)
 class Bits:
-    """The permanent answers of one part of the users at one collection.
+    """The permanent answers of one part of the users at one collection."""
 
-    Attributes
-    ----------
-    coins : ndarray of uint64, shape (users,)
-        The users' public coins, which identify them.
-    reports : ndarray of uint8, shape (users,)
-        Their bits.
-    """
-
-    coins: Words
-    reports: NDArray[np.uint8]
+    coins: Words  # (users,): the users' public coins, which identify them
+    reports: NDArray[np.uint8]  # (users,): their bits
 
 
 def ask_for_bits(
@@ -125,7 +105,7 @@ def level_of(form: PermanentForm, answers: Sequence[Bits]) -> tuple[Floats, Floa
 def change_of(
     form: PermanentForm, answers: Sequence[Bits], before: Sequence[Bits]
 ) -> tuple[Floats, Floats]:
-    """Return by how much the values changed, with standard errors, from users who answered twice.
+    """Return by how much values changed, with standard errors, from users who answered twice.
 
     Noise that is permanent is in both collections, so that only answers that changed have any.
     """

@@ -1,4 +1,4 @@
-"""The scale of the targets, estimated from a small cohort.
+"""The scale of the targets, and the typical norm of users' vectors, from a small cohort.
 
 Users hold many targets each, whose root mean square is nearly the common one, or few
 labels, whose squares spread over several octaves (:func:`estimate_label_scale`).
@@ -16,9 +16,8 @@ from ldp_flower.guarantee.questions import Question, TargetScaleBin
 from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
 from ldp_flower.validation import Floats
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import Run, TooFewReports
+from ..runtime import Ask, Cohort, Run, TooFewReports
+from .squared_errors import number_randomizer
 
 _PER_OCTAVE = 2
 _OCTAVES = 20
@@ -34,29 +33,16 @@ _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the sam
 
 @dataclass(frozen=True)
 class TargetScale:
-    """An estimate of the root mean square of the targets, with its uncertainty.
+    """An estimate of the root mean square of the targets, with its uncertainty."""
 
-    Attributes
-    ----------
-    value : float
-        The estimate.
-    variance : float
-        Variance of the estimate's logarithm, given that the true scale is near the most likely
-        one.
-    certainty : float (default: 1.0)
-        Probability that the true scale is near the most likely one.
-    """
-
-    value: float
+    value: float  # the estimate
+    # Variance of the estimate's logarithm, given that the true scale is near the most likely one
     variance: float
-    certainty: float = 1.0
+    certainty: float = 1.0  # probability that the true scale is near the most likely one
 
     @property
     def spread(self) -> float:
-        """Mean square difference between one user's log-scale and the estimate's logarithm.
-
-        It is the variance of the estimate plus the variance of log-scales among users.
-        """
+        """Mean square difference between a user's log-scale and the estimate's logarithm."""
         return self.variance + USERS_SPREAD**2
 
     @property
@@ -65,10 +51,7 @@ class TargetScale:
         return self.certainty >= _CERTAIN
 
     def doubts(self, argument: str) -> list[str]:
-        """Return what to say if the scale is not certain.
-
-        ``argument`` is that of the strategy's constructor by which it may be declared.
-        """
+        """Say, if the scale is not certain, by which argument it may be declared."""
         if self.is_certain:
             return []
         low, high = self.value * math.exp(-_NEAR), self.value * math.exp(_NEAR)
@@ -89,13 +72,8 @@ class TargetScale:
 def scale_cohorts(run: Run, epsilon: float, argument: str = "target_scale") -> Iterator[Cohort]:
     """Return the cohorts that may be asked for a scale, each cut when it is needed.
 
-    A cohort is large enough to distinguish the 40 bins, nearly always. Where many users do
-    not answer there are more than the usual three.
-
-    Raises
-    ------
-    TooFewReports
-        If that would be too many of the users.
+    One is large enough to distinguish the 40 bins, nearly always. Where many users do not answer
+    there are more than the usual three. Raise TooFewReports if that would be too many of the users.
     """
     size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
     size = max(size, run.min_reports)
@@ -116,15 +94,10 @@ def estimate_target_scale(
 ) -> Generator[Ask, Estimate, TargetScale]:
     """Ask one cohort after the other until the scale is all but certain, or three answered.
 
-    Each user reports the bin of its own targets' root mean square, by randomised
-    response over all bins. With a known spread of users around the common scale, the
-    counts of all bins together give a scale finer than the bins. ``question``
-    asks for another size, the root mean square of ``samples_per_user`` numbers, given bins.
-
-    Raises
-    ------
-    TooFewReports
-        If nobody answers at all.
+    Users report the bin of their own targets' root mean square, by randomised response over all
+    bins. With a known spread of users around the common scale, the counts of all bins together give
+    a scale finer than the bins. ``question`` asks for another size, the root mean square of
+    ``samples_per_user`` numbers, given bins. Raise TooFewReports if nobody answers at all.
     """
     oracle = KRandomizedResponse(epsilon, _NUM_BINS)
     bins = question(_SMALLEST, _PER_OCTAVE, _NUM_BINS)
@@ -177,13 +150,9 @@ def estimate_label_scale(
 ) -> Generator[Ask, Estimate, TargetScale]:
     """Ask a cohort for the octave of the root mean square of each one's few labels.
 
-    Labels are taken for normal with mean 0.
-
-    Notes
-    -----
-    The mean square of m such labels is chi-squared with m degrees of freedom over m, so one
-    scale says how many users fall into each octave, and the counts of all of them together
-    give it finer than the octaves.
+    The mean square of m labels, taken for normal with mean 0, is chi-squared with m degrees of
+    freedom over m: one scale says how many users fall into each octave, and all counts give it
+    finer.
     """
     oracle = SubsetSelection(epsilon, _OCTAVES)
     answer = yield Ask(cohort, TargetScaleBin(_SMALLEST, 1.0, _OCTAVES), oracle)
@@ -213,3 +182,41 @@ def _believed(logs: Floats, weights: Floats) -> TargetScale:
     mean = float(weights[near] @ logs[near]) / total
     variance = float(weights[near] @ (logs[near] - mean) ** 2) / total
     return TargetScale(math.exp(mean), variance, total / float(weights.sum()))
+
+
+_LOG_RANGE = math.log(16)  # a norm lies within this factor of its prior
+_USERS_VARIANCE = 0.5  # of the logarithms of users' norms
+_ERROR = 0.4  # wanted standard deviation of the logarithm
+_MOST_SHARE = 0.12  # of all users
+
+
+@dataclass(frozen=True)
+class Norm:
+    """The geometric mean of users' norms."""
+
+    value: float
+
+
+def norm_askers(run: Run, epsilon: float) -> int:
+    """Return how many of a strategy's users to ask for a norm."""
+    most = int(_MOST_SHARE * run.num_users)
+    return max(min(most, enough_for_norm(epsilon)), run.min_reports)
+
+
+def enough_for_norm(epsilon: float) -> int:
+    """Return how many users estimate a norm well enough."""
+    variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
+    return math.ceil(variance / _ERROR**2)
+
+
+def estimate_norm(
+    cohort: Cohort, epsilon: float, question: Callable[[float, float], Question], prior: float
+) -> Generator[Ask, Estimate, Norm]:
+    """Ask a cohort for the typical norm of its users' vectors, about ``prior``.
+
+    ``question`` asks for log(norm / prior) / log_range. If nobody answers the prior is returned.
+    """
+    randomizer = number_randomizer(epsilon, 1.0)
+    answer = yield Ask(cohort, question(prior, _LOG_RANGE), randomizer, min_reports=0)
+    log = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1))
+    return Norm(prior * math.exp(log))

@@ -11,9 +11,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.crossing import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import TooFewReports
+from ..runtime import Ask, Cohort, TooFewReports
 from .cell_search import FoundQuantile
 
 #: Thresholds of the first round, all over the bounds.
@@ -35,17 +33,7 @@ class Shares:
     """Shares of users at or below thresholds, estimated from one-bit reports of some rounds.
 
     Users without an entry report "below" with a probability that the question gives. Where half of
-    the users are asked with 0 and half with 1, the difference estimates how many these are.
-
-    Parameters
-    ----------
-    part : RandomizedResponse
-        Randomizer of one bit.
-
-    Attributes
-    ----------
-    missing, missing_error : float
-        Estimated share of users without an entry, and its standard error.
+    the users are asked with 0 and half with 1, the difference estimates how many are ``missing``.
     """
 
     def __init__(self, part: RandomizedResponse) -> None:
@@ -91,8 +79,8 @@ class Shares:
     def _about(self, level: float, scale: ValueScale) -> tuple[Floats, Floats, Floats]:
         """Return places, what is reported there as if all had been asked for a level, and weights.
 
-        That crosses the level where the distribution of those with an entry does. Reports that
-        were asked for another level count less, as the share of users without an entry is unsure.
+        It crosses the level where the distribution of those with an entry does. Reports asked for
+        another level count less, as the share of users without an entry is unsure.
         """
         at, asked, shares, counts = self._reports()
         unsure = asked - level
@@ -131,8 +119,7 @@ class Shares:
     def _counts(self, answer: Estimate) -> Floats:
         """Return how many answered at each threshold, by the standard errors of bits.
 
-        If all answers there were the same they say nothing, or more than there are by rounding;
-        then it is the number to expect.
+        Where all answered the same, or rounding makes them too many, it is the number to expect.
         """
         errors, spread = answer.std_error, self._part.variance - answer.mean**2
         some = (errors > 0) & (errors < np.inf)
@@ -151,18 +138,9 @@ def search_by_thresholds(
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
     """Ask each cohort about thresholds around the quantiles that the former ones estimate.
 
-    Parameters
-    ----------
-    cohorts : sequence of Cohort
-        Disjoint.
-    levels, errors : sequence of float
-        Of the quantiles, and standard errors of shares if all are asked.
-    scales : sequence of ValueScale
-        On one of which the entries lie in one group; the likeliest is used.
-    part : RandomizedResponse
-        Randomizer of one bit.
-    question : callable
-        Takes thresholds and the level that is asked for at each.
+    levels, errors: Of the quantiles, and standard errors of shares if all are asked.
+    scales: On one of which the entries lie in one group; the likeliest is used.
+    question: Takes thresholds and the level that is asked for at each.
     """
     scale, found, users = scales[0], Shares(part), 0
     few = _some(levels)

@@ -10,8 +10,7 @@ from ldp_flower.guarantee.questions import Question
 from ldp_flower.randomizers import Estimate, SubsetSelection
 
 from ..numerics.spike_and_slab import Vote, passing, passing_threshold
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
+from ..runtime import Ask, Cohort
 
 _SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 _TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale
@@ -24,11 +23,7 @@ _TYPICAL_SUPPORT = 8  # number of features that stand out
 
 
 def information(oracle: SubsetSelection, score: float) -> float:
-    """Return the squared Hellinger distance of one report, per feature, with and without.
-
-    That is how well a report distinguishes a feature whose local scores have this mean from one
-    with mean zero.
-    """
+    """Return the squared Hellinger distance of reports of a feature with this mean score and 0."""
     dim = oracle.domain_size
     share = min(_TYPICAL_SUPPORT / dim, 0.5)
     threshold = passing_threshold(oracle.set_size, dim, share, score)

@@ -15,7 +15,7 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.planned import features_of, rows_of
+from ..forecasts.populations import features_of, rows_of
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy
@@ -23,7 +23,7 @@ from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.run import Protocol, Run, TooFewReports
 from ..runtime.units import contrasts
-from ..subprotocols.norm import estimate_norm
+from ..subprotocols.scale import estimate_norm
 from .centres import estimate_centres, num_askers, usual_square
 from .class_holdout import ClassEvaluation, HoldOut, evaluate_class
 from .class_walk import FEW_ROWS, SURE, class_walk

@@ -15,7 +15,7 @@ from ldp_flower.randomizers import ball_codebook
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.planned import features_of, rows_of
+from ..forecasts.populations import features_of, rows_of
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy

@@ -13,7 +13,7 @@ from ldp_flower.validation import Floats
 
 from ..runtime.exchange import Ask
 from ..runtime.run import Run
-from ..subprotocols.norm import enough_for_norm
+from ..subprotocols.scale import enough_for_norm
 from ..tables.standardisation import estimate_standardisation, with_standardisation
 from .holdout import ask_line, ask_scales, held_out, hold_out
 from .ridge_walk import ridge_walk, row_length

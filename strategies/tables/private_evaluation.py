@@ -3,31 +3,101 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
+from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
+from ldp_flower.presentation import charts
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import Floats, check_positive
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import USUAL_R2, EvaluatedUsers
+from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of
+from ..runtime import Ask, Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime.result import Estimates, Result, frame, interval
 from ..subprotocols.squared_errors import (
     LossEstimate,
     ask_squared_errors,
     clip_radius,
     number_randomizer,
 )
-from .evaluation_result import EvaluationResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+
+@dataclass(repr=False, kw_only=True)
+class EvaluationResult(Result):
+    """A result that says how well a model predicts the targets of users who were asked.
+
+    Attributes
+    ----------
+    r2 : float
+        One minus ``loss`` over ``baseline``: 0 for a model no better than the centre, 1 for a
+        perfect one, below 0 for a worse one.
+    std_error : float
+        Standard deviation of ``r2`` from privacy noise and from the choice of users.
+    loss : float
+        Mean over users of each user's mean squared residual.
+    loss_std_error : float
+        Standard deviation of ``loss``.
+    baseline : float
+        Mean over users of each user's mean squared deviation from the centre.
+    """
+
+    r2: float
+    std_error: float
+    loss: float
+    loss_std_error: float
+    baseline: float
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([np.array([self.r2, self.loss])])
+
+    def table(self) -> "DataFrame":
+        """Return R2 and both squared errors, in squared units of the standardised target.
+
+        Returns
+        -------
+        DataFrame
+            ``name``, ``value``, ``standard error`` and an interval of 95 %.
+        """
+        values = np.array([self.r2, self.loss, self.baseline])
+        errors = np.array([self.std_error, self.loss_std_error, np.nan])
+        return frame(
+            {
+                "name": ["R2", "mean squared error", "mean squared error of the centre"],
+                "value": values,
+                "standard error": errors,
+                **interval(values, errors),
+            }
+        )
+
+    def estimates(self) -> Estimates:
+        """Return R2, for a series of collections."""
+        return Estimates(["R2"], np.array([self.r2]), np.array([self.std_error]))
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(1)
+
+    def _draw(self, axes: "Axes") -> None:
+        error = self.std_error if np.isfinite(self.std_error) else np.nan
+        charts.intervals(axes, ["R2"], [self.r2], [error])
+        axes.axvline(1, color=charts.GREY, lw=0.8, ls=":")
+        axes.set_xlabel("0: no better than the centre; 1: perfect; with a 95 % interval")
+
+    def _findings(self) -> list[str]:
+        return [
+            f"R2 = {self.r2:.3f} (standard error {self.std_error:.2g}), "
+            f"loss {self.loss:.3g} ({self.loss_std_error:.2g})"
+        ]
+
 
 _BASELINE_NOISE = 0.03  # standard error of the baseline that is wanted, in units of the bound
 _LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that report it
@@ -68,32 +138,23 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         clipped. The default holds for targets within [-2, 2], as a
         :class:`~ldp_flower.Schema` gives them for bounds, and the centre 0.
 
-    Raises
-    ------
-    ValueError
-        If ``coef`` is not a vector of finite numbers or another argument is out of range.
-
     Notes
     -----
     Every user counts the same, however many rows it has. The users must be others than the
     model was fitted on, or R2 is too good.
 
-    Differences are clipped at 2 to 6 times the baseline, as wide as a standard error of R2 of
-    0.03 allows. Without clipping A and B are unbiased, and R2 is but for terms of the order of
-    its variance. A single number in an interval goes through
-    :class:`RandomizedResponse` or, from about epsilon 1.2, :class:`Codebook`, whichever is less
-    noisy; both have finitely many outputs.
+    Differences are clipped at 2 to 6 times the baseline, as wide as a standard error of R2 of 0.03
+    allows. Without clipping A and B are unbiased, and R2 is but for terms of the order of its
+    variance. A single number in an interval goes through :class:`RandomizedResponse` or, from about
+    epsilon 1.2, :class:`Codebook`, whichever is less noisy; both have finitely many outputs.
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set (user-level
-       local differential privacy), at pure ``epsilon``.
-    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
-       public hashes. Later questions depend on data through earlier reports only, so
-       the whole is epsilon-LDP by parallel composition, sequentially interactive. What the
-       model itself reveals of those it was fitted on is not part of this.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
+    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
+       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
+       What the model itself reveals of those it was fitted on is not part of this.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -187,7 +248,6 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         return self._evaluation(means, covariance, beyond, run.num_users)
 
     def _too_few(self, num_users: int) -> str:
-        """Return why so many users are too few; nothing if they are not."""
         sizes = self._sizes(num_users)
         if min(sizes) < self.min_reports:
             return self._too_small(sizes, num_users)

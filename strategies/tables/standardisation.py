@@ -15,10 +15,8 @@ from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import shrink
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import Run
-from ..subprotocols.norm import estimate_norm, norm_askers
+from ..runtime import Ask, Cohort, Run
+from ..subprotocols.scale import estimate_norm, norm_askers
 
 Integers = NDArray[np.int64]
 T = TypeVar("T")
@@ -28,14 +26,10 @@ Mechanism = Callable[[int, float], Randomizer]
 
 @dataclass(frozen=True)
 class Standardisation:
-    """Public constants that bring columns to about mean 0 and scale 1.
+    """Public constants that bring columns to about mean 0 and scale 1."""
 
-    Attributes
-    ----------
-    means, scales : ndarray of float64, shape (num_features + 1,)
-        For each feature of a schema and, last, the target; 0 and 1 where nothing is moved.
-    """
-
+    # (num_features + 1,): for each feature of a schema and, last, the target; 0 and 1 where nothing
+    # is moved
     means: Floats
     scales: Floats
 
@@ -90,28 +84,15 @@ _TARGET_STD_ERROR = (
 
 
 def estimate_standardisation(
-    run: Run,
-    epsilon: float,
-    schema: Schema,
-    mechanism: Mechanism,
+    run: Run, epsilon: float, schema: Schema, mechanism: Mechanism
 ) -> Generator[Ask, Estimate, Standardisation]:
     """Ask small cohorts for what a schema does not declare.
 
-    First for sizes, as bounds may be much too wide; then for centres, twice, the second
-    time around the first estimate, from where users' means are not far; last for sizes
-    around the centres. A user reports one vector of all columns in question. What the
-    schema declares is not asked for.
+    First for sizes, as bounds may be much too wide; then for centres, twice, the second time around
+    the first estimate, from where users' means are not far; last for sizes around the centres. A
+    user reports one vector of all columns in question. What the schema declares is not asked for.
 
-    Parameters
-    ----------
-    run : Run
-        Whose users are asked.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    schema : Schema
-        Tells what is declared.
-    mechanism : callable
-        From a number of coordinates and a radius to the mechanism for vectors.
+    mechanism: From a number of coordinates and a radius to the mechanism for vectors.
     """
     estimated = Standardisation.identity(schema.num_features)
     centres = np.flatnonzero(~schema.centred)

@@ -17,15 +17,11 @@ from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
 from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
 
-from ..forecasts.planned import features_of, rows_of
-from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, rows_of
 from ..numerics.denoising import keep_above
+from ..runtime import Ask, Cohort, LinearResult, Protocol, Run
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
 from ..runtime.features import SparseStrategy
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
@@ -56,14 +52,18 @@ class SelectedRegression(SparseStrategy):
     method : str (default: "auto")
         ``"auto"`` or ``"paper"``, see the subclasses.
     target_scale : float, optional
-        Root mean square of the (centred) targets, if it is public. By default it is
-        estimated from a small cohort, which needs about 30 users at epsilon 4, 150 at 2
-        and 700 at 1.
+        Root mean square of the (centred) targets, if it is public. By default it is estimated from
+        a small cohort, which needs about 30 users at epsilon 4, 150 at 2 and 700 at 1.
     selector : str (default: "lasso")
         How users rank features: a key of :data:`~ldp_flower.guarantee.questions.SELECTORS`. With
         ``"auto"`` and a third as many features as ``samples_per_user`` nobody votes.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
+
+    Raises
+    ------
+    TooFewReports
+        If users are too few to learn the scale of the targets, or for a cohort.
     """
 
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
@@ -95,10 +95,7 @@ class SelectedRegression(SparseStrategy):
     def _regress(
         self, run: Run, selected: Integers, scale: float, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
-        """Return the selected coefficients and their standard errors, over ``scale``.
-
-        What a user of the result should know is added to ``notes``.
-        """
+        """Return the selected coefficients and their standard errors, over ``scale``; add notes."""
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -157,8 +154,8 @@ class SelectedRegression(SparseStrategy):
     def _vote(self, cohort: Cohort, notes: list[str]) -> Generator[Ask, Estimate, Integers]:
         """Return the variables with the most votes, in order of their numbers.
 
-        The paper's users name one variable each, and ``sparsity`` of them are kept. Other
-        users name a set; kept are half as many more, if the votes speak for them.
+        The paper's users name one variable each, and ``sparsity`` of them are kept. Other users
+        name a set; kept are half as many more, if the votes speak for them.
         """
         paper = self.method == "paper"
         oracle = SubsetSelection(self.epsilon, self.dim)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
@@ -14,13 +13,9 @@ from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_integer
 
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Run, TooFewReports
+from ..runtime import Ask, Card, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
-from .base import SelectedRegression
-
-Integers = NDArray[np.int64]
+from .base import Integers, SelectedRegression
 
 _MAX_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features
 
@@ -33,21 +28,15 @@ class MultiRoundRegression(SelectedRegression):
     The others are cut into ``num_steps`` batches. Each batch gets a point and reports its
     mean gradients there, on the selected variables.
 
-    With ``method="paper"`` a user votes for one variable and reports one rotated
-    coordinate of its gradient, half of a batch for the range and half within it. With
-    ``method="auto"`` a vote is for a set of variables and gradients are reported as
-    vectors in a ball, whose radius shrinks with the known error of the point. See
-    :class:`~.base.SelectedRegression` for the parameters.
+    With ``method="paper"`` a user votes for one variable and reports one rotated coordinate of its
+    gradient, half of a batch for the range and half within it. With ``method="auto"`` a vote is for
+    a set of variables and gradients are reported as vectors in a ball, whose radius shrinks with
+    the known error of the point. See :class:`~.base.SelectedRegression` for the parameters.
 
     Parameters
     ----------
     num_steps : int (default: 5)
         Number of batches; fewer if users are few.
-
-    Raises
-    ------
-    TooFewReports
-        If users are too few to learn the scale of the targets, or for a cohort.
 
     Notes
     -----
@@ -62,13 +51,10 @@ class MultiRoundRegression(SelectedRegression):
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set (user-level
-       local differential privacy), at pure ``epsilon``.
-    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
-       public hashes. Later questions depend on data through earlier reports only, so
-       the whole is epsilon-LDP by parallel composition, sequentially interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
+    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
+       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

@@ -6,20 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.validation import Floats
 
-from ..numerics.attenuation import ridge_moments
-from ..numerics.denoising import shrink
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Run, TooFewReports
+from ..numerics.denoising import ridge_moments, shrink
+from ..runtime import Ask, Card, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
-from .base import SelectedRegression
-
-Integers = NDArray[np.int64]
+from .base import Integers, SelectedRegression
 
 _RIDGE = {"auto": 0.3, "paper": 1e-3}  # of the local regressions; 0 would be least squares
 _WAVES = (0.3, 0.3, 0.4)  # shares of the users that estimate
@@ -41,30 +35,21 @@ class TwoRoundRegression(SelectedRegression):
     reported as vectors in a ball, in three waves: later users subtract what is known
     already. See :class:`~.base.SelectedRegression` for the parameters.
 
-    Raises
-    ------
-    TooFewReports
-        If users are too few to learn the scale of the targets, or for a cohort.
-
     Notes
     -----
-    Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple
-    Samples Per User", ICML 2024, Algorithm 1. Changes for ``method="paper"``: every user
-    sends one report of the whole ``epsilon``; values are clipped to the range before they
-    are randomised; nobody is left out because of its data. The range needs no guess:
-    standardised targets have coefficients of length at most 1 (unit, uncorrelated
-    features), and these vary by ``sqrt(k / (m - k - 1))`` among users at most. A
-    tiny ridge makes least squares defined for users with few rows.
+    Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple Samples Per
+    User", ICML 2024, Algorithm 1. Changes for ``method="paper"``: every user sends one report of
+    the whole ``epsilon``; values are clipped to the range before they are randomised; nobody is
+    left out because of its data. The range needs no guess: standardised targets have coefficients
+    of length at most 1 (unit, uncorrelated features), and these vary by ``sqrt(k / (m - k - 1))``
+    among users at most. A tiny ridge makes least squares defined for users with few rows.
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set (user-level
-       local differential privacy), at pure ``epsilon``.
-    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
-       public hashes. Later questions depend on data through earlier reports only, so
-       the whole is epsilon-LDP by parallel composition, sequentially interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
+    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
+       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

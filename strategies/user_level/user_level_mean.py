@@ -22,17 +22,11 @@ from ldp_flower.validation import (
     check_unused,
 )
 
-from ..forecasts.planned import features_of, rows_of
-from ..forecasts.populations import MeanUsers
-from ..numerics.attenuation import shortened_slope
-from ..numerics.denoising import shrink
+from ..forecasts.populations import MeanUsers, features_of, rows_of
+from ..numerics.denoising import shortened_slope, shrink
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
 from ..runtime.features import FeatureStrategy
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 
@@ -97,12 +91,11 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     method : str (default: "auto")
         ``"auto"`` or ``"paper"``.
     spread : float, optional
-        Root mean square distance of a user's mean from that of all, if it is public. By
-        default it is estimated (``"auto"``; about 30 users at epsilon 4, 150 at 2, 700 at 1),
-        or, if that is more than 13 % of the users and with ``"paper"``, taken for what
-        records within ``bound`` allow at most if users are alike: ``bound /
-        sqrt(samples_per_user)`` (in each coordinate with ``"paper"``). An estimate that is
-        uncertain counts where it is larger than that.
+        Root mean square distance of a user's mean from that of all, if it is public. By default it
+        is estimated (``"auto"``; about 30 users at epsilon 4, 150 at 2, 700 at 1), or, if that is
+        more than 13 % of the users and with ``"paper"``, taken for what records within ``bound``
+        allow at most if users are alike: ``bound / sqrt(samples_per_user)`` (in each coordinate
+        with ``"paper"``). An estimate that is uncertain counts where it is larger than that.
     num_waves : int, optional
         Re-centred cohorts after the first one with ``"auto"``, by default 8; fewer if users are
         few.
@@ -117,15 +110,14 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     ``coef`` of the result is the mean; ``std_error`` comes from the spread of the reports, users'
     differences included: it is the error as an estimate of the mean of the population that the
     users were drawn from. The mean of these very users is closer than that, since all of them
-    answer: hardly at epsilon 2, two to four times where epsilon is 8 and users differ much.
-    With d features and V the variance of the estimate so far, per coordinate, the root mean square
-    length of what a wave's users report is ``r = sqrt(spread**2 + d V)``. With ``clip="wide"`` the
-    wave's radius is r times z, the 95 % quantile of the length of a normal vector over its root
-    mean square; with ``clip="hard"`` it is r times ``min(z, max(.75, .25 + 8 / d))``. The wave's
-    mean is divided by what that leaves of the mean of normal vectors
-    (:func:`~..numerics.attenuation.shortened_slope`). A radius is
-    never more than ``bound``, with which a wave is not re-centred. The centre is the estimate
-    after James and Stein (1961).
+    answer: hardly at epsilon 2, two to four times where epsilon is 8 and users differ much. With d
+    features and V the variance of the estimate so far, per coordinate, the root mean square length
+    of what a wave's users report is ``r = sqrt(spread**2 + d V)``. With ``clip="wide"`` the wave's
+    radius is r times z, the 95 % quantile of the length of a normal vector over its root mean
+    square; with ``clip="hard"`` it is r times ``min(z, max(.75, .25 + 8 / d))``. The wave's mean is
+    divided by what that leaves of the mean of normal vectors
+    (:func:`~..numerics.denoising.shortened_slope`). A radius is never more than ``bound``, with
+    which a wave is not re-centred. The centre is the estimate after James and Stein (1961).
 
     Source of ``method="paper"``: Ma, Jia & Yang, "Better Locally Private Sparse Estimation
     Given Multiple Samples Per User", ICML 2024, ULDPMean; see
@@ -133,13 +125,10 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set (user-level
-       local differential privacy), at pure ``epsilon``.
-    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
-       public hashes. Later questions depend on data through earlier reports only, so
-       the whole is epsilon-LDP by parallel composition, sequentially interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
+    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
+       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

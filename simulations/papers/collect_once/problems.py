@@ -20,7 +20,7 @@ from ldp_flower.strategies import (
     SmoothGlm,
 )
 from ldp_flower.strategies.numerics.denoising import project_on_l1_ball
-from ldp_flower.strategies.numerics.fista import fista
+from ldp_flower.strategies.numerics.first_order import fista
 
 Floats = NDArray[np.float64]
 

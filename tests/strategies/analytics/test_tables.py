@@ -27,7 +27,7 @@ from ldp_flower.strategies import Counts, Describe, Means, TooFewReports, TwoWay
 from ldp_flower.strategies.analytics.cells import CellShares, cell_question
 from ldp_flower.strategies.analytics.describe import root_with_error
 from ldp_flower.strategies.analytics.levels import Levels
-from ldp_flower.strategies.analytics.two_way import nonnegative
+from ldp_flower.strategies.numerics.denoising import project_on_simplex
 from ldp_flower.strategies.runtime.population import Cohort
 from ldp_flower.strategies.runtime.run import Run
 
@@ -285,7 +285,7 @@ def test_a_table_is_told_and_its_dependence_seen():
     assert (result.smoothed >= 0).all() and result.smoothed.sum() == pytest.approx(1)
     assert result.crosstab().loc["a", "k"] == result.smoothed[0, 0]
     assert list(result.table().columns[:3]) == ["sort", "kind", "share"]
-    np.testing.assert_allclose(nonnegative(np.array([0.7, 0.5, -0.3])), [0.6, 0.4, 0])
+    np.testing.assert_allclose(project_on_simplex(np.array([0.7, 0.5, -0.3])), [0.6, 0.4, 0])
 
 
 # --------------------------------------------------------------------------------- Describe

@@ -30,7 +30,7 @@ from ldp_flower.strategies.collect_once.least_squares import LeastSquares
 from ldp_flower.strategies.collect_once.polynomial_loss import PolynomialLoss
 from ldp_flower.strategies.collect_once.smooth_glm import GlmResult
 from ldp_flower.strategies.numerics.denoising import project_on_l1_ball
-from ldp_flower.strategies.numerics.fista import fista
+from ldp_flower.strategies.numerics.first_order import fista
 from ldp_flower.strategies.runtime.exchange import Answers
 from ldp_flower.values.moments import packed_power
 

@@ -19,7 +19,7 @@ from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
 from ldp_flower.simulation.grid import InProcessGrid
 from ldp_flower.strategies import LabelLdpIht
 from ldp_flower.strategies.iht.label_fit import row_weights, typical_sizes
-from ldp_flower.strategies.numerics.attenuation import clipped_square, kept
+from ldp_flower.strategies.numerics.denoising import clipped_square, kept
 
 
 def signs(seed, rows=8000, dim=400, sparsity=10):

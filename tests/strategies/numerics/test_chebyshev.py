@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import Chebyshev, Polynomial
 
-from ldp_flower.strategies.numerics.chebyshev import (
+from ldp_flower.strategies.collect_once.polynomial_loss import (
     fitted,
     interpolated,
     is_odd,

@@ -6,7 +6,7 @@ from sklearn.linear_model import Lasso
 
 from ldp_flower.iht import project_on_ball
 from ldp_flower.strategies.numerics.denoising import soften
-from ldp_flower.strategies.numerics.fista import fista
+from ldp_flower.strategies.numerics.first_order import fista
 
 
 def problem(seed=0):

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from ldp_flower.randomizers import SubsetSelection
-from ldp_flower.strategies.numerics.attenuation import ridge_moments
+from ldp_flower.strategies.numerics.denoising import ridge_moments
 from ldp_flower.strategies.numerics.spike_and_slab import Evidence, Vote, posterior
 from ldp_flower.strategies.sparse.base import water_fill
 from ldp_flower.strategies.subprotocols.scale import TargetScale

@@ -1,4 +1,4 @@
-"""SIGM: the stochastic intermediate gradient method, for gradients with noise and bias."""
+"""Convex minimisation by gradients: FISTA, and SIGM for gradients with noise and bias."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,31 +9,47 @@ import numpy as np
 from ldp_flower.validation import Floats, check_positive
 
 
+def fista(
+    gradient: Callable[[Floats], Floats],
+    proximal: Callable[[Floats, float], Floats],
+    smoothness: float,
+    start: Floats,
+    num_steps: int = 500,
+) -> Floats:
+    """Minimise a smooth convex function plus a simple one (Beck & Teboulle, 2009).
+
+    ``proximal`` maps a vector and a step size t to the minimiser of the simple function plus the
+    squared distance over 2 t: for a constraint, the projection. Gradients are fewer once a step
+    changes nothing. The last iterate is within ``2 smoothness distance**2 / (num_steps + 1)**2`` of
+    the minimum.
+    """
+    step = 1 / smoothness
+    current = ahead = start
+    momentum = 1.0
+    for _ in range(num_steps):
+        following = proximal(ahead - step * gradient(ahead), step)
+        moved = following - current
+        grown = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = following + (momentum - 1) / grown * moved
+        current, momentum = following, grown
+        if np.abs(moved).max() <= 1e-12 * np.abs(current).max(initial=1e-300):
+            break
+    return current
+
+
 @dataclass(frozen=True)
 class StepSizes:
     """The sequences that the method steps by; ``k`` counts from 0.
 
-    Parameters
-    ----------
-    smoothness : float
-        Lipschitz constant of the true gradient.
-    noise : float
-        Root mean square length of a gradient's noise.
-    radius : float
-        Distance from the start within which the minimum lies.
-    order : float (default: 1.0)
-        Between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method.
-
-    Notes
-    -----
     The convergence proof needs ``weight(0) <= 1``, ``damping`` not falling and above
     ``smoothness``, ``weight(k) <= share(k)``, and ``weight(k)**2 damping(k) <= share(k)
-    damping(k - 1) <= total(k) damping(k - 1)``.
+    damping(k - 1) <= A(k) damping(k - 1)``, A the sum of weights up to the k-th.
     """
 
-    smoothness: float
-    noise: float
-    radius: float
+    smoothness: float  # Lipschitz constant of the true gradient
+    noise: float  # root mean square length of a gradient's noise
+    radius: float  # distance from the start within which the minimum lies
+    # Between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method
     order: float = 1.0
 
     def __post_init__(self) -> None:
@@ -62,10 +78,6 @@ class StepSizes:
         """Weight of the k-th new point (B)."""
         return float(self._scale * self.weight(k) ** 2)
 
-    def total(self, k: int) -> float:
-        """Sum of the weights up to the k-th (A)."""
-        return sum(self.weight(i) for i in range(k + 1))
-
 
 def sigm(
     gradients: Iterator[Callable[[Floats], Floats]],
@@ -75,27 +87,10 @@ def sigm(
 ) -> Floats:
     """Minimise a convex function over a convex set from one noisy gradient after the other.
 
-    Parameters
-    ----------
-    gradients : iterator of callables
-        Each is a noisy gradient, used at one point; the method ends with the last.
-    project : callable
-        The projection on the set.
-    steps : StepSizes
-        By what to step.
-    start : ndarray of float64
-        Where to begin, in the set.
-
-    Returns
-    -------
-    ndarray of float64
-        The last average (y of the source). Its excess is of the order of
-        ``smoothness radius**2 / k**order + noise radius / sqrt(k) + k**(order - 1) bias``.
-
-    Notes
-    -----
-    Source: Dvurechensky & Gasnikov (2016), Euclidean; the constants are those that satisfy
-    the conditions of :class:`StepSizes`.
+    Each gradient is used at one point, and the method ends with the last. Returned is the last
+    average (y of the source), whose excess is of the order of ``smoothness radius**2 / k**order +
+    noise radius / sqrt(k) + k**(order - 1) bias``. Source: Dvurechensky & Gasnikov (2016),
+    Euclidean; the constants are those that satisfy the conditions of :class:`StepSizes`.
     """
     found = next(gradients)(start)
     summed = steps.weight(0) * found
