@@ -269,6 +269,7 @@ def test_which_statistics_are_about_features_alone():
         *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
         "drawn_items",
         *("projected_mean", "rotated_mean", "rotated_mean_bins"),
+        *("mean_score", "standardised_mean_score"),
     }
 
 
