@@ -312,12 +312,6 @@ def test_the_library_imports_in_no_circle():
     TopologicalSorter({name: imports(known, name, at_run_time=True) for name in known}).prepare()
 
 
-@pytest.mark.parametrize("folder", [*LIBRARY, "simulations"])
-def test_no_folder_is_a_corridor(folder):
-    for each in {path.parent for path in modules(folder)}:
-        assert len(list(each.glob("*.py"))) <= 16, each
-
-
 # -------------------------------------------------------------------------- simulations
 
 APPS = (
