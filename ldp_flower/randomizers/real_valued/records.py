@@ -94,7 +94,7 @@ class RecordMechanism(RealVector):
         rng: RandomSource,
         centre: Floats | float = 0.0,
     ) -> Reports:
-        """Randomise sums, shape (silos, dim), to reports of shape (silos, *report_shape).
+        """Randomise sums, shape (silos, dim), to reports of shape ``(silos, *report_shape)``.
 
         Parameters
         ----------

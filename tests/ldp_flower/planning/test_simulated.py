@@ -47,7 +47,7 @@ def numbers_for(protocol, num_users, num_features=12):
 @pytest.mark.parametrize("protocol", [*SPARSE, *TABLES])
 def test_many_more_users_or_epsilon_make_it_better(protocol):
     """Of eight runs each; the seeds are fixed, and errors differ by factors."""
-    few, many = (planned(protocol, 2.0, 8, **numbers_for(protocol, n)) for n in (1200, 12_000))
+    few, many = (planned(protocol, 2.0, 8, **numbers_for(protocol, n)) for n in (1500, 15_000))
     weaker = planned(protocol, 1.0, 8, **numbers_for(protocol, 12_000))
     for each in (few, many, weaker):
         assert 0 <= each.low <= each.value <= each.high
