@@ -19,7 +19,7 @@ from ..numerics.value_scale import coarsest_step, steps_from
 from ..runtime import Ask, LdpStrategy, Run
 
 _FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
-_MOST_STEPS = 24
+_MOST_STEPS = 24  # two a decade: of bounds that hold eleven decades of steps
 _ERROR = 0.08  # of the share of entries that are this round and no rounder, or less
 _PART = 0.02, 0.12  # of the users who are asked: where that has a smaller error, and at most
 _CLEAR = 2.1  # standard errors from which a finer place is seen: 1 of 56 by chance

@@ -31,7 +31,7 @@ from .item_mechanism import (
 )
 from .item_result import HeavyHittersResult
 
-_MAX_DOMAIN = 1 << 40
+_MAX_DOMAIN = 1 << 40  # well below 2**53, up to which values hold whole numbers exactly
 Item = Literal["random", "most-frequent"]
 Cutoff = Literal["any", "fdr"]
 _LEVELS: dict[Cutoff, float] = {"any": 0.01, "fdr": 0.05}  # of false alarms, by default

@@ -11,7 +11,7 @@ from ldp_flower.validation import Floats
 
 _FINEST = (1e-6, 1e-4, 1e-2, 1.0)  # of scales that are tried; the last one is even
 _EVEN = 0.6  # the share of the scale that is even, the rest is logarithmic
-_POINTS = 4001
+_POINTS = 4001  # of a scale, which is linear between them: a 4,000th of it
 _RELATIVE_PRECISION = 1e-15  # of a number: the precision of a float
 
 

@@ -19,10 +19,9 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort, Run, TooFewReports
 from .squared_errors import number_randomizer
 
-_PER_OCTAVE = 2
-_OCTAVES = 20
+# Targets' scales from 2**-10 to 2**10, by bins of half an octave: a bin's middle is off by 19 %.
+_SMALLEST, _OCTAVES, _PER_OCTAVE = 2.0**-10, 20, 2
 _NUM_BINS = _PER_OCTAVE * _OCTAVES
-_SMALLEST = 2.0**-10  # lower end of the first bin; the last one ends at 2**10
 _POINTS = 1001  # of scales that labels are compared with
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
 _COHORTS = 3  # whose reports have to do

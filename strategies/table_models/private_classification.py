@@ -34,7 +34,7 @@ logger = logging.getLogger("flwr")
 
 
 _METHODS = ("auto", "directions", "lengths")
-_USUAL_ROWS = 8.0
+_USUAL_ROWS = 8.0  # of a user: the middle of the logarithmic range in which the mean is sought
 _COUNTERS = 0.03  # share of the users that report how many rows they have
 _DOUBTFUL_SHARE = 0.06  # standard error of a share above which a note says so
 # Standard errors by which a model has to rank better than chance. On 65 tables on which this was
