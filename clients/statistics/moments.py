@@ -61,8 +61,8 @@ def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
 def line_moments(users: Users, question: q.LineMoments) -> Floats:
     """Compute :class:`LineMoments`."""
     r = (users.targets - dot(users.features, question.theta)) / question.residual_scale
-    q = dot(users.features, question.direction) / question.direction_scale
-    products = np.column_stack([r, q, r * q, q * q - 1, r * r - 1])
+    s = dot(users.features, question.direction) / question.direction_scale
+    products = np.column_stack([r, s, r * s, s * s - 1, r * r - 1])
     return mean_over_rows(users, np.ones(len(r)), products)
 
 

@@ -29,7 +29,7 @@ def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
     """Return why so many users are too few for a regression; nothing if they are not.
 
     They are if they are fewer than 15 times ``min_reports``, or than estimate the mean target well
-    at ``epsilon``: 4,615 at epsilon 1, and 400 at any.
+    at ``epsilon``: 4,615 at epsilon 1, and 401 at any.
     """
     fewest = _COHORTS * min_reports
     needed = max(fewest, _users_for_mean(epsilon))

@@ -49,6 +49,10 @@ logger = logging.getLogger("flwr")
 
 _BETTER_Z = 2.5  # standard errors of a score above 0, or a note says so: one useless model in 160
 _WORSE_Z = 2.0  # standard errors of a score below 0, from where on the mean is returned instead
+# Of the scale: what clipping moves a returned mean by, beside its noise. Of 1,163 such means of 213
+# tables, skewed ones too, .7 and 1.9 % (two halves of the tables) miss 1.96 of both together, at
+# most 7 % at any epsilon and number of users; with .08 it is 3.8 and 5 %, at most 11; without, 23.
+_CLIPPING = 0.1
 _MAX_EXPLAINED = 0.8  # of the variance, by a line search: the intercept's radius stays wide enough
 
 
@@ -103,7 +107,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         rounds="up to 52",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
-        fails_when="with fewer than 400 users, or than 4,615 at epsilon 1 and 1,378 at 2; weak "
+        fails_when="with fewer than 4,615 users at epsilon 1, 1,378 at 2 or 412 at 8; weak "
         "relations take several times as many, and the mean is returned",
         page="your-own-data",
     )
@@ -248,12 +252,13 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     def _constant(self, mean: Number, scale: float, notes: list[str]) -> RegressionFit:
         """Return the mean, whose error costs a share of the targets' variance."""
-        lost = (mean.std_error / scale) ** 2
+        error = math.hypot(mean.std_error, _CLIPPING * scale)
+        lost = (error / scale) ** 2
         coef = mean.value * np.eye(1, self.schema.num_features)[0]
         unit = float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
         notes.append(
             "Returned the mean, without slopes: on held-out users they did not surely reduce the "
-            f"error. The mean is right within about {1.96 * mean.std_error * unit:.3g} (95 %). "
+            f"error. The mean is right within about {1.96 * error * unit:.3g} (95 %). "
             "More users or a larger epsilon may show more."
         )
         return RegressionFit(

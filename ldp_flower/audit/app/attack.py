@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...validation import check_fraction, check_positive
+from ...validation import check_fraction, check_integer, check_positive
 from .claims import Claims
 from .classifier import Summary, furthest, lower_bound
 from .findings import AppAudit, CannotAuditError, Finding, Worth
@@ -64,7 +64,7 @@ class Options:
             raise ValueError(f"Expected unit in ['node', 'record'], got {self.unit!r}.")
         check_positive("seconds", self.seconds)
         if self.runs is not None:
-            check_positive("runs", self.runs)
+            check_integer("runs", self.runs, 1)
 
     def affordable(self, seconds: float) -> int:
         """Return how many runs may be compared on either of two data sets, each in ``seconds``."""
@@ -142,7 +142,7 @@ def _attack(
     started = time.process_time()
     base = node.runs(BASE, few)
     seconds = min(seconds, (time.process_time() - started) / few + 1e-6)  # slower at first
-    leaks, summaries = Leaks(node, base, options.affordable(seconds)), {BASE: Summary(base)}
+    leaks, summaries = Leaks(node, base, options.runs, seconds), {BASE: Summary(base)}
     for variant in tried:
         runs = node.runs(variant, few)
         leaks.add(variant, runs)

@@ -13,6 +13,7 @@ from .replies import LAST_BITS, LENGTH, Seen
 from .variants import BASE, Variant
 
 _CONFIRMING = 40  # runs of either data set that confirm what noise may have made
+_MAX_SECONDS = 10.0  # of CPU for them, where no number of runs is given
 _MISTAKEN = 1e-5  # probability with which a randomised answer is taken for one without noise
 _MAX_EPSILON = 20.0  # claims above are as good as none
 _SHOWN = 90  # characters of a text
@@ -92,8 +93,8 @@ def stacked(replies: Sequence[Seen], path: str) -> Floats:
 class Leaks:
     """Replies on other data, compared with ``base``: those on the data as they are."""
 
-    def __init__(self, node: Node, base: Sequence[Run], affordable: int) -> None:
-        self._node, self._base, self._affordable = node, base, affordable
+    def __init__(self, node: Node, base: Sequence[Run], runs: int | None, seconds: float) -> None:
+        self._node, self._base, self._runs, self._seconds = node, base, runs, seconds
         #: What was seen with which data, by type of message and path.
         self.by: dict[tuple[str, str], list[tuple[Variant, Difference]]] = {}
 
@@ -114,7 +115,7 @@ class Leaks:
         chance = min(odds / (1 + odds) + self._node.claims.of_run()[1], 1 - 1e-9)
         needed = math.log(_MISTAKEN) / (2 * math.log(chance)) if answers and odds > 1 else 0
         wanted = max(_CONFIRMING, math.ceil(needed))
-        affordable = 2 * self._affordable // (1 + len(tried))  # as long as two data sets take
+        affordable = self._runs or int(_MAX_SECONDS / (self._seconds * (1 + len(tried))))
         runs = max(min(wanted, affordable), len(self._base))
         base = self._node.runs(BASE, runs) if tried else []
         again = {

@@ -185,7 +185,7 @@ class WireType:
 def _forms() -> dict[str, WireType]:
     forms = {}
     for kind in _PLAIN:
-        for link in kind.links:
+        for link in kind.links:  # "identity" among them, for the plain name
             name = kind.stem if link == "identity" else f"{link}_{kind.stem}"
             forms[name] = WireType((kind,), link)
     for view in _TRANSFORMED:
