@@ -25,7 +25,7 @@ from .models.trained import trainable_of
 from .recurring.series import Series
 from .recurring.series_result import SeriesResult
 from .runtime import Ask, Card, Cohort, LdpStrategy, LinearResult, Result, TooFewReports
-from .runtime.facts import PrivacySpent, Step
+from .runtime.result import PrivacySpent, Step
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
 from .silos.peeling_dp_iht import PeelingDpIht

@@ -21,10 +21,10 @@ from ldp_flower.randomizers import (
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
+from ..forecasts.populations import table_users
 from ..forecasts.ranks import expected_quantiles
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime import Card, Protocol, Run
-from ..runtime.audit_users import table_users
 from ..runtime.result import Estimates, Result, frame
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds

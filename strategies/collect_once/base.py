@@ -22,9 +22,9 @@ from ldp_flower.validation import (
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import projection, reach, seed_of
 
+from ..forecasts.populations import normal_users
 from ..runtime import Cohort, Protocol, Result, Run
-from ..runtime.audit_users import normal_users
-from ..runtime.features import FeatureStrategy
+from ..runtime.coefficients import FeatureStrategy
 
 R = TypeVar("R", bound=Result)
 

@@ -14,7 +14,7 @@ from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
-from ..runtime.result import as_rows
+from ..runtime.coefficients import as_rows
 from .base import CollectOnce, largest_dim
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 

@@ -30,11 +30,10 @@ from ldp_flower.validation import (
     check_unused,
 )
 
-from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, normal_users
 from ..numerics.denoising import clipped_square, kept
 from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
-from ..runtime.audit_users import normal_users
-from ..runtime.features import SparseStrategy
+from ..runtime.coefficients import SparseStrategy
 from ..runtime.run import LiveRun
 from ..subprotocols.scale import estimate_label_scale
 from .label_fit import NoisyLabels

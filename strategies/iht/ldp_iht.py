@@ -22,14 +22,15 @@ from ..forecasts.populations import (
     features_of,
     linear_users,
     noise_of,
+    normals,
     planned_length,
     rows_of,
     share_explained,
+    users_of,
 )
 from ..numerics.denoising import kept
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
-from ..runtime.audit_users import normals, users_of
-from ..runtime.features import FeatureStrategy
+from ..runtime.coefficients import FeatureStrategy
 from ..subprotocols.scale import estimate_label_scale, norm_askers
 from ..subprotocols.squared_errors import checked
 from .ridge_descent import ridge_descent

@@ -15,11 +15,17 @@ from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import check_choice, check_optional, check_positive, check_unused
 
-from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, planned_length
+from ..forecasts.populations import (
+    USUAL_R2,
+    LinearUsers,
+    features_of,
+    linear_users,
+    normal_users,
+    planned_length,
+)
 from ..numerics.denoising import kept
 from ..runtime import Ask, Card, LinearResult, Protocol, Run
-from ..runtime.audit_users import normal_users
-from ..runtime.features import SparseStrategy
+from ..runtime.coefficients import SparseStrategy
 
 _METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol

@@ -11,8 +11,7 @@ from ldp_flower.models.parsing import parsed
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
-from ..runtime.facts import SPENT
-from ..runtime.result import Result
+from ..runtime.result import SPENT, Result
 from .network_rounds import Replies
 
 if TYPE_CHECKING:

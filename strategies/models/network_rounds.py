@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, Message
 from ldp_flower.guarantee.network_round import ARRAYS, METRICS, NetworkRound
 from ldp_flower.models import Graph, Network
 
-from ..runtime.facts import Step
+from ..runtime.result import Step
 
 _WEIGHT = "num-examples"
 _UNUSABLE = "no trained parameters of this network"

@@ -15,9 +15,9 @@ from ldp_flower.models import Network
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer
 
-from ..runtime.base import EvaluateFn, WithoutEvaluation
-from ..runtime.census import wait_for_nodes
-from ..runtime.facts import SPENT, Card, PrivacySpent, Step
+from ..runtime.base import Card, EvaluateFn, WithoutEvaluation
+from ..runtime.population import wait_for_nodes
+from ..runtime.result import SPENT, PrivacySpent, Step
 from ..runtime.run import TooFewReports
 from .network_result import RecordDpSgdResult
 from .network_rounds import NetworkStore, Replies

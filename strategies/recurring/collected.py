@@ -9,9 +9,8 @@ import numpy as np
 from ldp_flower.validation import Floats, check_integer
 
 from ..runtime.base import LdpStrategy
-from ..runtime.facts import PrivacySpent, Step
 from ..runtime.plain import made
-from ..runtime.result import Result
+from ..runtime.result import PrivacySpent, Result, Step
 from ..runtime.run_store import RunStore
 from .local_level import local_level
 

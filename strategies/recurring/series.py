@@ -14,13 +14,11 @@ from ldp_flower.guarantee.messages import NUMBERS
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, is_integer
 
-from ..runtime.base import LdpStrategy
-from ..runtime.facts import Card
-from ..runtime.identity import prints_of, recognise
+from ..runtime.base import Card, LdpStrategy
 from ..runtime.plain import to_plain
 from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
 from ..runtime.run import Arguments, LiveRun, Protocol, Run, TooFewReports
-from ..runtime.run_store import RunStore
+from ..runtime.run_store import RunStore, prints_of, recognise
 from ..subprotocols.permanent import AsksPermanently, PermanentForm, ask_for_bits
 from ..tables.private_evaluation import PrivateEvaluation
 from .collected import Collected, all_complete, chosen, complete, has_estimates

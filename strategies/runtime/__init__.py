@@ -1,12 +1,12 @@
 """What runs every protocol: the strategy, its exchange with clients, its store, its result."""
 
+from .base import Card as Card
 from .base import LdpStrategy as LdpStrategy
+from .coefficients import LinearResult as LinearResult
 from .exchange import Answers as Answers
 from .exchange import Ask as Ask
-from .facts import Card as Card
 from .population import Cohort as Cohort
 from .result import Estimates as Estimates
-from .result import LinearResult as LinearResult
 from .result import Result as Result
 from .run import Protocol as Protocol
 from .run import Run as Run

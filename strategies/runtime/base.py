@@ -11,7 +11,7 @@ import textwrap
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -27,14 +27,11 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
-from .census import MAX_USERS_PER_NODE
 from .exchange import means_of
-from .facts import Card
-from .opening import begun, own_store
-from .population import Population, SizeOnlyPopulation, fewest_users
+from .population import MAX_USERS_PER_NODE, Population, SizeOnlyPopulation, fewest_users
 from .result import Result
-from .run import Arguments, LiveRun, Protocol, Run, TooFewReports
-from .run_store import RunStore
+from .run import Arguments, LiveRun, Protocol, Run, TooFewReports, begun
+from .run_store import RunStore, printed, prints_of, recognise
 
 logger = logging.getLogger("flwr")
 
@@ -79,6 +76,40 @@ class WithoutEvaluation(Strategy):
     ) -> MetricRecord | None:
         """Return nothing."""
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What to know of a protocol before choosing it; every list of protocols is made of cards.
+
+    Texts are short, with numbers, and go on from the words in brackets. Whom the protocol
+    protects is the strategy's ``protects``.
+
+    Parameters
+    ----------
+    question : str
+        What it estimates.
+    guarantee : str
+        At which privacy parameters.
+    rounds : str
+        How often the server asks; every user answers once, unless it says otherwise.
+    report : str
+        Bytes of one report.
+    use_when : str
+        (Use it when ...)
+    fails_when : str
+        (It does not work ...)
+    page : str
+        Name of the page in ``docs`` that has the measurements.
+    """
+
+    question: str
+    guarantee: str
+    rounds: str
+    report: str
+    use_when: str
+    fails_when: str
+    page: str
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -440,12 +471,17 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             finally:
                 self._run = None
 
+    @contextmanager
     def _opened_store(
         self, store: str | Path | None, arguments: Arguments, max_users_per_node: int
-    ) -> AbstractContextManager[RunStore]:
-        """Return what opens the run's store."""
-        own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
-        return own_store(self, store, **own)
+    ) -> Iterator[RunStore]:
+        """Open the run's store; refuse that of another strategy, other arguments or else."""
+        with RunStore(store).open() as kept:
+            if store is not None:
+                own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
+                prints = {name: printed(value) for name, value in own.items()}
+                recognise(kept, type(self), {**prints_of(self), **prints})
+            yield kept
 
     def _place(self, store: str | Path | None) -> str | Path | None:
         """Return the file that keeps the run, for messages."""

@@ -19,9 +19,16 @@ from ldp_flower.guarantee.training import PUBLIC, census, with_query
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
 
-from .census import OTHER_SCHEMA, Facts, census_content, census_facts, objection
-from .facts import PrivacySpent, Step
-from .population import Cohort, Population
+from .population import (
+    OTHER_SCHEMA,
+    Cohort,
+    Facts,
+    Population,
+    census_content,
+    census_facts,
+    objection,
+)
+from .result import PrivacySpent, Step
 from .run_store import Reply, RunStore
 
 logger = logging.getLogger("flwr")

@@ -1,13 +1,172 @@
-"""Who takes part: the users behind the nodes, and their division into cohorts."""
+"""Who takes part: nodes, what they say in the census, and their users, cut into cohorts."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
+from flwr.app import MetricRecord, RecordDict
+from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys, Slots
+from ldp_flower.guarantee.messages import NUMBERS
+from ldp_flower.guarantee.users import SCHEMA
+
+MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
+_FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
+_UNKNOWN = -1  # features of a node that does not declare them, as where an app trains
+_SHOWN = 3  # different numbers of features, or names of columns, in an error
+_ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
+
+# What to do about errors that are Flower's own: of an app without such a function, of one that
+# raises (ours never do), and of a mod that fails.
+_ADVICE = {
+    "error 2: .*No train function registered": "The ClientApp has no train function of this name: "
+    'register one by @app.train(), for message_type="train.NAME" by @app.train("NAME").',
+    "error 2:.*No query function registered": "The ClientApp answers no queries: in client_app.py "
+    "make it LdpClientApp(load_users), or attach(app, load_users) to it.",
+    "error 2:.*PrivacyPolicy, got Message": "LdpUpdateMod stands without brackets: "
+    "ClientApp(mods=[LdpUpdateMod()]).",
+    "error 2:": "This came from a mod before LdpUpdateMod, or from a train function without it: "
+    "put LdpUpdateMod() first in ClientApp(mods=[...]).",
+    "error 6:": "A mod before ldp-flower's fails at what is no model: make LdpUpdateMod() the "
+    "first of the mods, and leave out Flower's own that clip or add noise.",
+}
+
+
+def advice(errors: Iterable[str]) -> str:
+    """Return what to change about apps that answer the census with such errors, if it is known."""
+    texts = list(errors)
+    for pattern, hint in _ADVICE.items():
+        if any(re.match(pattern, text, re.DOTALL) for text in texts):
+            return f". {hint}"
+    return "."
+
+
+def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:
+    """Return the ids of all nodes, which come one by one; raise TimeoutError if too few come."""
+    needed = max(num_nodes or 1, fewest)
+    start = still_since = time.monotonic()
+    known: list[int] = []
+    while True:
+        nodes = sorted(grid.get_node_ids())
+        now = time.monotonic()
+        if len(nodes) != len(known):
+            known, still_since = nodes, now
+        still = num_nodes is not None or now - still_since >= _ROSTER_STILL
+        if len(known) >= needed and still:
+            return known
+        if now - start > timeout:
+            wanted = "any" if needed == 1 else needed
+            raise TimeoutError(
+                f"Waited {timeout:g} s for {wanted} nodes and found {len(known)}: are the "
+                "SuperNodes running and connected to this SuperLink?"
+            )
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a node says in the census."""
+
+    keys: NodeKeys
+    seeded: bool  # whether it draws its reports from a seed
+    rehearsing: bool  # whether its operator rehearses, and its reports are about no data
+    simulated: bool
+    features: int | None = None  # how many features its users' rows have, where it declares that
+    # How many of its users have no budget left for any report, where it declares that
+    exhausted: int = 0
+
+
+def census_content(content: RecordDict) -> bytes:
+    """Return a node's answer to the census as the store keeps it."""
+    facts = content.metric_records["census"]
+    others = facts.get("features", _UNKNOWN), facts.get("exhausted", 0)
+    declared = [*(facts[name] for name in _FACTS), *others]
+    text = " ".join(str(int(number)) for number in declared)  # type: ignore[arg-type]
+    if NUMBERS not in content:
+        return text.encode()
+    numbers = np.array(content.metric_records[NUMBERS][NUMBERS], np.int64)
+    return text.encode() + b"\n" + numbers.astype("<i8").tobytes()
+
+
+def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
+    """Return what a node says, or None if it cannot be true or it claims too many users."""
+    text, _, own = content.partition(b"\n")
+    try:
+        group, first, users, *flags = (int(number) for number in text.split())
+        # A store of before nodes sent these numbers has none.
+        features, exhausted = [*flags[3:], *(_UNKNOWN, 0)[len(flags) - 3 :]]
+        seeded, rehearsing, simulated = map(bool, flags[:3])
+        numbers = np.frombuffer(own, "<i8").astype(np.uint64) if own else None
+    except ValueError:
+        return None
+    # In a simulation keys have group 0, anywhere else the node's own id.
+    possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
+    if not possible or not 0 <= exhausted <= users <= max_users:
+        return None
+    known = features if features >= 0 else None
+    keys = NodeKeys(group, first, users)
+    if numbers is not None:
+        # Users of one number would be one in every report, and no cut could part them.
+        if len(numbers) != users or len(np.unique(numbers)) != users or (numbers >> 63).any():
+            return None
+        keys = NodeKeys(0, 0, users, numbers)
+    return Facts(keys, seeded, rehearsing, simulated, known, exhausted)
+
+
+def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:
+    """Return the nodes whose users' rows have as many features as a strategy needs.
+
+    A node that declares none is believed to have them. One with others would refuse every question:
+    so it is not asked, and stops no run by what it says. Raise ValueError if no node has them.
+    """
+    if needed is None:
+        return nodes
+    fitting = {n: facts for n, facts in nodes.items() if facts.features in (None, needed)}
+    if not fitting:
+        found = sorted({facts.features for facts in nodes.values() if facts.features is not None})
+        theirs = ", ".join(map(str, found[:_SHOWN])) + ", ..." * (len(found) > _SHOWN)
+        raise ValueError(
+            f"Expected users whose rows have {needed} features, as this {name} needs, got "
+            f"{theirs}. Nobody has been asked anything but the census."
+        )
+    return fitting
+
+
+#: How the reason begins for which a node with another schema is left out of a census.
+OTHER_SCHEMA: Final = "another schema: "
+_MAX_NAME_CHARS = 60  # of a column, which a node may have chosen
+
+
+def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:
+    """Return what differs in the schema that a node declares, if it does; None: nothing."""
+    record = content.get(SCHEMA)
+    if expected is None or not isinstance(record, MetricRecord):
+        return None
+    declared = dict(record)
+    if not any(part.startswith("target ") for part in expected):  # then any target will do
+        declared = {part: own for part, own in declared.items() if not part.startswith("target ")}
+    if declared == expected:
+        return None
+    own, found = set(expected), set(declared)
+    differences = {
+        "it lacks": own - found,
+        "it has besides": found - own,
+        "it declares otherwise": {part for part in own & found if expected[part] != declared[part]},
+    }
+    listed = (f"{words} {_listed(parts)}" for words, parts in differences.items() if parts)
+    return OTHER_SCHEMA + ", ".join(listed)
+
+
+def _listed(parts: set[str]) -> str:
+    shown = [ascii(part)[1:-1][:_MAX_NAME_CHARS] for part in sorted(parts)]
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return f"{', '.join(shown[:_SHOWN])}{more}"
+
 
 _MAX_USERS = 1 << 40  # of which a refusal says that they would do
 #: Standard deviations by which fewer users than usual may lie between two cuts: once in 30,000.

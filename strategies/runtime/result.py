@@ -1,34 +1,117 @@
-"""What a protocol returns."""
+"""What a protocol returns: an estimate, who answered each question, and what each user spent."""
 
-import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import flwr.serverapp.strategy as flower
 import numpy as np
-from flwr.app import ArrayRecord
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ldp_flower.presentation import charts, page
 from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
-from .facts import PrivacySpent, Step
 from .plain import made, to_plain
 from .result_page import sections_of, title_of
-from .units import in_units
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+#: Key of a round's metrics: what all answers so far cost one user, or record, at most.
+SPENT = "epsilon-spent"
 
-_NOISE = (
-    "No coefficient is further from zero than {:.1f} standard errors, as the largest of {} may be "
-    "by chance: this may be noise and nothing else. More users or a larger epsilon are needed."
-)
+
+@dataclass(frozen=True)
+class Step:
+    """What became of one question.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    statistic : str
+        What was asked.
+    mechanism : str
+        The randomizer that answered.
+    report_bytes : int
+        Size of one user's report.
+    asked : int
+        Users in the cohort.
+    reports : int
+        Users whose report was used.
+    errors : int
+        Nodes that answered with an error.
+    rejected : int
+        Nodes whose answer could not come from the randomizer that was asked for.
+    silent : int
+        Nodes that did not answer in time.
+    reasons : Counter of str
+        The texts of the error replies.
+    no_budget : int (default: 0)
+        Users who had no budget left: those asked on nodes that answered who did not report; of
+        the census, those whom no run can ask any more.
+    """
+
+    number: int
+    statistic: str
+    mechanism: str
+    report_bytes: int
+    asked: int
+    reports: int
+    errors: int
+    rejected: int
+    silent: int
+    reasons: Counter[str]
+    no_budget: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by name."""
+        names = ("asked", "reports", "no_budget", "errors", "rejected", "silent")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        reasons = "".join(
+            f"; {times} x {text.rstrip('.')}" for text, times in self.reasons.most_common(3)
+        )
+        who = f", {self.no_budget:,} users" if self.number == 0 else f", {self.no_budget:,}"
+        spent = f"{who} had no budget left" if self.no_budget else ""
+        return (
+            f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered"
+            f"{spent}; nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent"
+            f"{reasons}"
+        )
+
+
+@dataclass(frozen=True)
+class PrivacySpent:
+    """What one user spent, at most, by answering this run.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The guarantee of everything that the run asked of one user.
+    unit : str
+        Who is protected.
+    exact : bool
+        Whether all mechanisms have finite outputs, free of floating-point caveats.
+    seeded : bool
+        Whether reports were drawn from a known seed: then nobody is protected, and
+        the run is a simulation.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    exact: bool
+    seeded: bool
+
+    def __str__(self) -> str:
+        delta = f", delta = {self.delta:g}" if self.delta else ""
+        return f"epsilon = {self.epsilon:g}{delta} per {self.unit}"
 
 
 _NORMAL = 1.96  # standard errors that 95 % are within
@@ -251,144 +334,3 @@ def _family(kind: type[Result]) -> Iterator[type[Result]]:
 def _root_mean_square(array: NDArray[Any]) -> float:
     numbers = np.asarray(array, np.float64)
     return float(np.sqrt(np.mean(numbers**2))) if numbers.size else 0.0
-
-
-_FEW, _DRAWN = 40, 20  # coefficients that a page shows in their order, and that a chart has
-
-
-def as_rows(features: ArrayLike, dim: int) -> Floats:
-    """Return rows of features, or one, as floats; raise ValueError if their width is another."""
-    rows = np.asarray(features, np.float64)
-    if rows.shape[-1:] != (dim,):
-        raise ValueError(f"Expected features of shape (rows, {dim}), got {rows.shape}.")
-    return rows
-
-
-@dataclass(repr=False, kw_only=True)
-class CoefficientResult(Result):
-    """A result whose estimate is coefficients; a chart has the largest.
-
-    Attributes
-    ----------
-    coef : ndarray of float64, shape (dim,) or (classes, dim)
-        The estimate.
-    """
-
-    coef: Floats
-
-    def __post_init__(self) -> None:
-        self.arrays = ArrayRecord([self.coef])
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the features: the schema's, or their numbers."""
-        if self.schema is not None and self.schema.num_features == self.coef.shape[-1]:
-            return self.schema.names
-        return [f"feature {number}" for number in range(self.coef.shape[-1])]
-
-    @property
-    def _order(self) -> NDArray[np.int64]:
-        """Indices of the coefficients, the largest first."""
-        return np.argsort(-np.abs(np.atleast_2d(self.coef)).max(axis=0), kind="stable")
-
-    @property
-    def _drawn(self) -> NDArray[np.int64]:
-        """Indices of the coefficients that a chart shows, the largest first; no intercept."""
-        order = self._order
-        return order[order >= (self.names[0] == "intercept" and len(order) > 1)][:_DRAWN]
-
-    @property
-    def _height(self) -> float:
-        return charts.height_of(len(self._drawn))
-
-    def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the table with coefficients that stand out first, if they are many."""
-        return table if len(table) <= _FEW else table.iloc[self._order]
-
-
-@dataclass(repr=False, kw_only=True)
-class LinearResult(CoefficientResult):
-    """A result whose estimate is a vector of coefficients.
-
-    Attributes
-    ----------
-    coef : ndarray of float64, shape (dim,)
-        The estimate.
-    std_error : ndarray of float64, shape (dim,)
-        Standard deviation of each coefficient given the support, from the randomizers' known noise
-        or the spread of the reports; 0 outside the support. It leaves out the bias of clipping,
-        thresholding and early stopping, and is NaN where that is most of the error.
-    """
-
-    _derived = ("support",)
-
-    std_error: Floats
-
-    def doubted(self) -> Self:
-        """Return it, with a note if no reported coefficient stands out of the noise.
-
-        All coefficients compete for being reported, so that the largest is one of many.
-        """
-        chance = math.sqrt(2 * math.log(2 * max(len(self.coef), 4)))
-        nonzero = self.coef != 0
-        if not nonzero.any() or (np.abs(self.coef) > chance * self.std_error)[nonzero].any():
-            return self
-        return replace(self, notes=[*self.notes, _NOISE.format(chance, len(self.coef))])
-
-    @property
-    def support(self) -> NDArray[np.int64]:
-        """Indices of the coefficients that are not zero."""
-        return np.flatnonzero(self.coef)
-
-    def predict(self, features: ArrayLike) -> Floats:
-        """Return the linear prediction for rows of features.
-
-        Parameters
-        ----------
-        features : array_like, shape (rows, dim)
-            Rows on the scale on which the clients computed.
-
-        Raises
-        ------
-        ValueError
-            If the rows are of another width.
-        """
-        return np.asarray(as_rows(features, len(self.coef)) @ self.coef)
-
-    @property
-    def _drawn(self) -> NDArray[np.int64]:
-        drawn = super()._drawn
-        return drawn[self.coef[drawn] != 0] if len(self.coef) > _DRAWN else drawn
-
-    def table(self) -> "DataFrame":
-        """Return the coefficients by name.
-
-        Returns
-        -------
-        DataFrame
-            ``name``, with a schema ``unit``, then ``coefficient``, ``standard error`` and an
-            interval of 95 % that leaves out bias, as the error does. With a schema the
-            coefficients are in units of the table: the intercept is the prediction where all
-            columns have their centres, a slope the change for one more of its column's
-            unit, or for the category instead of an average one. An error that is not known,
-            as of coefficients that are left out, is not a number.
-        """
-        coef, errors = self.coef, np.where(self.std_error > 0, self.std_error, np.nan)
-        columns: dict[str, object] = {"name": self.names}
-        if self.schema is not None and self.schema.num_features == len(coef):
-            columns["unit"], coef, errors = in_units(self.schema, coef, errors)
-        columns |= {"coefficient": coef, "standard error": errors}
-        return frame({**columns, **interval(coef, errors)})
-
-    def _draw(self, axes: "Axes") -> None:
-        drawn = self._drawn
-        names = [self.names[i] for i in drawn]
-        charts.intervals(axes, names, self.coef[drawn], self.std_error[drawn])
-        scaled = "as computed" if self.schema is None else "of standardised columns"
-        intervals = "" if np.isnan(self.std_error).all() else ", with 95 % intervals"
-        axes.set_xlabel(f"coefficient {scaled}{intervals}")
-        if len(self.coef) > _DRAWN:
-            axes.set_title(f"the {len(drawn)} largest of {len(self.coef):,} coefficients")
-
-    def _findings(self) -> list[str]:
-        return [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]

@@ -9,8 +9,7 @@ from ldp_flower.presentation.words import guarantee
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from .facts import PrivacySpent
-    from .result import Result
+    from .result import PrivacySpent, Result
 
 _SEEDED = (
     "This run was a simulation whose reports were drawn from a known seed, which protects nobody: "

@@ -1,12 +1,24 @@
-"""A run on disk, so that a server that stops can go on without asking anyone twice."""
+"""A run on disk, so that a server that stops can go on without asking anyone twice.
 
+A run is recognised by the class of its strategy and all of its parameters.
+"""
+
+import hashlib
 import json
+import math
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+
+from ldp_flower.guarantee.training import digest
+from ldp_flower.validation import plain
 
 PART_STEPS: Final = 1 << 16  # numbers of steps that a part of a store has for itself
 
@@ -96,3 +108,114 @@ class RunStore:
                 "SET content = excluded.content, error = excluded.error WHERE content IS NULL",
                 [(self.first + step, str(node), content, err) for node, content, err in replies],
             )
+
+
+_MAX_CHARS_SHOWN = 60  # characters of a parameter that a message shows
+
+_NONE = ("", "nothing")
+
+#: The hash of a parameter, and what people are shown of it.
+Print = tuple[str, str]
+
+
+def printed(value: object) -> Print:
+    """Return the SHA-256 of a parameter's whole content, and a short description.
+
+    Numbers are the same if they are equal, whatever their type, and so are lists and tuples; arrays
+    if types, shapes and bytes are; other objects if they are of one class and hold the same. Raise
+    ValueError of what cannot be compared, such as a function.
+    """
+    found = hashlib.sha256(_encoded(value)).hexdigest()
+    if isinstance(value, np.ndarray):
+        return found, f"{value.dtype} array of shape {value.shape}, SHA-256 {found[:8]}..."
+    text = f"{plain(value)!r}"
+    if len(text) > _MAX_CHARS_SHOWN:
+        text = f"{text[:_MAX_CHARS_SHOWN]}... (SHA-256 {found[:8]}...)"
+    return found, text
+
+
+def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]) -> None:
+    """Make a new store one of this strategy's runs, or check that it is, by all parameters' prints.
+
+    Raise ValueError if it is another run's, naming what differs, or a parameter has no print.
+    """
+    expected = f"Expected a store of {kind.__name__}"
+    for name, found in parameters.items():
+        if isinstance(found, str):
+            raise ValueError(
+                f"Expected parameters that a store can identify a run by, got {name}: {found}."
+            )
+    kept = store.get("protocol")
+    if kept is None:
+        store.put("protocol", {"class": _name(kind), "parameters": parameters})
+        return
+    if not isinstance(kept, dict):
+        raise ValueError(f"{expected}, got one that another version of ldp-flower has written.")
+    if kept["class"] != _name(kind):
+        raise ValueError(f"{expected}, got one of {kept['class']}.")
+    theirs = kept["parameters"]
+    others = [
+        f"{name} = {theirs.get(name, _NONE)[1]}, here {parameters.get(name, _NONE)[1]}"
+        for name in dict.fromkeys((*theirs, *parameters))
+        if theirs.get(name, _NONE)[0] != parameters.get(name, _NONE)[0]
+    ]
+    if others:
+        raise ValueError(f"{expected} with the same parameters, got one with {'; '.join(others)}.")
+
+
+def prints_of(strategy: object) -> dict[str, Print | str]:
+    """Return the print of every parameter of a strategy, or the reason why it has none.
+
+    Raise ValueError if it has a constructor of its own, whose arguments nobody knows.
+    """
+    for kind in type(strategy).__mro__:
+        if "__dataclass_fields__" in vars(kind):
+            break
+        if "__init__" in vars(kind):
+            raise ValueError(
+                f"Expected {kind.__name__} to be a dataclass: a store knows a run by its fields."
+            )
+    prints: dict[str, Print | str] = {}
+    for field in fields(strategy):  # type: ignore[arg-type]
+        try:
+            prints[field.name] = printed(getattr(strategy, field.name))
+        except ValueError as error:
+            prints[field.name] = str(error)
+    return prints
+
+
+def _encoded(value: Any) -> bytes:
+    """Return bytes that are the same for what counts as the same value, and for no other."""
+    value = plain(value)
+    if value is None or isinstance(value, bool | str | bytes):
+        kind = next(kind for kind in (str, bytes, object) if isinstance(value, kind))
+        return _joined(kind.__name__, value if isinstance(value, bytes) else str(value))
+    if isinstance(value, int | float):
+        finite = isinstance(value, int) or math.isfinite(value)
+        return _joined("number", str(value.as_integer_ratio() if finite else value))
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return _joined("array", value.dtype.str, str(value.shape), value.tobytes())
+    if isinstance(value, ArrayRecord | ConfigRecord):
+        return _joined("records", digest(RecordDict({"": value})))
+    if isinstance(value, Mapping):
+        # In order, which means something where the columns of a table are named.
+        pairs = [_encoded(part) for pair in value.items() for part in pair]
+        return _joined("mapping", *pairs)
+    if isinstance(value, Set):
+        return _joined("set", *sorted(map(_encoded, value)))
+    if isinstance(value, list | tuple):
+        return _joined("sequence", *map(_encoded, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        held = {field.name: getattr(value, field.name) for field in fields(value)}
+        return _joined("object", _name(type(value)), _encoded(held))
+    raise ValueError(f"Cannot compare one {type(value).__name__} with another")
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _joined(*parts: str | bytes) -> bytes:
+    """Return the parts with their lengths, so that no two lists of parts are the same bytes."""
+    contents = [p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in parts]
+    return b"".join(b"%d:%b" % (len(content), content) for content in contents)

@@ -15,8 +15,8 @@ from ldp_flower.validation import (
 )
 from ldp_flower.values.links import LINKS
 
-from ..runtime.audit_users import one_silo
-from ..runtime.features import SparseStrategy
+from ..forecasts.populations import one_silo
+from ..runtime.coefficients import SparseStrategy
 from ..runtime.population import Cohort
 from ..runtime.run import Run
 

@@ -12,9 +12,9 @@ from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
+from ..runtime.base import Card
+from ..runtime.coefficients import LinearResult
 from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.result import LinearResult
 from ..runtime.run import Protocol, Run, TooFewReports
 from .base import SiloRegression
 

@@ -14,12 +14,11 @@ from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import Floats, check_choice, check_integer, check_positive, check_unused
 from ldp_flower.values.public_maps import synthetic_features
 
+from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above
-from ..runtime.audit_users import normal_users
+from ..runtime.base import Card
+from ..runtime.coefficients import LinearResult, SparseStrategy
 from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.features import SparseStrategy
-from ..runtime.result import LinearResult
 from ..runtime.run import Protocol, Run, TooFewReports
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by

@@ -9,8 +9,8 @@ from ldp_flower.iht import keep_largest
 from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
 
-from ..runtime.facts import Card
-from ..runtime.result import LinearResult
+from ..runtime.base import Card
+from ..runtime.coefficients import LinearResult
 from ..runtime.run import Protocol, Run, TooFewReports
 from .peeling_dp_iht import PeelingDpIht
 

@@ -11,9 +11,9 @@ from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
 
+from ..runtime.base import Card
+from ..runtime.coefficients import LinearResult
 from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.result import LinearResult
 from ..runtime.run import Protocol, Run, TooFewReports
 from .base import ClippedSilos
 

@@ -16,7 +16,7 @@ from ldp_flower.validation import Floats, check_integer
 from ..numerics.denoising import shortened_slope
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, TooFewReports
-from ..runtime.features import FeatureStrategy
+from ..runtime.coefficients import FeatureStrategy
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
 from ..subprotocols.vote import ask_vote, best_vote, enough_voters, needed_for_selection
 

@@ -14,10 +14,9 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_optional
 
-from ..forecasts.populations import MeanUsers, features_of
+from ..forecasts.populations import MeanUsers, features_of, normal_users
 from ..numerics.spike_and_slab import Posterior
 from ..runtime import Ask, Card, Run
-from ..runtime.audit_users import normal_users
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 

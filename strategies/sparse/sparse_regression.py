@@ -19,11 +19,17 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
 
-from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, rows_of
+from ..forecasts.populations import (
+    USUAL_R2,
+    LinearUsers,
+    features_of,
+    linear_users,
+    normal_users,
+    rows_of,
+)
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
 from ..runtime import Ask, Card, Protocol, Run
-from ..runtime.audit_users import normal_users
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.squared_errors import checked
 from ..subprotocols.vote import typical_score

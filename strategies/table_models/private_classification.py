@@ -15,14 +15,12 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.populations import features_of, rows_of
+from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy
+from ..runtime.base import Card, LdpStrategy
+from ..runtime.coefficients import contrasts
 from ..runtime.exchange import Ask
-from ..runtime.facts import Card
 from ..runtime.run import Protocol, Run, TooFewReports
-from ..runtime.units import contrasts
 from ..subprotocols.scale import estimate_norm
 from .centres import estimate_centres, num_askers, usual_square
 from .class_holdout import ClassEvaluation, HoldOut, evaluate_class

@@ -15,13 +15,11 @@ from ldp_flower.randomizers import ball_codebook
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.populations import features_of, rows_of
+from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy
-from ..runtime.facts import Card
+from ..runtime.base import Card, LdpStrategy
+from ..runtime.coefficients import contrasts
 from ..runtime.run import Protocol, Run, TooFewReports
-from ..runtime.units import contrasts
 from .enough import doubts, too_few
 from .holdout import (
     EVERYBODY,

@@ -9,7 +9,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.schema import Numeric
 from ldp_flower.validation import Floats
 
-from ..runtime.units import in_units
+from ..runtime.coefficients import in_units
 from .table_fit import TableFit
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ldp_flower.schema import Schema
 
-from ..runtime.result import CoefficientResult
+from ..runtime.coefficients import CoefficientResult
 
 _NORMAL = 1.96  # standard errors that 95 % are within
 

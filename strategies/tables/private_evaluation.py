@@ -15,9 +15,8 @@ from ldp_flower.presentation import charts
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import Floats, check_positive
 
-from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of
+from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of, normal_users
 from ..runtime import Ask, Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports
-from ..runtime.audit_users import normal_users
 from ..runtime.result import Estimates, Result, frame, interval
 from ..subprotocols.squared_errors import (
     LossEstimate,

@@ -17,11 +17,17 @@ from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
 from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
 
-from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, rows_of
+from ..forecasts.populations import (
+    USUAL_R2,
+    LinearUsers,
+    features_of,
+    linear_users,
+    normal_users,
+    rows_of,
+)
 from ..numerics.denoising import keep_above
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run
-from ..runtime.audit_users import normal_users
-from ..runtime.features import SparseStrategy
+from ..runtime.coefficients import SparseStrategy
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 

@@ -22,11 +22,10 @@ from ldp_flower.validation import (
     check_unused,
 )
 
-from ..forecasts.populations import MeanUsers, features_of, rows_of
+from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_of
 from ..numerics.denoising import shortened_slope, shrink
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
-from ..runtime.audit_users import normal_users
-from ..runtime.features import FeatureStrategy
+from ..runtime.coefficients import FeatureStrategy
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 

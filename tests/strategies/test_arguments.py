@@ -13,7 +13,7 @@ from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users, strate
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.guarantee.training import digest
 from ldp_flower.strategies import Counts, LdpStrategy, TooFewReports
-from ldp_flower.strategies.runtime.identity import printed
+from ldp_flower.strategies.runtime.run_store import printed
 
 DIM, NODES, ROUNDS = 6, 30, 12
 SCHEMA = Schema({f"x{j}": Numeric(-4, 4) for j in range(1, DIM)}, "y", Numeric(-4, 4))

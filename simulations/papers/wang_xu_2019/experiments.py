@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ldp_flower import Users, simulate
 from ldp_flower.iht import iht, objective
 from ldp_flower.strategies import DpIht, LabelLdpIht
-from ldp_flower.strategies.runtime.result import LinearResult
+from ldp_flower.strategies.runtime.coefficients import LinearResult
 
 from ...harness.runs import Task, sweep_of
 from . import printed

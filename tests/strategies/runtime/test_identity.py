@@ -25,8 +25,7 @@ from ldp_flower.strategies import (
     PeelingTransfer,
     PrivateEvaluation,
 )
-from ldp_flower.strategies.runtime.identity import printed, prints_of
-from ldp_flower.strategies.runtime.run_store import RunStore
+from ldp_flower.strategies.runtime.run_store import RunStore, printed, prints_of
 
 DIM = 1500
 
