@@ -21,7 +21,7 @@ from ldp_flower.guarantee.training import (
     parameters_of,
     taken_apart,
 )
-from ldp_flower.randomizers.domains import directions
+from ldp_flower.randomizers.elementwise import directions
 from ldp_flower.validation import Floats
 
 from .app_form import objection

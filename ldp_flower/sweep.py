@@ -8,7 +8,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -33,30 +33,6 @@ class Run(Protocol):
 
 
 T = TypeVar("T", bound=Run)
-
-
-@dataclass(frozen=True)
-class Task:
-    """A method at a setting (a dataclass), on the data of one seed."""
-
-    setting: Any
-    method: str
-    seed: int
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What identifies a row of the file."""
-        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
-
-    @property
-    def label(self) -> str:
-        """What to show while it runs."""
-        return f"{self.method}, seed {self.seed}"
-
-
-def key_columns(setting: type[Any]) -> list[str]:
-    """Return the columns that hold the keys of tasks with this type of setting."""
-    return [*(field.name for field in fields(setting)), "method", "seed"]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
-from ldp_flower.randomizers.domains import directions
-from ldp_flower.randomizers.elementwise import log, row_norms, tanh
+from ldp_flower.randomizers.elementwise import directions, log, row_norms, tanh
 from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.public_maps import synthetic_features

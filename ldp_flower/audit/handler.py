@@ -35,8 +35,7 @@ from ..validation import check_fraction, check_integer
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
-from .independence import independent
-from .many_users import many_users
+from .independence import independent, many_users
 from .neighbours import Neighbours, compared
 from .probe import Client, MakeApp, ldp_client_app, quiet
 from .records import bounded

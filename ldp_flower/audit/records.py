@@ -23,8 +23,7 @@ from ..randomizers import (
 from ..randomness import KeyedRandom, derive
 from ..validation import Floats
 from .extreme_users import crowd, together
-from .interception import entering
-from .probe import Client, MakeApp
+from .probe import Client, MakeApp, entering
 
 _COUNTS = (1, 3, 40)
 _SIZES = (1e-2, 10.0)  # of the other records

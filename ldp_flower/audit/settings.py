@@ -15,11 +15,9 @@ from flwr.app import Context, Message
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
 from ..guarantee.users import Users
-from .deployed import MEMORY, DeployedNode, Seen, contents, terms_for
 from .extreme_users import crowd, together, unlike
-from .interception import RecordedRandomness, replaced, replaying
-from .neighbours import Plan, fails
-from .probe import MakeApp
+from .neighbours import MEMORY, DeployedNode, Plan, Seen, contents, fails, terms_for
+from .probe import MakeApp, RecordedRandomness, replaced, replaying
 
 _ROWS = 2  # that a policy lets a user use
 _REPLY_AFTER = 2.0  # seconds, through which nobody really sleeps

@@ -8,33 +8,33 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from .base import Estimate, Randomizer, Summary
-from .codebooks.codebook import Codebook
-from .codebooks.hadamard import HadamardCodebook, ball_codebook
-from .composed import Composed, configs_of_parts
-from .hypercube import RandomizedResponse, SubsetHypercube
+from .codebooks import Codebook, HadamardCodebook, ball_codebook
+from .composed import Composed, configs_of_parts, split_epsilon
+from .hypercube import SubsetHypercube
 from .items import best_frequency_oracle
-from .items.frequency import FrequencyOracle, KRandomizedResponse
+from .items.frequency import FrequencyOracle, KRandomizedResponse, OptimizedUnaryEncoding
 from .items.hadamard import HadamardBit, HadamardResponse
 from .items.hashing import OptimizedLocalHashing
 from .items.prefix import PrefixExtending, TreeHist
 from .items.square_wave import DiscreteSquareWave
 from .items.subset import SubsetSelection
-from .items.unary import OptimizedUnaryEncoding
-from .real_valued.choosing import RecordPeeling, RecordVertices
 from .real_valued.gaussian import GaussianMechanism, GaussianRecord
-from .real_valued.privunit import DuchiBall, LiftedPrivUnit, PrivUnit
-from .real_valued.records import ConcentratedGaussian, RecordGaussian, RecordMechanism
+from .real_valued.records import (
+    ConcentratedGaussian,
+    RecordGaussian,
+    RecordMechanism,
+    RecordPeeling,
+    RecordVertices,
+)
 from .real_valued.scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
 from .sampled import SampledCoordinate
-from .splitting import split_epsilon
-from .two_level import TwoLevel
+from .two_level import RandomizedResponse, TwoLevel
 
 __all__ = [
     "Codebook",
     "Composed",
     "ConcentratedGaussian",
     "DiscreteSquareWave",
-    "DuchiBall",
     "Estimate",
     "FrequencyOracle",
     "GaussianMechanism",
@@ -45,12 +45,10 @@ __all__ = [
     "HybridMechanism",
     "KRandomizedResponse",
     "LaplaceMechanism",
-    "LiftedPrivUnit",
     "OptimizedLocalHashing",
     "OptimizedUnaryEncoding",
     "PiecewiseMechanism",
     "PrefixExtending",
-    "PrivUnit",
     "RandomizedResponse",
     "Randomizer",
     "RecordGaussian",
@@ -75,7 +73,6 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         Codebook,
         ConcentratedGaussian,
         DiscreteSquareWave,
-        DuchiBall,
         GaussianMechanism,
         GaussianRecord,
         HadamardBit,
@@ -84,12 +81,10 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         HybridMechanism,
         KRandomizedResponse,
         LaplaceMechanism,
-        LiftedPrivUnit,
         OptimizedLocalHashing,
         OptimizedUnaryEncoding,
         PiecewiseMechanism,
         PrefixExtending,
-        PrivUnit,
         RandomizedResponse,
         RecordGaussian,
         RecordPeeling,

@@ -1,4 +1,7 @@
-"""What every randomizer is: a frozen description of one mechanism, with both its halves."""
+"""What every randomizer is: a frozen description of one mechanism, with both its halves.
+
+And two domains that many share: a number in an interval, and a vector.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..randomness import RandomSource, Words, as_source, derive
-from ..validation import Floats, check_range, make_plain
+from ..validation import Floats, check_integer, check_positive, check_range, make_plain
 
 Reports = NDArray[np.generic]
 
@@ -327,3 +330,51 @@ class Randomizer(ABC):
             if isinstance(value, bool) or not number:
                 raise ValueError(f"Expected a number for {cls.__name__} {name}, got {value!r}.")
         return cls(**{name: known[name](value) for name, value in parameters.items()})  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class OfNumber(Randomizer):
+    """Base class: a value is one number in ``[-radius, radius]``, to which it is clipped.
+
+    ``epsilon`` is the privacy parameter; the radius is 1 by default.
+    """
+
+    radius: float = 1.0
+
+    width: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("radius", self.radius)
+
+
+@dataclass(frozen=True)
+class OfVector(Randomizer):
+    """Base class: a value is a vector.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    dim : int
+        Number of coordinates.
+    radius : float (default: 1.0)
+        The domain is the ball of this radius, to which longer vectors are shortened; where a class
+        says so it is the box ``[-radius, radius] ** dim``, to which coordinates are clipped.
+    """
+
+    dim: int
+    radius: float = 1.0
+
+    #: Largest number of coordinates, if there is one.
+    most_coordinates: ClassVar[int | None] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1, self.most_coordinates)
+        check_positive("radius", self.radius)
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates of a value."""
+        return self.dim

@@ -1,4 +1,4 @@
-"""Numbers in an interval, as a bit, and a few coordinates of a box, as bits."""
+"""A few coordinates of a box, as bits."""
 
 import math
 from collections.abc import Iterable
@@ -12,16 +12,10 @@ from numpy.typing import NDArray
 
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import Floats
-from .base import Estimate, Reports, Summary
-from .domains import OfNumber, OfVector
-from .two_level import OneChoice, TwoLevel
+from .base import Estimate, OfVector, Reports, Summary
+from .two_level import OneChoice, TwoLevel, sign_chances
 
 _MAX_SUBSET = 16
-
-
-def _chances(values: Floats, radius: float) -> Floats:
-    """Return the probabilities with which values are rounded to positive signs."""
-    return np.asarray((1 + np.clip(values / radius, -1, 1)) / 2)
 
 
 def _cap_size(subset: int, agreements: int) -> int:
@@ -54,58 +48,6 @@ def best_subset(epsilon: float, max_subset: int) -> tuple[int, int]:
         for agreements in range(k // 2 + 1, k + 1)
     ]
     return min(options)[1:]
-
-
-@dataclass(frozen=True)
-class RandomizedResponse(OneChoice, OfNumber):
-    """Randomiser for one number, at one bit (sent as a byte).
-
-    Parameters are those of :class:`.OfNumber`.
-
-    Notes
-    -----
-    Source: Duchi, Jordan & Wainwright (2018), one dimension. Variance of a
-    debiased report: ``radius**2 * (B**2 - t**2)`` for the value ``t * radius``,
-    ``B = (e^eps + 1) / (e^eps - 1)``.
-
-    Guarantee
-    ---------
-    1. Protected: any two values of one user, at pure ``epsilon``.
-    2. The value is rounded to a random sign, of which the value is the mean. The
-       sign is kept with the probability of :class:`TwoLevel` (one likely output,
-       one unlikely), so the probabilities of either bit differ by at most
-       exp(epsilon) for the two signs, hence for any mixtures of them.
-    3. Clipping happens first and what is not finite becomes 0, so the guarantee
-       holds for every input.
-    """
-
-    @cached_property
-    def _choice(self) -> TwoLevel:
-        return TwoLevel(self.epsilon, 1, 1)
-
-    @property
-    def variance(self) -> float:
-        """``bound**2``, exact at the centre of the interval."""
-        return self.bound**2
-
-    @property
-    def bound(self) -> float:
-        """``radius / (2 p - 1)``, p the realised probability of keeping the sign."""
-        return self.radius / (2 * self._choice.probability - 1)
-
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        positive = rng.uniforms((len(values), 1)) < _chances(values, self.radius)
-        kept, _ = self._choice.draw(rng, len(values))
-        return np.asarray((positive[:, 0] == kept).astype(np.uint8))
-
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return, for each rounding of one value, its chance and the reports by rank."""
-        positive = Fraction(float(_chances(value, self.radius)[0]))
-        bits = np.array([1, 0], np.uint8)
-        return [(positive, bits), (1 - positive, bits[::-1])]
-
-    def _debias(self, reports: Reports, coins: Words) -> Floats:
-        return (reports.astype(np.float64) * 2 - 1)[:, None] * self.bound
 
 
 @dataclass(frozen=True)
@@ -195,7 +137,7 @@ class SubsetHypercube(OneChoice, OfVector):
         """Return the probabilities with which assigned coordinates become positive signs."""
         chosen = np.take_along_axis(values, self.assigned(coins), axis=1)
         super()._centre(chosen)
-        return _chances(chosen, self.radius)
+        return sign_chances(chosen, self.radius)
 
     def _agreeing(self, signs: NDArray[Any], agreement: NDArray[np.uint32]) -> Reports:
         """Return the reports that agree with the signs where ``agreement`` has ones."""

@@ -22,8 +22,8 @@ class SampledCoordinate(Randomizer):
 
     The user's public coin names the coordinate. Each coordinate is estimated from the
     reports of its own users, about ``1 / dim`` of all, at the whole epsilon. For vectors
-    in a ball :class:`PrivUnit` and :class:`Codebook` have less variance; this is for what
-    is no vector, such as a histogram of every coordinate.
+    in a ball :class:`.Codebook` has less variance; this is for what is no vector, such as a
+    histogram of every coordinate.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from ..randomizers import (
     Randomizer,
     SubsetHypercube,
 )
-from ..randomizers.domains import OfNumber, OfVector
+from ..randomizers.base import OfNumber, OfVector
 from ..validation import Floats
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from ldp_flower.randomizers import PrivUnit, Randomizer, ball_codebook
+from ldp_flower.randomizers import Randomizer, ball_codebook
 from ldp_flower.randomness import KeyedRandom, derive
 
 from .cells import Cell, in_turns
+from .privunit import PrivUnit
 
 _EPSILON = 2.0
 SIZES = {  # users by dimensions: a cohort, and one user's report of a model

@@ -10,21 +10,22 @@ from ldp_flower import randomizers as r
 
 from ..harness.command import Command
 from ..harness.figures import finish, panels, save
+from .privunit import DuchiBall, PrivUnit
 
 EPSILONS = np.geomspace(0.25, 8, 24)
 DIM, DOMAIN = 64, 1024
 Curves = dict[str, Callable[[float], float]]
 
 BALL: Curves = {
-    "PrivUnit": lambda e: r.PrivUnit(e, DIM).variance,
+    "PrivUnit": lambda e: PrivUnit(e, DIM).variance,
     "Codebook (256 words, 1,024 beyond 4)": lambda e: r.ball_codebook(e, DIM).variance,
-    "DuchiBall": lambda e: r.DuchiBall(e, DIM).variance,
+    "DuchiBall": lambda e: DuchiBall(e, DIM).variance,
     "Gaussian, delta 1e-5": lambda e: r.GaussianMechanism(e, DIM, delta=1e-5).variance,
 }
 BOX: Curves = {
     "SubsetHypercube": lambda e: r.SubsetHypercube(e, DIM).variance,
-    "PrivUnit on the ball around": lambda e: r.PrivUnit(e, DIM, radius=DIM**0.5).variance,
-    "DuchiBall on the ball around": lambda e: r.DuchiBall(e, DIM, radius=DIM**0.5).variance,
+    "PrivUnit on the ball around": lambda e: PrivUnit(e, DIM, radius=DIM**0.5).variance,
+    "DuchiBall on the ball around": lambda e: DuchiBall(e, DIM, radius=DIM**0.5).variance,
 }
 NUMBER: Curves = {
     "HybridMechanism": lambda e: r.HybridMechanism(e).variance,

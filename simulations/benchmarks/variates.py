@@ -3,10 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.randomizers import PrivUnit, SubsetHypercube
+from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.randomness import KeyedRandom, derive
 
 from .cells import Cell, in_turns
+from .privunit import PrivUnit
 
 Floats = NDArray[np.float64]
 

@@ -2,18 +2,26 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
 import pandas as pd
 
-from ldp_flower import sweep
-from ldp_flower.sweep import Sweep, key_columns
+from ldp_flower.sweep import Sweep
 
 
 @dataclass(frozen=True)
-class Task(sweep.Task):
+class Task:
     """A method at a setting (a dataclass), on the data of one seed."""
+
+    setting: Any
+    method: str
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What identifies a row of the file."""
+        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
 
     @property
     def label(self) -> str:
@@ -49,7 +57,7 @@ def sweep_of(
         Measures a task; a function of a module. Where data are made before, which is not to
         count, it returns ``seconds``, too.
     """
-    key = key_columns(setting)
+    key = [*(field.name for field in fields(setting)), "method", "seed"]
     return Sweep(key, [*key, *measured, "seconds"], _Row(measure))
 
 

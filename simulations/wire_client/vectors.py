@@ -15,7 +15,7 @@ import numpy as np
 from flwr.app import Message, RecordDict
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users
-from ldp_flower.audit.interception import replaced
+from ldp_flower.audit.probe import replaced
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger

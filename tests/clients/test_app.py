@@ -19,15 +19,18 @@ from ldp_flower.guarantee.questions import Curvature, FrequentItems, Gradient, N
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
+    GaussianMechanism,
+    HybridMechanism,
     KRandomizedResponse,
-    PrivUnit,
     RandomizedResponse,
+    SampledCoordinate,
     SubsetHypercube,
     Summary,
 )
 from ldp_flower.randomness import KeyedRandom, RandomSource
 
 DIM = 3
+INEXACT = SampledCoordinate(HybridMechanism(1.0), DIM)
 
 
 def ask(app, query, grid=None):
@@ -82,7 +85,7 @@ class Counting(RandomSource):
 
 @pytest.mark.parametrize(
     "mechanism",
-    [SubsetHypercube(2.0, DIM), Codebook(2.0, DIM, num_codewords=8), PrivUnit(2.0, DIM)],
+    [SubsetHypercube(2.0, DIM), Codebook(2.0, DIM, num_codewords=8), INEXACT],
     ids=lambda m: type(m).__name__,
 )
 def test_shape_and_number_of_draws_do_not_depend_on_data(mechanism, monkeypatch):
@@ -226,7 +229,7 @@ def test_users_over_budget_are_left_out_and_the_rest_answer():
         (query(low=5, high=5), 100),
         (RecordDict(), 100),
         (query(randomizer=SubsetHypercube(2.1, DIM)), 101),
-        (query(randomizer=PrivUnit(1.0, DIM)), 101),
+        (query(randomizer=INEXACT), 101),
     ],
 )
 def test_what_is_refused_costs_nothing(content, code):
@@ -450,6 +453,6 @@ def test_a_composed_mechanism_costs_the_sum_of_its_parts():
     assert not ask(None, query(randomizer=COMPOSED), grid).has_error()
     spent = ask(None, query(randomizer=COMPOSED, step=2), grid)
     assert spent.error.code == 102
-    inexact = Composed((PrivUnit(1.0, 2), RandomizedResponse(1.0)))
+    inexact = Composed((GaussianMechanism(1.0, 2), RandomizedResponse(1.0)))
     policy = PrivacyPolicy(4.0)
     assert ask(app_of(users, policy=policy), query(randomizer=inexact)).error.code == 101

@@ -34,7 +34,6 @@ from ldp_flower.randomizers import (
     KRandomizedResponse,
     OptimizedLocalHashing,
     PrefixExtending,
-    PrivUnit,
     RandomizedResponse,
     Randomizer,
     RecordGaussian,
@@ -163,7 +162,7 @@ def fitting_randomizer(width, draw):
     if width > 1:
         choices.append(Composed((SubsetHypercube(epsilon, 1), Codebook(0.5, width - 1))))
     choices.append(SubsetSelection(epsilon, 40, set_size=width))
-    choices += [PrivUnit(epsilon, width), GaussianMechanism(epsilon, width)]
+    choices += [GaussianMechanism(epsilon, width)]
     choices += [RecordGaussian(epsilon, width, steps=3), RecordVertices(epsilon, width)]
     choices.append(RecordPeeling(epsilon, width, steps=2))
     if width == 1:

@@ -16,8 +16,7 @@ import pytest
 from flwr.app import Error
 
 from ldp_flower.audit import extreme_users, settings
-from ldp_flower.audit.independence import independent
-from ldp_flower.audit.many_users import many_users
+from ldp_flower.audit.independence import independent, many_users
 from ldp_flower.audit.neighbours import compared
 from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded

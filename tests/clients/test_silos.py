@@ -13,7 +13,7 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import Gradient
-from ldp_flower.randomizers import PrivUnit, RecordGaussian, RecordPeeling
+from ldp_flower.randomizers import GaussianMechanism, RecordGaussian, RecordPeeling
 from ldp_flower.strategies import DpIht, PeelingDpIht, PeelingTransfer
 
 DIM = 3
@@ -111,7 +111,7 @@ def test_without_a_declared_number_of_records_nothing_is_answered(node_config):
 
 
 def test_what_protects_the_whole_silo_is_answered_too(node_config):
-    question = dataclasses.replace(query(), randomizer=PrivUnit(2.0, DIM))
+    question = dataclasses.replace(query(), randomizer=GaussianMechanism(2.0, DIM))
     assert isinstance(report_in(ask(LdpClientApp(lambda _: SILOS), question, node_config)), bytes)
 
 

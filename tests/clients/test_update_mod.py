@@ -34,7 +34,7 @@ from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
 from ldp_flower.guarantee.training import census, flattened, parameters_of, with_query
-from ldp_flower.randomizers import Codebook, PrivUnit, SubsetHypercube
+from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate, SubsetHypercube
 from ldp_flower.randomness import RandomSource
 
 # A matrix, a parameter without dimensions, a counter without dimensions, a mask.
@@ -47,6 +47,11 @@ MODEL = {
 DIM = 5
 CODEBOOK = Codebook(2.0, DIM, num_codewords=8)
 ROTATED = AsSent("normalised_update", {}, {"rotated": 1.0})
+
+
+def inexact(epsilon):
+    """Return a mechanism in real arithmetic for values of DIM coordinates, without a delta."""
+    return SampledCoordinate(HybridMechanism(epsilon), DIM)
 
 
 def record(arrays):
@@ -165,7 +170,7 @@ class Counting(RandomSource):
         return self.inner.words(shape)
 
 
-@pytest.mark.parametrize("mechanism", [CODEBOOK, PrivUnit(2.0, DIM)], ids=["codebook", "privunit"])
+@pytest.mark.parametrize("mechanism", [CODEBOOK, inexact(2.0)], ids=["codebook", "inexact"])
 def test_every_reply_is_one_report_of_one_size(mechanism, monkeypatch):
     forms, draws = set(), set()
     for name, behave in BEHAVIOURS.items():
@@ -422,7 +427,7 @@ def test_each_train_function_is_a_question_of_its_own():
         (content(query(randomizer=Codebook(2.0, DIM + 1))), 100),
         (content(query(low=5, high=5)), 100),
         (content(query(randomizer=Codebook(2.1, DIM))), 101),
-        (content(query(randomizer=PrivUnit(1.0, DIM))), 101),
+        (content(query(randomizer=inexact(1.0))), 101),
     ],
 )
 def test_what_is_refused_trains_nothing_and_costs_nothing(sent, code):
@@ -615,13 +620,13 @@ def test_a_report_that_cannot_be_stored_is_not_sent(ledger, node_config, monkeyp
 
 def test_the_operator_decides_about_mechanisms(ledger, node_config):
     app, _ = app_of(BEHAVIOURS["up"], policy=PrivacyPolicy(100.0, allow_inexact=True))
-    inexact = content(query(randomizer=PrivUnit(2.0, DIM)))
-    assert deployed(app, inexact, node_config).error.code == Refusal.FORBIDDEN
+    real_valued = content(query(randomizer=inexact(2.0)))
+    assert deployed(app, real_valued, node_config).error.code == Refusal.FORBIDDEN
     dear = content(query(randomizer=Codebook(2.1, DIM)))
     assert deployed(app, dear, node_config).error.code == Refusal.FORBIDDEN
     assert ledger.spent() == {}
     allowed = node_config | {"allow-inexact": True}
-    assert deployed(app, inexact, allowed).has_content()
+    assert deployed(app, real_valued, allowed).has_content()
 
 
 def test_the_operator_decides_about_public_metrics(ledger, node_config):

@@ -45,10 +45,15 @@ from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.messages import CENSUS, MessageError, Query
 from ldp_flower.guarantee.questions import ClippedUpdate, Gradient
 from ldp_flower.guarantee.training import census, with_query
-from ldp_flower.randomizers import Codebook, PrivUnit, SubsetHypercube
+from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate, SubsetHypercube
 
 NUM_USERS = 6
 NAMES = list(BEHAVIOURS)
+
+
+def inexact(epsilon):
+    """Return a mechanism in real arithmetic for values of DIM coordinates, without a delta."""
+    return SampledCoordinate(HybridMechanism(epsilon), DIM)
 
 
 def people(number=NUM_USERS, targets=None):
@@ -91,7 +96,7 @@ def slots_in(reply):
 # ------------------------------------------------------- whatever one user's training does
 
 
-@pytest.mark.parametrize("mechanism", [CODEBOOK, PrivUnit(2.0, DIM)], ids=["codebook", "privunit"])
+@pytest.mark.parametrize("mechanism", [CODEBOOK, inexact(2.0)], ids=["codebook", "inexact"])
 def test_a_user_reports_whatever_its_training_does_and_the_others_report_the_same(
     mechanism, monkeypatch
 ):
@@ -382,7 +387,7 @@ def test_the_audit_finds_nothing(monkeypatch):
         (content(query(randomizer=Codebook(2.0, DIM + 1))), 100),
         (content(query(low=5, high=5)), 100),
         (content(query(randomizer=Codebook(2.1, DIM))), 101),
-        (content(query(randomizer=PrivUnit(1.0, DIM))), 101),
+        (content(query(randomizer=inexact(1.0))), 101),
     ],
 )
 def test_what_is_refused_trains_nobody_and_costs_nothing(sent, code):
@@ -565,8 +570,8 @@ def test_an_operator_decides(ledger, node_config):
     for missing in node_config:
         config = {key: value for key, value in node_config.items() if key != missing}
         assert deployed(app, content(), config).error.code == Refusal.MISCONFIGURED
-    inexact = content(query(randomizer=PrivUnit(2.0, DIM)))
-    assert deployed(app, inexact, node_config).error.code == Refusal.FORBIDDEN
+    real_valued = content(query(randomizer=inexact(2.0)))
+    assert deployed(app, real_valued, node_config).error.code == Refusal.FORBIDDEN
     seeded, _ = app_of(people(), up, seed=1)
     assert deployed(seeded, content(), node_config).error.code == Refusal.MISCONFIGURED
     assert ledger.spent() == {} and trained == trained_too == []

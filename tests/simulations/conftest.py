@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+# Some import `word_sources` from the tests of the library's mechanisms.
+sys.path.insert(0, str(ROOT / "tests/ldp_flower/randomizers"))
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Audit of a Flower app that was not written with this library.
 
-``loading`` imports the app, ``server`` runs its ServerApp and keeps the messages to a node,
+``loading`` imports the app, ``node`` runs its ServerApp and lets a node answer what it asked,
 ``sources`` finds the functions that return data, ``variants`` makes neighbouring data. ``leaks``
 compares replies without noise, ``claims`` reads mechanisms, ``classifier`` judges noise.
 """

@@ -13,12 +13,10 @@ from .classifier import Summary, furthest, lower_bound
 from .findings import AppAudit, CannotAuditError, Finding, Worth
 from .leaks import Leaks, stacked
 from .loading import AuditedApp, RunConfig
-from .node import Node, Run
-from .records import arrays, digest
+from .node import Conversation, Node, Run, run_server
 from .replies import LAST_BITS
-from .server import Conversation, run_server
 from .sources import Sources
-from .variants import BASE, Variant, other_records, variants
+from .variants import BASE, Variant, arrays, digest, other_records, variants
 
 CONFIDENCE = 0.999
 _NODES = 10

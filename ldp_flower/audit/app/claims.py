@@ -14,7 +14,7 @@ from ...accounting import noise_multiplier_epsilon
 from ...clients.node import Node
 from ...clients.private_training.record_mod import RecordDpSgdMod
 from ...randomness import SystemRandom
-from ..interception import replaced
+from ..probe import replaced
 
 
 @dataclass(frozen=True)

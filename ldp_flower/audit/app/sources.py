@@ -13,8 +13,7 @@ from flwr.app import Message
 
 from .findings import CannotAuditError
 from .loading import AuditedApp
-from .records import digest, has_records
-from .variants import BASE
+from .variants import BASE, digest, has_records
 
 _OF_DATA = re.compile(r"load|data|read|fetch|partition|users|records|rows|samples|table", re.I)
 _NOT_DATA = re.compile(

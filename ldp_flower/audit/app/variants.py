@@ -1,12 +1,25 @@
-"""Neighbouring data: other data that a node, or one record of it, might have held."""
+"""Neighbouring data: other data that a node, or one record of it, might have held.
 
+Records come in the forms that apps hold: arrays, tables, tensors, loaders, lists.
+"""
+
+import hashlib
+import sys
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .records import Alter, Array, Place, altered
+Array = NDArray[Any]
+#: The number of a table's column and how many it has; None: an array that is no column.
+Place = tuple[int, int] | None
+#: From an array with records along its first axis, and its place, to another such array.
+Alter = Callable[[Array, Place], Array]
+
+_MAX_ITEMS = 20_000  # items of a torch data set that are read: some seconds of images
 
 _Change = Callable[[Array], Array]
 
@@ -146,3 +159,164 @@ def _scaled(by: int) -> _Change:
 
 def _far_off(array: Array) -> Array:
     return _scaled(-1000)(array) if _is_continuous(array) else _mirrored(array)
+
+
+# --------------------------------------------------------------- records in the forms of apps
+
+
+def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
+    """Return a copy of a value with all of its records altered."""
+    if is_leaf(value):
+        return _leaf(value, alter)
+    if not depth or value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, dict):
+        made = copy(value)  # keeps its class, whose methods the app may call
+        made.update({key: altered(part, alter, depth - 1) for key, part in value.items()})
+        return made
+    if isinstance(value, list | tuple):
+        parts = [altered(part, alter, depth - 1) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if _has_fields(value):
+        made = copy(value)
+        for name, part in vars(value).items():
+            object.__setattr__(made, name, altered(part, alter, depth - 1))
+        return made
+    return value
+
+
+def arrays(value: Any) -> list[Array]:
+    """Return all columns and arrays of a value's records."""
+    found: list[Array] = []
+
+    def noted(array: Array, place: Place) -> Array:
+        found.append(array)
+        return array
+
+    altered(value, noted)
+    return found
+
+
+def digest(value: Any) -> bytes:
+    """Return a hash of a value's records."""
+    made = hashlib.sha256()
+    for array in arrays(value):
+        made.update(repr((array.shape, array.dtype)).encode())
+        plain = array + 0.0 if array.dtype.kind == "f" else array  # -0 is 0
+        made.update(repr(plain.tolist()).encode() if array.dtype == object else plain.tobytes())
+    return made.digest()
+
+
+def has_records(value: Any, depth: int = 4) -> bool:
+    """Whether a value is or contains records."""
+    if is_leaf(value):
+        return True
+    if _has_fields(value):
+        value = vars(value)
+    parts = value.values() if isinstance(value, dict) else value
+    inside = isinstance(value, dict | list | tuple) and depth > 0
+    return inside and any(has_records(part, depth - 1) for part in parts)
+
+
+def is_leaf(value: Any) -> bool:
+    """Whether these are records in a form that can be altered."""
+    if isinstance(value, np.ndarray) or _is_of(value, "torch", "Tensor"):
+        return bool(value.ndim > 0)
+    if _is_of(value, "torch.utils.data", "Dataset"):
+        return hasattr(value, "__len__")
+    known = (("pandas", "DataFrame"), ("pandas", "Series"), ("torch.utils.data", "DataLoader"))
+    of_table = hasattr(value, "to_pandas") and hasattr(type(value), "from_pandas")
+    return of_table or any(_is_of(value, *each) for each in known) or _is_rows(value)
+
+
+def _is_rows(value: Any) -> bool:
+    """Whether this is a list of plain records: numbers, texts, tuples or dicts of them."""
+    if not isinstance(value, list) or not value or value[0] is None:
+        return False
+    first = list(value[0].values()) if isinstance(value[0], dict) else value[0]
+    parts = first if isinstance(first, list | tuple) else [first]
+    return all(isinstance(part, int | float | str | np.number | None) for part in parts)
+
+
+def _is_of(value: Any, module: str, name: str) -> bool:
+    kind = getattr(sys.modules.get(module), name, None)  # the module may not be installed
+    return kind is not None and isinstance(value, kind)
+
+
+def _has_fields(value: Any) -> bool:
+    """Whether this is an object of plain fields, such as a data class; models are none."""
+    if callable(value) or hasattr(value, "fit") or isinstance(value, type(sys)):
+        return False
+    others = ("torch", "sklearn", "flwr", "numpy", "builtins")
+    return hasattr(value, "__dict__") and type(value).__module__.split(".")[0] not in others
+
+
+def _leaf(leaf: Any, alter: Alter) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return np.ascontiguousarray(alter(leaf, None)).astype(leaf.dtype, copy=False)
+    if _is_of(leaf, "pandas", "DataFrame"):
+        return _frame(leaf, alter)
+    if _is_of(leaf, "pandas", "Series"):
+        return type(leaf)(alter(leaf.to_numpy(), None), name=leaf.name)
+    if _is_of(leaf, "torch", "Tensor"):
+        return _tensor(leaf, alter, None)
+    if _is_of(leaf, "torch.utils.data", "DataLoader"):
+        return _loader(leaf, alter)
+    if hasattr(leaf, "to_pandas"):  # of Hugging Face's datasets
+        made = type(leaf).from_pandas(_frame(leaf.to_pandas(), alter), preserve_index=False)
+        return made.with_format(**leaf.format) if getattr(leaf, "format", None) else made
+    if isinstance(leaf, list):
+        return _rows(leaf, alter)
+    if type(leaf).__name__ == "TensorDataset":
+        return type(leaf)(*(_leaf(tensor, alter) for tensor in leaf.tensors))
+    return _rows([leaf[i] for i in range(min(len(leaf), _MAX_ITEMS))], alter)
+
+
+def _tensor(tensor: Any, alter: Alter, place: Place) -> Any:
+    changed = np.ascontiguousarray(alter(tensor.detach().cpu().numpy(), place))
+    return sys.modules["torch"].from_numpy(changed).to(tensor.dtype)
+
+
+def _frame(frame: Any, alter: Alter) -> Any:
+    columns = {}
+    for i, name in enumerate(frame.columns):
+        column, place = frame[name].to_numpy(), (i, len(frame.columns))
+        wide = len(column) and isinstance(column[0], np.ndarray | list)  # such as images
+        columns[name] = list(alter(np.stack(column), place)) if wide else alter(column, place)
+    texts = {name: frame[name].dtype for name in frame.columns if frame[name].dtype == object}
+    return type(frame)(columns).astype(texts, errors="ignore")
+
+
+def _loader(loader: Any, alter: Alter) -> Any:
+    dataset = _leaf(loader.dataset, alter) if is_leaf(loader.dataset) else loader.dataset
+    return type(loader)(
+        dataset,
+        batch_size=loader.batch_size,
+        shuffle=type(loader.sampler).__name__ == "RandomSampler" and len(dataset) > 0,
+        collate_fn=loader.collate_fn,
+        drop_last=loader.drop_last,
+    )
+
+
+def _rows(rows: list[Any], alter: Alter) -> list[Any]:
+    """Return records with each column altered."""
+    if not rows:
+        return rows
+    first = rows[0]
+    if not isinstance(first, dict | tuple | list):
+        return _column(rows, alter, None)
+    keys = list(first) if isinstance(first, dict) else list(range(len(first)))
+    parts = [
+        _column([row[key] for row in rows], alter, (i, len(keys))) for i, key in enumerate(keys)
+    ]
+    if isinstance(first, dict):
+        return [dict(zip(keys, values, strict=True)) for values in zip(*parts, strict=True)]
+    return [type(first)(values) for values in zip(*parts, strict=True)]
+
+
+def _column(values: list[Any], alter: Alter, place: Place) -> list[Any]:
+    if _is_of(values[0], "torch", "Tensor"):
+        return list(_tensor(sys.modules["torch"].stack(values), alter, place))
+    array = np.asarray(values)
+    changed = alter(array, place).astype(array.dtype, copy=False)
+    return list(changed) if isinstance(values[0], np.generic | np.ndarray) else changed.tolist()

@@ -4,11 +4,10 @@ import math
 from functools import lru_cache
 
 from ...validation import check_integer
-from .frequency import FrequencyOracle, KRandomizedResponse
+from .frequency import FrequencyOracle, KRandomizedResponse, OptimizedUnaryEncoding
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .subset import SubsetSelection
-from .unary import OptimizedUnaryEncoding
 
 
 def best_frequency_oracle(

@@ -12,8 +12,8 @@ import numpy as np
 from ...randomness import RandomSource, Words
 from ...validation import Floats
 from ..base import Reports
-from ..domains import OfItem
 from ..two_level import OneChoice, TwoLevel
+from .frequency import OfItem
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import numpy as np
 
 from ...randomness import Words
 from ...validation import Floats
-from ..base import Randomizer, Reports
-from ..domains import OfVector
+from ..base import OfVector, Randomizer, Reports
 
 _STEP = 2.0**-26  # of the power of two above the largest number
 

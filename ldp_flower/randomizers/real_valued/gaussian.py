@@ -12,7 +12,7 @@ from scipy.special import log_ndtr
 from ...randomness import RandomSource, Words
 from ...validation import Floats, check_fraction, check_positive
 from ..base import Reports
-from ..domains import directions
+from ..elementwise import directions
 from . import RealVector
 
 _ROUNDING = 4e-15  # relative error of a term of delta, which the safe side has to absorb
@@ -100,8 +100,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 class GaussianMechanism(RealVector):
     """Randomiser that adds Gaussian noise, calibrated exactly.
 
-    Offered for comparisons: in the local model it needs 9 to 11 times as many users
-    as :class:`PrivUnit` at delta = 1e-5, and gives the weaker guarantee. Parameters are those of
+    Offered for comparisons: in the local model it needs 9 to 11 times as many users as
+    :class:`.Codebook` at delta = 1e-5, and gives the weaker guarantee. Parameters are those of
     :class:`.OfVector`, and delta in (0, 1).
 
     Notes

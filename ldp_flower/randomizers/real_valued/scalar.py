@@ -10,8 +10,7 @@ import numpy as np
 
 from ...randomness import RandomSource, Words, drawable
 from ...validation import Floats
-from ..base import Reports
-from ..domains import OfNumber
+from ..base import OfNumber, Reports
 from . import RealValued
 
 _MAX_TAIL = 50.0  # of the exponential distribution, of which 701 is drawn at most

@@ -18,10 +18,16 @@ from ldp_flower.audit.app.claims import Claims
 from ldp_flower.audit.app.classifier import Summary, furthest, lower_bound
 from ldp_flower.audit.app.leaks import differences
 from ldp_flower.audit.app.node import _standing_clock
-from ldp_flower.audit.app.records import arrays, digest
 from ldp_flower.audit.app.replies import Seen, seen
 from ldp_flower.audit.app.sources import Sources
-from ldp_flower.audit.app.variants import BASE, Variant, other_records, variants
+from ldp_flower.audit.app.variants import (
+    BASE,
+    Variant,
+    arrays,
+    digest,
+    other_records,
+    variants,
+)
 from ldp_flower.cli.app import app as command
 
 PROJECT = """

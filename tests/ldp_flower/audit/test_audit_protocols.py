@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ldp_flower.audit import extremes, recorded_queries
-from ldp_flower.audit.independence import independent
-from ldp_flower.audit.many_users import ManyUsers, many_users
+from ldp_flower.audit.independence import ManyUsers, independent, many_users
 from ldp_flower.audit.neighbours import Neighbours, compared
 from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded

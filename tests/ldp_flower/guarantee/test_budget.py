@@ -5,7 +5,7 @@ import pytest
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.randomizers import PrivUnit, RecordGaussian, RecordPeeling, SubsetHypercube
+from ldp_flower.randomizers import HybridMechanism, RecordGaussian, RecordPeeling, SubsetHypercube
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_what_a_policy_allows():
     policy = PrivacyPolicy(2.0)
     assert policy.allows(SubsetHypercube(2.0, 4))
     assert not policy.allows(SubsetHypercube(2.0000001, 4))
-    assert not policy.allows(PrivUnit(1.0, 4))
-    assert PrivacyPolicy(2.0, allow_inexact=True).allows(PrivUnit(1.0, 4))
+    assert not policy.allows(HybridMechanism(1.0))
+    assert PrivacyPolicy(2.0, allow_inexact=True).allows(HybridMechanism(1.0))
 
 
 def test_protecting_records_only_must_be_allowed():
@@ -78,7 +78,7 @@ def test_protecting_records_only_must_be_allowed():
     policy = PrivacyPolicy(2.0, 1e-3, allow_inexact=True)
     assert not policy.allows(mechanism)
     assert replace(policy, unit="record").allows(mechanism)
-    assert replace(policy, unit="record").allows(PrivUnit(1.0, 4))  # protects more
+    assert replace(policy, unit="record").allows(HybridMechanism(1.0))  # protects more
 
 
 def test_each_report_of_a_plan_must_have_its_share_of_epsilon():
@@ -112,7 +112,7 @@ def test_a_cost_that_is_not_finite_is_refused(cost):
     ("policy", "mechanism", "objection"),
     [
         (PrivacyPolicy(1.5), SubsetHypercube(2.0, 4), "epsilon 2.0 is above max-epsilon 1.5"),
-        (PrivacyPolicy(2.0), PrivUnit(1.0, 4), "it is inexact, and allow-inexact is false"),
+        (PrivacyPolicy(2.0), HybridMechanism(1.0), "it is inexact, and allow-inexact is false"),
         (
             PrivacyPolicy(2.0, min_epsilon=0.5),
             SubsetHypercube(0.25, 4),

@@ -21,13 +21,13 @@ from ldp_flower.randomizers import (
     Composed,
     GaussianMechanism,
     HadamardResponse,
+    HybridMechanism,
     KRandomizedResponse,
-    LiftedPrivUnit,
+    LaplaceMechanism,
     OptimizedLocalHashing,
     OptimizedUnaryEncoding,
     PiecewiseMechanism,
     PrefixExtending,
-    PrivUnit,
     RandomizedResponse,
     RecordGaussian,
     RecordVertices,
@@ -54,9 +54,12 @@ ITEMS = Composed(
     )
 )
 FLOATS = Composed(
-    (PrivUnit(1.0, 3), GaussianMechanism(1.0, 2, delta=1e-6), PiecewiseMechanism(0.3))
+    (
+        *(LaplaceMechanism(0.5), HybridMechanism(0.25), LaplaceMechanism(0.25)),
+        *(GaussianMechanism(1.0, 2, delta=1e-6), PiecewiseMechanism(0.3)),
+    )
 )
-ALONE = Composed((LiftedPrivUnit(1.0, 2),))
+ALONE = Composed((GaussianMechanism(1.0, 2),))
 ALL = [SMALL, VECTORS, ITEMS, FLOATS, ALONE]
 each = pytest.mark.parametrize(
     "mechanism", ALL, ids=lambda m: "+".join(type(part).__name__ for part in m.parts)

@@ -15,7 +15,6 @@ from ldp_flower.randomizers import (
     Composed,
     ConcentratedGaussian,
     DiscreteSquareWave,
-    DuchiBall,
     GaussianMechanism,
     GaussianRecord,
     HadamardBit,
@@ -24,12 +23,10 @@ from ldp_flower.randomizers import (
     HybridMechanism,
     KRandomizedResponse,
     LaplaceMechanism,
-    LiftedPrivUnit,
     OptimizedLocalHashing,
     OptimizedUnaryEncoding,
     PiecewiseMechanism,
     PrefixExtending,
-    PrivUnit,
     RandomizedResponse,
     RecordGaussian,
     RecordMechanism,
@@ -40,27 +37,28 @@ from ldp_flower.randomizers import (
     SubsetSelection,
     TreeHist,
 )
-from ldp_flower.randomizers.codebooks.base import BallCodebook
-from ldp_flower.randomizers.domains import directions, lift
-from ldp_flower.randomizers.hypercube import _chances
+from ldp_flower.randomizers.codebooks import BallCodebook
+from ldp_flower.randomizers.elementwise import directions, lift
+from ldp_flower.randomizers.two_level import sign_chances
 from ldp_flower.randomness import KeyedRandom, derive
 
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
 VECTORS = {
     "Codebook": lambda dim: Codebook(1.0, dim, 1.5, 24, num_codebooks=1),
     "ConcentratedGaussian": lambda dim: ConcentratedGaussian(1.0, dim),
-    "DuchiBall": lambda dim: DuchiBall(1.0, dim),
     "GaussianMechanism": lambda dim: GaussianMechanism(1.0, dim),
     "GaussianRecord": lambda dim: GaussianRecord(1.0, dim),
     "HadamardCodebook": lambda dim: HadamardCodebook(1.0, 254 + dim, 1.5, 24),
-    "LiftedPrivUnit": lambda dim: LiftedPrivUnit(1.0, dim, 9.0),
-    "PrivUnit": lambda dim: PrivUnit(1.0, dim, 9.0),
     "RecordGaussian": lambda dim: RecordGaussian(1.0, dim),
     "RecordPeeling": lambda dim: RecordPeeling(1.0, dim),
     "RecordVertices": lambda dim: RecordVertices(1.0, dim),
     "SubsetHypercube": lambda dim: SubsetHypercube(1.0, dim, 3.0),
     "Composed": lambda dim: Composed(
-        (Codebook(1.0, dim, 1.5, 24, 2), LaplaceMechanism(1.0, 3.0), PrivUnit(1.0, dim, 9.0))
+        (
+            Codebook(1.0, dim, 1.5, 24, 2),
+            LaplaceMechanism(1.0, 3.0),
+            GaussianMechanism(1.0, dim, 9.0),
+        )
     ),
     "SampledCoordinate": lambda dim: SampledCoordinate(RandomizedResponse(1.0, 3.0), dim),
 }
@@ -217,12 +215,7 @@ def unrounded(mechanism, values, states, coins):
     if isinstance(mechanism, SubsetHypercube):
         return [mechanism._chances(values, coins)]
     if isinstance(mechanism, RandomizedResponse):
-        return [_chances(values, mechanism.radius)]
-    if isinstance(mechanism, LiftedPrivUnit):
-        return [mechanism.cap.draw(lift(values, mechanism.radius), draws)]
-    if isinstance(mechanism, PrivUnit | DuchiBall):
-        unit, length = directions(values)
-        return [unit, length, mechanism.cap.draw(unit, draws)]
+        return [sign_chances(values, mechanism.radius)]
     if isinstance(mechanism, GaussianMechanism):
         return list(directions(values))
     if isinstance(mechanism, HybridMechanism | LaplaceMechanism | PiecewiseMechanism):
@@ -263,7 +256,7 @@ def test_nothing_beside_a_user_moves_a_bit_of_it(mechanism, monkeypatch):
 
 
 @pytest.mark.parametrize("dim", [8191, 8193, 20_000])
-@pytest.mark.parametrize("make", [PrivUnit, LiftedPrivUnit, GaussianMechanism])
+@pytest.mark.parametrize("make", [GaussianMechanism])
 def test_long_rows_are_no_exception(make, dim, monkeypatch):
     """NumPy takes thousands of numbers at a time; where it begins must not depend on others."""
     mechanism = make(1.0, dim)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
+    GaussianMechanism,
     KRandomizedResponse,
     OptimizedLocalHashing,
-    PrivUnit,
     RandomizedResponse,
     SubsetHypercube,
     split_epsilon,
@@ -54,7 +54,7 @@ def test_little_privacy_loss_is_divided_by_cube_roots():
         (number, vector),
         (vector, item),
         (lambda e: SubsetHypercube(e, 20), number),
-        (lambda e: OptimizedLocalHashing(e, 30), lambda e: PrivUnit(e, 8)),
+        (lambda e: OptimizedLocalHashing(e, 30), lambda e: GaussianMechanism(e, 8)),
     ],
 )
 def test_no_other_division_of_two_parts_is_much_better(epsilon, first, second):

@@ -15,17 +15,14 @@ from ldp_flower.randomizers import (
     GaussianRecord,
     HybridMechanism,
     LaplaceMechanism,
-    LiftedPrivUnit,
     PiecewiseMechanism,
-    PrivUnit,
     RecordGaussian,
     RecordMechanism,
     RecordPeeling,
     RecordVertices,
 )
-from ldp_flower.randomizers.real_valued.choosing import noisy_top
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
-from ldp_flower.randomizers.real_valued.privunit import DuchiBall
+from ldp_flower.randomizers.real_valued.records import noisy_top
 from ldp_flower.randomness import KeyedRandom, derive
 
 LAST = 2**64 - 1
@@ -97,32 +94,6 @@ def test_the_ends_of_laplace_reports_are_the_same_for_all_values(epsilon):
         np.testing.assert_allclose(reports, sign * mechanism.bound, rtol=1e-6)
 
 
-@pytest.mark.parametrize("cls", [PrivUnit, LiftedPrivUnit, DuchiBall])
-@pytest.mark.parametrize("epsilon", [1.0, 16.0, 30.0])
-def test_directions_reach_the_poles(cls, epsilon):
-    """Between a pole and what is drawn next to it other values have reports."""
-    cap = cls(epsilon, 3).cap
-    unit = np.zeros((1, cap.dim))
-    unit[0, 0] = 1.0
-    for words, pole in (([LAST, 0, 7 << 60], 1), ([0, LAST, 7 << 60], -1)):
-        # The mass within a distance of a pole is about this power of it.
-        drawn = cap.draw(unit, Ends(words))[0]
-        assert drawn[0] == pole and math.hypot(*drawn[1:]) ** (cap.dim - 1) < 1e-290
-        drawn = cap.draw(unit, Ends(words, further=1))[0]
-        assert drawn[0] == pole and 0 < math.hypot(*drawn[1:]) ** (cap.dim - 1) < 1e-30
-
-
-def test_directions_next_to_the_equator_are_drawn_one_by_one():
-    """In three dimensions the cosine is uniform: 1 less twice the mass above it."""
-    cap = DuchiBall(1.0, 3).cap
-    cosines = np.array([1e-9, 1.3e-9, 1e-10])
-    inside, outside = np.zeros(3, bool), np.ones(3, bool)
-    found, _ = cap._law(inside, 1 - cosines, cosines)
-    np.testing.assert_allclose(found, cosines, rtol=1e-5)
-    found, _ = cap._law(outside, cosines, 1 - cosines)
-    np.testing.assert_allclose(found, -cosines, rtol=1e-5)
-
-
 def share_of_words(says_yes):
     """Return the share of 52-bit words, from 0 on, to which a function says yes, by halving."""
     low, high = 0, 2**52
@@ -162,7 +133,6 @@ def test_signs_and_pieces_are_drawn_with_at_most_their_odds(epsilon):
 @pytest.mark.parametrize(
     "mechanism",
     [
-        *(kind(2.0, 3, 0.7) for kind in (PrivUnit, LiftedPrivUnit, DuchiBall)),
         *(kind(2.0, 3, 0.7, 1e-6) for kind in (GaussianMechanism, GaussianRecord)),
         *(kind(2.0, 0.7) for kind in (LaplaceMechanism, HybridMechanism, PiecewiseMechanism)),
         *(kind(2.0, 3, 0.7, 1e-6, 2) for kind in (RecordGaussian, ConcentratedGaussian)),

@@ -1,6 +1,7 @@
 """PrivUnit, its lifted form and Duchi's sampler: vectors in an l2 ball as vectors.
 
-All draw from spherical caps, by two-valued densities.
+All draw from spherical caps, by two-valued densities. The library's codebooks are compared with
+them; no message can name them.
 """
 
 import math
@@ -13,12 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import betainc, betaincinv, betaln
 
-from ...randomness import RandomSource, Words, drawable
-from ...validation import Floats
-from ..base import Reports
-from ..domains import directions, lift
-from ..elementwise import row_dots, row_norms
-from . import RealVector
+from ldp_flower.randomizers.base import Reports
+from ldp_flower.randomizers.elementwise import directions, lift, row_dots, row_norms
+from ldp_flower.randomizers.real_valued import RealVector
+from ldp_flower.randomness import RandomSource, Words, drawable
+from ldp_flower.validation import Floats
 
 
 def _mass(height: ArrayLike, dim: int) -> Floats:
@@ -175,13 +175,13 @@ class PrivUnit(_BallSampler):
     probability raised by exp(epsilon), from the rest of the sphere otherwise, and
     scaled to be unbiased. Vectors inside the ball pick the sign of their direction
     at random, which costs no variance because reports have a constant length.
-    Parameters are those of :class:`.OfVector`.
+    Parameters are those of :class:`~ldp_flower.randomizers.base.OfVector`.
 
     Notes
     -----
     Source: Bhowmick et al. (2018), with the cap optimised as in Asi, Feldman &
     Talwar (2022). Sampling is exact inversion, O(dim) per user; a report is
-    ``dim`` 4-byte floats. :class:`Codebook` is its finite form.
+    ``dim`` 4-byte floats. :class:`~ldp_flower.randomizers.Codebook` is its finite form.
 
     Guarantee
     ---------
@@ -205,7 +205,7 @@ class PrivUnit(_BallSampler):
 class DuchiBall(_BallSampler):
     """Randomiser for vectors in an l2 ball that draws from a half-sphere.
 
-    Parameters are those of :class:`.OfVector`.
+    Parameters are those of :class:`~ldp_flower.randomizers.base.OfVector`.
 
     Notes
     -----
@@ -233,7 +233,7 @@ class LiftedPrivUnit(_BallSampler):
     added coordinate dropped. Its variance is that of :class:`PrivUnit` in one
     dimension more, less what the dropped coordinate takes: a little smaller for
     vectors inside the ball and large epsilon, the same otherwise.
-    Parameters are those of :class:`.OfVector`.
+    Parameters are those of :class:`~ldp_flower.randomizers.base.OfVector`.
 
     Guarantee
     ---------
