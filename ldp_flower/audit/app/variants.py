@@ -304,17 +304,18 @@ def _rows(rows: list[Any], alter: Alter) -> list[Any]:
         return rows
     first = rows[0]
     if not isinstance(first, dict | tuple | list):
-        return _column(rows, alter, None)
+        return _list_column(rows, alter, None)
     keys = list(first) if isinstance(first, dict) else list(range(len(first)))
     parts = [
-        _column([row[key] for row in rows], alter, (i, len(keys))) for i, key in enumerate(keys)
+        _list_column([row[key] for row in rows], alter, (i, len(keys)))
+        for i, key in enumerate(keys)
     ]
     if isinstance(first, dict):
         return [dict(zip(keys, values, strict=True)) for values in zip(*parts, strict=True)]
     return [type(first)(values) for values in zip(*parts, strict=True)]
 
 
-def _column(values: list[Any], alter: Alter, place: Place) -> list[Any]:
+def _list_column(values: list[Any], alter: Alter, place: Place) -> list[Any]:
     if _is_of(values[0], "torch", "Tensor"):
         return list(_tensor(sys.modules["torch"].stack(values), alter, place))
     array = np.asarray(values)
