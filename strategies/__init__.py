@@ -35,10 +35,9 @@ from .silos.two_stage_regression import TwoStageRegression
 from .sparse.base import SparseResult
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression
-from .table_models.classification_fit import ClassificationFit
+from .table_models.fits import ClassificationFit, RegressionFit
 from .table_models.private_classification import PrivateClassification
 from .table_models.private_regression import PrivateRegression
-from .table_models.regression_fit import RegressionFit
 from .tables.private_evaluation import EvaluationResult, PrivateEvaluation
 from .user_level.multi_round_regression import MultiRoundRegression
 from .user_level.two_round_regression import TwoRoundRegression

@@ -14,7 +14,7 @@ from ldp_flower.randomizers import HadamardBit
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
-from ..forecasts.cells import expected_share
+from ..forecasts.formulas import expected_share
 from ..forecasts.populations import features_of
 from ..runtime import Card, Estimates, Protocol, Result, Run
 from ..runtime.result import frame, interval

@@ -15,7 +15,7 @@ from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
 from ..runtime import Ask, Card, Protocol, Run
-from ..subprotocols.squared_errors import number_randomizer
+from ..subprotocols.one_number import number_randomizer
 from .base import ColumnStrategy, categories_of
 from .cells import CellShares, cell_question
 from .counts import Counts

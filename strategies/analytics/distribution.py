@@ -16,8 +16,8 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
+from ..forecasts.formulas import expected_function
 from ..forecasts.populations import table_users
-from ..forecasts.ranks import expected_function
 from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
 from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports

@@ -16,7 +16,7 @@ from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, S
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import Floats, check_choice, check_fraction, check_integer
 
-from ..forecasts.items import chances_to_find, expected_misses, zipf
+from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
 from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run
 from .item_mechanism import (

@@ -11,7 +11,7 @@ from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
-from ..subprotocols.squared_errors import number_randomizer
+from ..subprotocols.one_number import number_randomizer
 from .cells import MOST_CELLS, CellShares, Shares, oracle_of
 
 _NUMBERS = (2, 3, 5, 9, 17, 33)  # of levels: each has those before it among its own

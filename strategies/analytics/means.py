@@ -14,7 +14,7 @@ from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
-from ..forecasts.cells import expected_mean
+from ..forecasts.formulas import expected_mean
 from ..runtime import Card, Estimates, Protocol, Result, Run
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm

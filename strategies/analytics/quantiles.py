@@ -21,8 +21,8 @@ from ldp_flower.randomizers import (
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
+from ..forecasts.formulas import expected_quantiles
 from ..forecasts.populations import table_users
-from ..forecasts.ranks import expected_quantiles
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime import Card, Protocol, Run
 from ..runtime.result import Estimates, Result, frame

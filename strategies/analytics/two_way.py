@@ -15,7 +15,7 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
-from ..forecasts.cells import expected_share
+from ..forecasts.formulas import expected_share
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
 from ..runtime import Card, Estimates, Protocol, Result, Run

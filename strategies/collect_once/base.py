@@ -33,7 +33,7 @@ R = TypeVar("R", bound=Result)
 class CollectOnce(FeatureStrategy[R]):
     """Base class: one question, one message from every user, no second round.
 
-    Other parameters are those of :class:`~..runtime.features.FeatureStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
 
     Parameters
     ----------

@@ -32,10 +32,19 @@ from ldp_flower.validation import (
 
 from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, normal_users
 from ..numerics.denoising import clipped_square, kept
-from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
-from ..runtime.coefficients import SparseStrategy
+from ..runtime import (
+    Answers,
+    Ask,
+    Card,
+    Cohort,
+    LinearResult,
+    Protocol,
+    Run,
+    SparseStrategy,
+    TooFewReports,
+)
 from ..runtime.run import LiveRun
-from ..subprotocols.scale import estimate_label_scale
+from ..subprotocols.one_number import estimate_label_scale
 from .label_fit import NoisyLabels
 
 _METHODS = ("auto", "paper")
@@ -65,7 +74,7 @@ class LabelLdpIht(SparseStrategy):
     their operator has declared the features public (``features-public``); and by default, since the
     hybrid mechanism is not exact, only if inexact mechanisms are allowed.
 
-    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
     Parameters
     ----------

@@ -24,8 +24,7 @@ from ..forecasts.populations import (
     planned_length,
 )
 from ..numerics.denoising import kept
-from ..runtime import Ask, Card, LinearResult, Protocol, Run
-from ..runtime.coefficients import SparseStrategy
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, SparseStrategy
 
 _METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
@@ -39,7 +38,7 @@ class NonInteractiveIht(SparseStrategy):
     solves with the public covariance of the features and keeps the largest coefficients. For when
     there is one round only: with more, :class:`LdpIht` gets by with a fraction of the users.
 
-    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
     Parameters
     ----------

@@ -2,7 +2,9 @@
 
 from .base import Card as Card
 from .base import LdpStrategy as LdpStrategy
+from .coefficients import FeatureStrategy as FeatureStrategy
 from .coefficients import LinearResult as LinearResult
+from .coefficients import SparseStrategy as SparseStrategy
 from .exchange import Answers as Answers
 from .exchange import Ask as Ask
 from .population import Cohort as Cohort

@@ -163,6 +163,11 @@ class Run:
             raise TooFewReports(self.strategy._too_small(sizes, self.num_users))
         return self.population.cut(sizes)
 
+    def equal_cohorts(self, num_users: int, most: int, fewest: int = 1) -> list[Cohort]:
+        """Cut so many users into equal cohorts: ``most``, or fewer of enough users each."""
+        number = max(1, min(most, num_users // max(fewest, self.min_reports)))
+        return self.cohorts([num_users // number + (i < num_users % number) for i in range(number)])
+
     def part(self, size: int) -> "Run":
         """Return a run of so many of the users who are not asked yet, for a protocol within."""
         return Run(self.strategy, Part(self.population, size), self.arguments)

@@ -27,7 +27,7 @@ _LINKS = ("identity", "logistic")
 class SiloRegression(SparseStrategy):
     """Base class: a sparse regression over silos, each of many records.
 
-    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
     Parameters
     ----------

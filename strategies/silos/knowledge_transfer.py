@@ -38,7 +38,7 @@ class KnowledgeTransfer(SparseStrategy):
     waves report what their teacher differs by from the student so far, in a smaller
     ball, which takes less noise.
 
-    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
     Parameters
     ----------

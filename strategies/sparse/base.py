@@ -15,9 +15,8 @@ from ldp_flower.validation import Floats, check_integer
 
 from ..numerics.denoising import shortened_slope
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
-from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, TooFewReports
-from ..runtime.coefficients import FeatureStrategy
-from ..subprotocols.scale import USERS_SPREAD, TargetScale
+from ..runtime import Ask, Cohort, FeatureStrategy, LinearResult, Protocol, Run, TooFewReports
+from ..subprotocols.one_number import USERS_SPREAD, TargetScale
 from ..subprotocols.vote import ask_vote, best_vote, enough_voters, needed_for_selection
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     columns, whose coefficients, in units of the observations' scale, have length at
     most 1. Subclasses say how users are asked for them.
 
-    Other parameters are those of :class:`~..runtime.features.FeatureStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from ldp_flower.validation import Floats, check_optional
 from ..forecasts.populations import MeanUsers, features_of, normal_users
 from ..numerics.spike_and_slab import Posterior
 from ..runtime import Ask, Card, Run
-from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
+from ..subprotocols.one_number import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 
 _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean

@@ -30,8 +30,7 @@ from ..forecasts.populations import (
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
 from ..runtime import Ask, Card, Protocol, Run
-from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
-from ..subprotocols.squared_errors import checked
+from ..subprotocols.one_number import TargetScale, checked, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
 from .base import Integers, SparseWaves
 

@@ -14,7 +14,7 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import rotate_back
 
 from ..runtime import Ask, Cohort
-from .squared_errors import number_randomizer
+from .one_number import number_randomizer
 
 _WIDTH = 4.0  # of a bin, in standard deviations of the users, at least
 _FEWEST_BINS = 4  # a bin widened by half its width on each side is no gain with fewer

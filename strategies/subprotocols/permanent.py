@@ -19,8 +19,8 @@ from ldp_flower.randomizers import FrequencyOracle
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
 
-from ..runtime.exchange import Answers, Ask
-from ..runtime.population import Cohort, Population, SizeOnlyPopulation
+from ..runtime import Answers, Ask, Cohort
+from ..runtime.population import Population, SizeOnlyPopulation
 
 #: From the shares of items that each part has estimated to the values, and to the derivatives of
 #: the values with respect to each part's shares.

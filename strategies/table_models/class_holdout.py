@@ -13,10 +13,8 @@ from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.two_normals import Ranked, discriminant, likely_share, ranked
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import Run
-from ..subprotocols.squared_errors import number_randomizer
+from ..runtime import Ask, Cohort, Run
+from ..subprotocols.one_number import number_randomizer
 from ..tables.standardisation import Standardisation
 from .holdout import EVERYBODY, Number, ask_present, prior_spread
 

@@ -3,6 +3,7 @@
 import logging
 import math
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
@@ -17,31 +18,11 @@ from ldp_flower.validation import check_choice, check_integer
 
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..runtime.base import Card, LdpStrategy
+from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports
 from ..runtime.coefficients import contrasts
-from ..runtime.run import Protocol, Run, TooFewReports
-from .enough import doubts, too_few
-from .holdout import (
-    EVERYBODY,
-    MEAN_STEPS,
-    PRIOR_SCALE,
-    Number,
-    ask_line,
-    ask_present,
-    ask_scales,
-    hold_out,
-    hold_out_present,
-    hold_out_rough_mean,
-    log_scale_error,
-    prior_spread,
-    refined_mean,
-    rough_mean,
-    score,
-)
-from .line_search import GAIN_STEPS, INTERCEPT_STEPS, Intercepts, line_search
-from .regression_fit import RegressionFit
-from .ridge_walk import ridge_walk, row_length
-from .two_stage import METHODS, chosen, noise_of_centres, too_few_for_two_stages, two_stages
+from ..subprotocols.one_number import number_randomizer
+from . import descent, holdout
+from .fits import RegressionFit
 
 logger = logging.getLogger("flwr")
 
@@ -52,6 +33,14 @@ _WORSE_Z = 2.0  # standard errors of a score below 0, from where on the mean is 
 # .1, 26 % with the noise alone). Of 134 on 53 other tables 1 missed (seeds 8100 and 8200).
 _CLIPPING = 0.15
 _MAX_EXPLAINED = 0.8  # of the variance, by a line search: the intercept's radius stays wide enough
+_COHORTS = 15  # of min_reports users each, that a run needs
+# Standard error of the mean target in its standard deviations, if all users reported it clipped to
+# 1.5 of these. The .36 of them who report it around its place then know it within .083, and 1.25
+# times as many within .075; measured errors are 1.2 times as large, by clipping (539 means that
+# were returned). An error of .22, which loses 5 % of the variance, is 2.5 times that.
+_MEAN_ERROR, _CLIP = 0.05, 1.5
+_LARGEST_EPSILON = 16  # that is proposed
+_STRONG = 2  # times the fewest users, from where on most relations show
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -59,7 +48,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     """Linear regression on a table of which only bounds and categories are known.
 
     Every user sends one report. Many of them are asked for the direction in which their own rows
-    would move the model, see :func:`~.ridge_walk.ridge_walk`. Where users are many enough to
+    would move the model, see :func:`~.descent.ridge_walk`. Where users are many enough to
     estimate all columns' centres and scales, the walk goes on in units of these. The mean target
     is the rule, and slopes have to earn their place: users who have no part in them decide how far
     to go from the mean towards the model, no farther than surely costs at most 1 % of the target's
@@ -128,7 +117,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         if self.method == "two legs":
             warnings.warn('"two legs" is now "two-stage".', DeprecationWarning, stacklevel=3)
             self.method = "two-stage"
-        check_choice("method", self.method, METHODS)
+        check_choice("method", self.method, descent.METHODS)
         ball_codebook(self.epsilon, self.schema.num_features)  # refuses a bad epsilon now
 
     @classmethod
@@ -150,15 +139,14 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     def synthetic(self, setting: Setting) -> TableUsers:
         """Return users with rows of synthetic tables."""
-        rows, notes = (
-            rows_of(setting, self.rows_per_user or 1),
-            doubts(setting.num_users, self.epsilon),
-        )
-        return users_of_tables(self.schema, setting, rows, notes=tuple(notes))
+        rows = rows_of(setting, self.rows_per_user or 1)
+        notes = tuple(doubts(setting.num_users, self.epsilon))
+        return users_of_tables(self.schema, setting, rows, notes=notes)
 
     def _too_few(self, num_users: int) -> str:
         given = num_users, self.epsilon, self.min_reports
-        return (self.method == "two-stage" and too_few_for_two_stages(*given)) or too_few(*given)
+        refused = self.method == "two-stage" and descent.too_few_for_two_stages(*given)
+        return refused or too_few(*given)
 
     def protocol(self, run: Run) -> Protocol:
         """Descend, and let held-out users decide how much of it is returned."""
@@ -168,53 +156,54 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         logger.info("\t     method %s: %s", method, why)
         epsilon, dim = self.epsilon, self.schema.num_features
         one, notes = np.eye(1, dim)[0], doubts(run.num_users, epsilon)
-        asked, rough = hold_out_present(run), hold_out_rough_mean(run)
-        means, gains = hold_out(run, "mean", MEAN_STEPS), hold_out(run, "gain", GAIN_STEPS)
-        scale_users, scorers = (hold_out(run, name)[0] for name in ("scales", "score"))
-        at_end, at_model = hold_out(run, "intercept", INTERCEPT_STEPS)
-        present = EVERYBODY
+        asked, rough = holdout.hold_out_present(run), holdout.hold_out(run, "rough mean")
+        means, gains = (holdout.hold_out(run, name) for name in ("mean", "gain"))
+        scale_users, scorers = (holdout.hold_out(run, name)[0] for name in ("scales", "score"))
+        at_end, at_model = holdout.hold_out(run, "intercept")
+        present = holdout.EVERYBODY
         if asked is not None:
-            present = yield from ask_present(asked, epsilon, dim)
+            present = yield from holdout.ask_present(asked, epsilon, dim)
         if present.value < 1:
             notes.append(
                 f"About {100 * (1 - present.value):.0f} % of the people have no row with a target: "
                 "the model is of the others."
             )
-        mean = yield from rough_mean(rough, epsilon, dim, present)
+        mean = yield from holdout.rough_mean(rough, epsilon, dim, present)
         start = mean.value * one
         if method == "walk":
-            length = row_length(self.schema)
-            theta = yield from ridge_walk(
+            length = descent.row_length(self.schema)
+            theta = yield from descent.ridge_walk(
                 run, run.num_unasked, dim, self.rows_per_user, row_length=length, start=start
             )
         else:
-            theta = yield from two_stages(run, self.schema, self.rows_per_user, start)
-            if noise_of_centres(run.num_users, dim, epsilon) > 1:
+            theta = yield from descent.two_stages(run, self.schema, self.rows_per_user, start)
+            if descent.noise_of_centres(run.num_users, dim, epsilon) > 1:
                 notes.append(f"Two stages are not advisable here: {why}.")
         # The line from the mean target to the model, in units of the scales of either.
         direction = theta - start
-        unit = prior_spread(self.schema, direction) / PRIOR_SCALE
-        scales = yield from ask_scales(scale_users, epsilon, start, direction / unit)
+        unit = holdout.prior_spread(self.schema, direction) / holdout.PRIOR_SCALE
+        scales = yield from holdout.ask_scales(scale_users, epsilon, start, direction / unit)
         scale, scales = scales[0], scales * [1.0, unit]
-        mean = yield from refined_mean(means, epsilon, dim, mean, scale, present)
+        mean = yield from holdout.refined_mean(means, epsilon, dim, mean, scale, present)
         # Both ends of the line get the intercept that held-out users estimate, then the step.
-        slopes, intercepts = theta * (1 - one), Intercepts.of_descent(mean, theta[0], scales)
+        slopes = theta * (1 - one)
+        intercepts = holdout.Intercepts.of_descent(mean, theta[0], scales)
         end = yield from intercepts.model(at_end, epsilon, slopes, 1.0, max(scales), present)
         mean = intercepts.at(0.0)
         start = mean.value * one
-        error = log_scale_error(scale_users.size, epsilon)
-        step, explained = yield from line_search(
+        error = holdout.log_scale_error(scale_users.size, epsilon)
+        step, explained = yield from holdout.line_search(
             gains, epsilon, start, end - start, scales, error, present
         )
         if not step:
             rest = [at_model, scorers]
-            mean = yield from refined_mean(rest, epsilon, dim, mean, scale, present)
+            mean = yield from holdout.refined_mean(rest, epsilon, dim, mean, scale, present)
             return self._constant(mean, scale, notes)
         rest_scale = scale * math.sqrt(1 - min(explained, _MAX_EXPLAINED))
         theta = yield from intercepts.model(at_model, epsilon, slopes, step, rest_scale, present)
         scales, line = np.array([rest_scale, step * scales[1]]), step * (end - start)
-        moments = yield from ask_line(scorers, epsilon, theta, line, scales, present)
-        evaluated = score(moments)
+        moments = yield from holdout.ask_line(scorers, epsilon, theta, line, scales, present)
+        evaluated = holdout.score(moments)
         if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
             return self._constant(mean, scale, notes)
         fit = RegressionFit(
@@ -242,13 +231,13 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         """Return the method, and why."""
         dim = self.schema.num_features
         facts = f"{num_users:,} users, {dim} features, epsilon {self.epsilon:g}"
-        noise = math.sqrt(noise_of_centres(num_users, dim, self.epsilon))
+        noise = math.sqrt(descent.noise_of_centres(num_users, dim, self.epsilon))
         why = f"{facts} report a column's centre within {25 * noise:.0f} % of its range"
         if self.method != "auto":
             return self.method, f"as asked for, where {why}"
-        return chosen(num_users, dim, self.epsilon, self.min_reports), why
+        return descent.chosen(num_users, dim, self.epsilon, self.min_reports), why
 
-    def _constant(self, mean: Number, scale: float, notes: list[str]) -> RegressionFit:
+    def _constant(self, mean: holdout.Number, scale: float, notes: list[str]) -> RegressionFit:
         """Return the mean, whose error costs a share of the targets' variance."""
         error = math.hypot(mean.std_error, _CLIPPING * scale)
         lost = (error / scale) ** 2
@@ -262,3 +251,43 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         return RegressionFit(
             coef=coef, score=-lost, score_std_error=1.4 * lost, method="constant", notes=notes
         )
+
+
+def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
+    """Return why so many users are too few for a regression; nothing if they are not.
+
+    They are if they are fewer than 15 times ``min_reports``, or than estimate the mean target well
+    at ``epsilon``: 4,615 at epsilon 1, and 401 at any.
+    """
+    fewest = _COHORTS * min_reports
+    needed = max(fewest, _users_for_mean(epsilon))
+    if num_users >= needed:
+        return ""
+    ways = [f"At least {needed:,} users are needed"]
+    if num_users >= fewest:
+        steps = range(math.ceil(100 * epsilon), 100 * _LARGEST_EPSILON)
+        enough = bisect_left(steps, True, key=lambda k: num_users >= _users_for_mean(k / 100))
+        if enough < len(steps):
+            ways.append(f"or, with these users, epsilon {steps[enough] / 100:g}")
+    return (
+        f"{num_users:,} users are too few for a model at epsilon {epsilon:g}: not even "
+        f"the mean would be known well. {', '.join(ways)}. With fewer, ask for less: a mean or a "
+        "share of all users takes some dozens."
+    )
+
+
+def doubts(num_users: int, epsilon: float) -> list[str]:
+    """Return what to say of a regression by users who are enough, but few."""
+    needed = _STRONG * _users_for_mean(epsilon)
+    if num_users >= needed:
+        return []
+    return [
+        f"{num_users:,} users are few for epsilon {epsilon:g}: only a strong relation "
+        f"shows, and the mean is returned where none does. From {needed:,} users on most relations "
+        "show."
+    ]
+
+
+def _users_for_mean(epsilon: float) -> int:
+    variance = number_randomizer(epsilon, _CLIP).variance + 1  # of reports, and of users
+    return math.ceil(variance / _MEAN_ERROR**2)

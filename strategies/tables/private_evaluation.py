@@ -16,9 +16,19 @@ from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import Floats, check_positive
 
 from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of, normal_users
-from ..runtime import Ask, Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports
-from ..runtime.result import Estimates, Result, frame, interval
-from ..subprotocols.squared_errors import (
+from ..runtime import (
+    Ask,
+    Card,
+    Cohort,
+    Estimates,
+    LdpStrategy,
+    Protocol,
+    Result,
+    Run,
+    TooFewReports,
+)
+from ..runtime.result import frame, interval
+from ..subprotocols.one_number import (
     LossEstimate,
     ask_squared_errors,
     clip_radius,

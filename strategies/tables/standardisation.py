@@ -1,7 +1,7 @@
 """Centres and scales of a table's columns: estimated, applied on clients, undone in the result."""
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import ColumnLogSizes, ColumnMeanNorm, ColumnMeans, Standardised
-from ldp_flower.randomizers import Estimate, Randomizer
-from ldp_flower.schema import Schema
+from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
+from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import shrink
 from ..runtime import Ask, Cohort, Run
-from ..subprotocols.scale import estimate_norm, norm_askers
+from ..subprotocols.one_number import estimate_norm, norm_askers
 
 Integers = NDArray[np.int64]
 T = TypeVar("T")
-#: From a number of coordinates and a radius to the mechanism for vectors in that ball.
-Mechanism = Callable[[int, float], Randomizer]
 
 
 @dataclass(frozen=True)
@@ -78,28 +76,22 @@ _FIRST_SIZES = 0.4, 2.0, 3.0
 _SECOND_SIZES = 0.6, 0.7, math.log(3)
 _SAFETY_FACTOR = 1.2  # radius of the second wave of centres over users' typical distance
 _SHARE, _LARGER_SHARE = 0.05, 0.1  # of all users; the larger for each column's last cohort
-_TARGET_STD_ERROR = (
-    0.1  # standard deviation, of a logarithm or a centre, that no larger cohort is for
-)
+_TARGET_STD_ERROR = 0.1  # of a logarithm or a centre, that no larger cohort is for
 
 
-def estimate_standardisation(
-    run: Run, epsilon: float, schema: Schema, mechanism: Mechanism
-) -> Generator[Ask, Estimate, Standardisation]:
+def estimate_standardisation(run: Run, schema: Schema) -> Generator[Ask, Estimate, Standardisation]:
     """Ask small cohorts for what a schema does not declare.
 
     First for sizes, as bounds may be much too wide; then for centres, twice, the second time around
     the first estimate, from where users' means are not far; last for sizes around the centres. A
     user reports one vector of all columns in question. What the schema declares is not asked for.
-
-    mechanism: From a number of coordinates and a radius to the mechanism for vectors.
     """
     estimated = Standardisation.identity(schema.num_features)
     centres = np.flatnonzero(~schema.centred)
     scales = np.flatnonzero(~schema.scaled)
     columns = np.union1d(centres, scales)
     farthest = np.where(schema.scaled, np.inf, _CLIP_RADIUS)
-    estimator = _Estimator(run, epsilon, mechanism, farthest)
+    estimator = _Estimator(run, farthest)
     if not len(columns):
         return estimated
     estimated = yield from estimator.sizes(estimated, columns, _FIRST_SIZES, _SHARE)
@@ -116,8 +108,6 @@ class _Estimator:
     """Asks cohorts of a strategy's users for vectors of columns."""
 
     run: Run
-    epsilon: float
-    mechanism: Mechanism
     farthest: Floats  # from 0 that a column can be
 
     def _cohort(self, mechanism: Randomizer, share: float) -> Cohort:
@@ -133,7 +123,8 @@ class _Estimator:
     ) -> Generator[Ask, Estimate, Standardisation]:
         """Multiply scales by users' typical sizes, drawn to what all columns have in common."""
         centre, spread, reach = prior
-        mechanism = self.mechanism(len(columns), spread * math.sqrt(len(columns)))
+        radius = spread * math.sqrt(len(columns))
+        mechanism = ball_codebook(self.run.epsilon, len(columns), radius)
         question = ColumnLogSizes(centre, reach, columns)
         answer = yield known.applied(Ask(self._cohort(mechanism, share), question, mechanism))
         common = answer.mean.mean()
@@ -147,8 +138,8 @@ class _Estimator:
         self, known: Standardisation, columns: Integers
     ) -> Generator[Ask, Estimate, Standardisation]:
         """Set means: one wave in the ball of typical rows, one in that of users' distances."""
-        root = math.sqrt(len(columns))
-        first = self.mechanism(len(columns), root)
+        root, epsilon = math.sqrt(len(columns)), self.run.epsilon
+        first = ball_codebook(epsilon, len(columns), root)
         centre = np.zeros(len(known.means))
         ask = Ask(self._cohort(first, _SHARE), ColumnMeans(centre, columns), first)
         coarse = yield known.applied(ask)
@@ -156,10 +147,10 @@ class _Estimator:
         centre = centre.copy()
         centre[columns] = shrink(coarse.mean, coarse_variance)
         question = partial(ColumnMeanNorm, centre, coordinates=columns)
-        (cohort,) = self.run.cohorts([norm_askers(self.run, self.epsilon)])
-        asks = estimate_norm(cohort, self.epsilon, question, root / 2)
-        distance = (yield from with_standardisation(asks, known)).value
-        second = self.mechanism(len(columns), min(_SAFETY_FACTOR * distance, root))
+        (cohort,) = self.run.cohorts([norm_askers(self.run, epsilon)])
+        asks = estimate_norm(cohort, epsilon, question, root / 2)
+        distance = yield from with_standardisation(asks, known)
+        second = ball_codebook(epsilon, len(columns), min(_SAFETY_FACTOR * distance, root))
         ask = Ask(self._cohort(second, _LARGER_SHARE), ColumnMeans(centre, columns), second)
         fine = yield known.applied(ask)
         fine_variance = second.variance / fine.count
@@ -171,3 +162,64 @@ class _Estimator:
         farthest = self.farthest[columns]
         means[columns] = np.clip(estimated, -farthest, farthest)
         return replace(known, means=means)
+
+
+_CENTRES_SHARE = 0.04  # of all users
+_CENTRES_NOISE = 0.1  # noise over a typical row's norm that no larger cohort is for
+_MAX_CENTRES_NOISE = 1.2  # ... with which centres are estimated at all
+USUAL, FARTHEST = 2.0, 4.0  # mean square of a column of numbers with bounds only
+
+
+def _columns(schema: Schema, numeric: float) -> dict[int, float]:
+    """Return the features whose centres are not declared, with their mean squares.
+
+    Indicators have none: they are centred as if categories were equally likely. ``numeric`` is the
+    mean square of a column of numbers.
+    """
+    found: dict[int, float] = {}
+    for name, kind in schema.columns.items():
+        if not isinstance(kind, Numeric):
+            found |= dict.fromkeys(schema.places(name), (1 - 1 / kind.width) / kind.width)
+        elif kind.centre is None:
+            found |= dict.fromkeys(schema.places(name), numeric)
+    return found
+
+
+def usual_square(schema: Schema) -> float:
+    """Return the usual squared norm of a row of features, given what is declared of them."""
+    undeclared = _columns(schema, USUAL)
+    return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
+
+
+def num_askers(num_users: int, epsilon: float, min_reports: int, schema: Schema) -> int:
+    """Return how many users to ask for centres: none where these would be noise."""
+    if not (columns := len(_columns(schema, FARTHEST))):
+        return 0
+    noise = columns * ball_codebook(epsilon, columns, 1.0).variance
+    most = math.floor(_CENTRES_SHARE * num_users)
+    if noise > _MAX_CENTRES_NOISE**2 * most:
+        return 0
+    return max(math.ceil(min(most, noise / _CENTRES_NOISE**2)), min_reports)
+
+
+def estimate_centres(
+    run: Run, epsilon: float, schema: Schema, askers: int
+) -> Generator[Ask, Estimate, Standardisation]:
+    """Ask a cohort for the means of columns whose centres are not declared.
+
+    One report of each user, within the norm of the farthest row. What is found is drawn to
+    what all columns have in common.
+    """
+    known = Standardisation.identity(schema.num_features)
+    if not askers:
+        return known
+    squares = _columns(schema, FARTHEST)
+    columns = np.array(list(squares), np.int64)
+    mechanism = ball_codebook(epsilon, len(columns), math.sqrt(sum(squares.values())))
+    question = ColumnMeans(np.zeros(len(known.means)), columns)
+    (cohort,) = run.cohorts([askers])
+    answer = yield known.applied(Ask(cohort, question, mechanism))
+    common = float(answer.mean.mean())
+    own = shrink(answer.mean - common, mechanism.variance / answer.count)
+    known.means[columns] = common + own
+    return known

@@ -26,9 +26,8 @@ from ..forecasts.populations import (
     rows_of,
 )
 from ..numerics.denoising import keep_above
-from ..runtime import Ask, Cohort, LinearResult, Protocol, Run
-from ..runtime.coefficients import SparseStrategy
-from ..subprotocols.scale import estimate_target_scale, scale_cohorts
+from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy
+from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
 Integers = NDArray[np.int64]
@@ -49,7 +48,7 @@ class SelectedRegression(SparseStrategy):
 
     Features are expected roughly centred and of unit scale.
 
-    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
     Parameters
     ----------

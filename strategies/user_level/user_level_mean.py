@@ -24,10 +24,9 @@ from ldp_flower.validation import (
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_of
 from ..numerics.denoising import shortened_slope, shrink
-from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
-from ..runtime.coefficients import FeatureStrategy
+from ..runtime import Ask, Card, Cohort, FeatureStrategy, LinearResult, Protocol, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
-from ..subprotocols.scale import estimate_target_scale, scale_cohorts
+from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
 
 _METHODS = ("auto", "paper")
 _CLIPS = ("hard", "wide")
@@ -77,7 +76,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     ``method="paper"`` every user reports one rotated coordinate, some as the bin of a
     histogram that gives the range, the others as a number within it.
 
-    Other parameters are those of :class:`~..runtime.features.FeatureStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
 
     Parameters
     ----------

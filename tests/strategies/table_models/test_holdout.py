@@ -7,13 +7,15 @@ import pytest
 
 from ldp_flower.strategies.table_models.holdout import (
     EVERYBODY,
+    Gains,
+    Intercepts,
     Line,
     Number,
+    line_search,
     refined_mean,
     rough_mean,
     score,
 )
-from ldp_flower.strategies.table_models.line_search import Gains, Intercepts, line_search
 
 
 def moments_of(r, q, scales, noise):

@@ -11,9 +11,9 @@ from ldp_flower import Categories, Numeric, Schema, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.strategies import PrivateRegression, RegressionFit, Result, TooFewReports
 from ldp_flower.strategies.table_models import private_regression
-from ldp_flower.strategies.table_models.enough import too_few
+from ldp_flower.strategies.table_models.descent import row_length
 from ldp_flower.strategies.table_models.holdout import Number
-from ldp_flower.strategies.table_models.ridge_walk import row_length
+from ldp_flower.strategies.table_models.private_regression import too_few
 
 SCHEMA = Schema(
     {"age": Numeric(0, 100), "pay": Numeric(0, 80), "sector": Categories(["a", "b", "c"])},
@@ -128,7 +128,7 @@ def test_what_the_score_says_is_noted_and_a_surely_worse_model_replaced(
     monkeypatch, worth, method, note
 ):
     """The score is set; one of 0 +- .2 is not sure."""
-    monkeypatch.setattr(private_regression, "score", lambda _: Number(worth, 0 * worth + 0.2))
+    monkeypatch.setattr(private_regression.holdout, "score", lambda _: Number(worth, 0 * worth + 0.2))
     fit = fitted(table(3000, 0), method="walk")
     assert fit.method == method
     assert [text for text in fit.notes if note in text] if note else not fit.notes

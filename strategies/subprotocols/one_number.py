@@ -1,6 +1,6 @@
-"""The scale of the targets, and the typical norm of users' vectors, from a small cohort.
+"""One number of each user: squared errors, the scale of targets, the typical norm of vectors.
 
-Users hold many targets each, whose root mean square is nearly the common one, or few
+For a scale users hold many targets each, whose root mean square is nearly the common one, or few
 labels, whose squares spread over several octaves (:func:`estimate_label_scale`).
 """
 
@@ -8,16 +8,105 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.special import gammainc, ndtr
 
-from ldp_flower.guarantee.questions import Question, TargetScaleBin
-from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
+from ldp_flower.guarantee.questions import Question, SquaredErrors, TargetScaleBin
+from ldp_flower.randomizers import (
+    Codebook,
+    Estimate,
+    KRandomizedResponse,
+    RandomizedResponse,
+    Randomizer,
+    SubsetSelection,
+)
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort, Run, TooFewReports
-from .squared_errors import number_randomizer
+from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
+
+_MOST_RADIUS = 6.0  # of a difference, in units of the baseline
+
+
+@dataclass(frozen=True)
+class LossEstimate:
+    """A cohort's estimate: ``weights`` times the mean loss and the mean baseline, added up."""
+
+    weights: tuple[float, float]
+    value: float
+    std_error: float
+
+
+def number_randomizer(epsilon: float, radius: float) -> Randomizer:
+    """Return the mechanism for a number in ``[-radius, radius]``, whichever is less noisy."""
+    candidates = (RandomizedResponse(epsilon, radius), Codebook(epsilon, 1, radius))
+    return min(candidates, key=lambda mechanism: mechanism.variance)
+
+
+def clip_radius(epsilon: float, cohort: Cohort, noise: float, least: float) -> float:
+    """Return where to clip differences, in units of the baseline.
+
+    As wide as a standard error of ``noise`` allows, within ``least`` and 6: clipping keeps the sign
+    of a difference, and hides how bad a model is for users whom it serves worst.
+    """
+    per_unit = math.sqrt(number_randomizer(epsilon, 1.0).variance / cohort.size)
+    return float(np.clip(noise / per_unit, least, _MOST_RADIUS))
+
+
+def ask_squared_errors(
+    cohort: Cohort,
+    coef: Floats,
+    randomizer: Randomizer,
+    weights: tuple[float, float],
+    centre: float,
+    offset: float = 0.0,
+) -> Generator[Ask, Estimate, LossEstimate]:
+    """Ask for a weighted sum of the mean squared residual and that of deviations from the centre.
+
+    Clients clip the sum to ``offset`` plus and minus the randomizer's radius.
+    """
+    answer = yield Ask(cohort, SquaredErrors(coef, centre, *weights, offset), randomizer)
+    return LossEstimate(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
+
+
+# Where predictions are far off nearly all users say so: their mean is -1, with this standard error.
+_CHECK_ERROR, _CHECK_SHARE = 0.2, 0.05  # no more than this share of the users is asked
+_SURE = 3.0  # standard errors; of models as good as 0 one in 700 gets a note
+
+
+def checked(
+    run: Run, epsilon: float, protocol: Generator[Ask, Any, Any]
+) -> Generator[Ask, Any, LinearResult]:
+    """Run a protocol that expects features of unit scale; a note says if they surely are not.
+
+    A cohort that has no part in it reports whether the model's squared error is below that of 0.
+    """
+    share_of_noise = number_randomizer(epsilon, 1.0).variance
+    size = math.ceil(min((share_of_noise + 1) / _CHECK_ERROR**2, _CHECK_SHARE * run.num_users))
+    if size < run.min_reports:
+        unchecked: LinearResult = yield from protocol
+        return unchecked
+    (cohort,) = run.cohorts([size])
+    result: LinearResult = yield from protocol
+    if not result.coef.any():
+        return result
+    # Of features of unit scale, this is the mean square of predictions.
+    randomizer = number_randomizer(epsilon, float(result.coef @ result.coef))
+    question = SquaredErrors(result.coef, 0.0, -1.0, 1.0, 0.0)
+    try:
+        answer = yield Ask(cohort, question, randomizer)
+    except TooFewReports:  # the estimate does not need them
+        return result
+    if answer.mean[0] + _SURE * answer.std_error[0] >= 0:
+        return result
+    note = (
+        f"The model is worse than predicting 0, by {answer.count:,} people who had no part in it. "
+        "Are features centred and of unit scale? PrivateRegression takes any table whose bounds "
+        "are known."
+    )
+    return replace(result, notes=[*result.notes, note])
+
 
 # Targets' scales from 2**-10 to 2**10, by bins of half an octave: a bin's middle is off by 19 %.
 _SMALLEST, _OCTAVES, _PER_OCTAVE = 2.0**-10, 20, 2
@@ -189,13 +278,6 @@ _ERROR = 0.4  # wanted standard deviation of the logarithm
 _MOST_SHARE = 0.12  # of all users
 
 
-@dataclass(frozen=True)
-class Norm:
-    """The geometric mean of users' norms."""
-
-    value: float
-
-
 def norm_askers(run: Run, epsilon: float) -> int:
     """Return how many of a strategy's users to ask for a norm."""
     most = int(_MOST_SHARE * run.num_users)
@@ -210,12 +292,12 @@ def enough_for_norm(epsilon: float) -> int:
 
 def estimate_norm(
     cohort: Cohort, epsilon: float, question: Callable[[float, float], Question], prior: float
-) -> Generator[Ask, Estimate, Norm]:
-    """Ask a cohort for the typical norm of its users' vectors, about ``prior``.
+) -> Generator[Ask, Estimate, float]:
+    """Ask a cohort for the typical norm, the geometric mean, of its users' vectors.
 
     ``question`` asks for log(norm / prior) / log_range. If nobody answers the prior is returned.
     """
     randomizer = number_randomizer(epsilon, 1.0)
     answer = yield Ask(cohort, question(prior, _LOG_RANGE), randomizer, min_reports=0)
     log = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1))
-    return Norm(prior * math.exp(log))
+    return prior * math.exp(log)
