@@ -128,7 +128,8 @@ def test_what_the_score_says_is_noted_and_a_surely_worse_model_replaced(
     monkeypatch, worth, method, note
 ):
     """The score is set; one of 0 +- .2 is not sure."""
-    monkeypatch.setattr(private_regression.holdout, "score", lambda _: Number(worth, 0 * worth + 0.2))
+    found = Number(worth, 0 * worth + 0.2)
+    monkeypatch.setattr(private_regression.holdout, "score", lambda _: found)
     fit = fitted(table(3000, 0), method="walk")
     assert fit.method == method
     assert [text for text in fit.notes if note in text] if note else not fit.notes
