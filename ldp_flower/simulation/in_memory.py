@@ -6,10 +6,11 @@ the mean of the answers of some thousands, with the noise that a million answers
 runs on synthetic users give the error to expect.
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.random import default_rng
@@ -27,11 +28,12 @@ from ..validation import Floats
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy, Result
-    from ..strategies.forecasts.dry_run import DryRun
     from ..strategies.forecasts.populations import Drawn, Population
     from ..strategies.runtime.exchange import Answers, Ask
 
 R = TypeVar("R", bound="Result")
+
+logger = logging.getLogger("flwr")
 
 # Of users who stand in for more, all questions together take two answers of each, or as many as
 # differences between users take to add at most a quarter to the noise, but no more than four of
@@ -48,16 +50,24 @@ _UNSURE = (
 _USELESS = "At least one run of ten finds nothing of use: its error is that of asking nobody."
 
 
+class InMemory(NamedTuple, Generic[R]):
+    """A protocol's result, and its questions."""
+
+    result: R
+    asks: "list[Ask]"
+
+
 def run_in_memory(
     strategy: "LdpStrategy[R]", users: Users, seed: int, num_users: int | None = None
-) -> "DryRun[R]":
+) -> InMemory[R]:
     """Return the result of a protocol about users, and its questions.
 
     The strategy is not changed. The seed is of all randomness: cohorts, coins, mechanisms. The
     users stand in for ``num_users``; by default they are all. Raises WouldRefuse if the protocol
     refuses so many.
     """
-    from ..strategies.forecasts.dry_run import dry_run
+    from ..strategies.runtime import Run, TooFewReports
+    from ..strategies.runtime.population import SizeOnlyPopulation
 
     number = len(users) if num_users is None else num_users
     rng = default_rng([seed, len(users), number])
@@ -76,9 +86,21 @@ def run_in_memory(
             asked = rng.choice(len(users), min(size, wanted, len(users)), replace=False)
         return _answered(ask, users.take(np.sort(asked)), rng)
 
-    found = dry_run(strategy, number, answer)
-    found.result.schema = getattr(strategy, "schema", None)
-    return found
+    running = strategy.protocol(Run(strategy, SizeOnlyPopulation(number)))
+    asks: list[Ask] = []
+    reply: Estimate | Answers | None = None
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        while True:
+            asks.append(running.send(reply))
+            reply = answer(asks[-1])
+    except TooFewReports as refused:
+        raise WouldRefuse(str(refused)) from None
+    except StopIteration as end:
+        end.value.schema = getattr(strategy, "schema", None)
+        return InMemory(end.value, asks)
+    finally:
+        logger.disabled = disabled
 
 
 def _single(ask: "Ask") -> bool:
@@ -171,7 +193,7 @@ class Simulations:
             found = run_in_memory(strategy, drawn.users[:number], seed, number)
             errors[place] = drawn.error(found.result)
             rounds = max(rounds, len(found.asks))
-            mechanisms |= dict.fromkeys(found.randomizers)
+            mechanisms |= dict.fromkeys(ask.randomizer for ask in found.asks)
             self._report()
         errors *= math.sqrt(number / num_users)
         finite = errors[np.isfinite(errors)]

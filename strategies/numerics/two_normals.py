@@ -7,6 +7,7 @@ the mean than others do, gives distance, AUC and slope.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -45,16 +46,11 @@ def ranked(covariance: float, std_error: float, share: float) -> Ranked:
         float(ndtr(_distance(possible + moved, share) / math.sqrt(2)))
         for moved in (-std_error, 0.0, std_error)
     )
-    # The larger of both: on one side there may be no AUC that is farther off.
-    return Ranked(auc, max(auc - below, above - auc), _likely(covariance, std_error, share))
-
-
-def _likely(covariance: float, std_error: float, share: float) -> float:
-    """Return the mean distance, given a covariance."""
-    expected = _covariances(_DISTANCES, share)
-    misfit = ((covariance - expected) / std_error) ** 2
+    misfit = ((covariance - _covariance(_DISTANCES, share)) / std_error) ** 2
     weights = np.exp(-0.5 * ((_DISTANCES / _PRIOR_DISTANCE) ** 2 + misfit - misfit.min()))
-    return float(weights @ _DISTANCES / weights.sum())
+    likely = float(weights @ _DISTANCES / weights.sum())
+    # The larger of both: on one side there may be no AUC that is farther off.
+    return Ranked(auc, max(auc - below, above - auc), likely)
 
 
 def discriminant(distance: float, share: float) -> tuple[float, float]:
@@ -74,13 +70,9 @@ def likely_share(found: float, std_error: float) -> tuple[float, float]:
     return mean, math.sqrt(float(weights @ (_GRID - mean) ** 2))
 
 
-def _covariances(distances: Floats, share: float) -> Floats:
-    above = ndtr((1 - share) * distances) + ndtr(share * distances) - 1
-    return np.asarray(2 * share * (1 - share) * above)
-
-
-def _covariance(distance: float, share: float) -> float:
-    return float(_covariances(np.array([distance]), share)[0])
+def _covariance(distance: Floats | float, share: float) -> Any:
+    above = ndtr((1 - share) * distance) + ndtr(share * distance) - 1
+    return 2 * share * (1 - share) * above
 
 
 def _distance(covariance: float, share: float) -> float:

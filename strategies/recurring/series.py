@@ -256,9 +256,6 @@ class Series(LdpStrategy[SeriesResult]):
             raise RuntimeError("A series is asked by its own start, a collection at a time.")
         return nullcontext(self._kept.part(self._number))
 
-    def _place(self, store: str | Path | None) -> str | Path | None:
-        return self.store
-
     def _of_census(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
         """Return this collection's panel, or everybody for permanent bits."""
         if self._kept.get("salt") is None:

@@ -462,7 +462,6 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
                 roster_timeout=roster_timeout,
                 max_users_per_node=max_users_per_node,
                 seed=seed,
-                place=self._place(store),
             )
             self._check_idle()  # again: another thread may have begun one
             self._run = run
@@ -482,10 +481,6 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
                 prints = {name: printed(value) for name, value in own.items()}
                 recognise(kept, type(self), {**prints_of(self), **prints})
             yield kept
-
-    def _place(self, store: str | Path | None) -> str | Path | None:
-        """Return the file that keeps the run, for messages."""
-        return store
 
     def _identity(self, arguments: Arguments) -> dict[str, object]:
         """Return which of the arguments of a start make it another run."""

@@ -5,7 +5,6 @@ import re
 import secrets
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -184,13 +183,12 @@ class LiveRun(Run):
         exchange: Exchange,
         kept: RunStore,
         census: Census,
-        place: str | Path | None,
     ) -> None:
         super().__init__(strategy, population, arguments)
         self.kept = kept
         self.facts = Result(num_users=census.num_users, steps=[census.step])
         self.ended = ""  # why, if it was early
-        self._exchange, self._census, self._place = exchange, census, place
+        self._exchange, self._census = exchange, census
         self._asked: list[Ask] = []
         self._ask: Ask | None = None
         self._result: Any = None
@@ -319,7 +317,7 @@ class LiveRun(Run):
         """Say how many users have spent budget so far, and where their reports are."""
         if not (users := self.users("reports")):
             return ""
-        kept = _LOST if self._place is None else _KEPT.format(self._place)
+        kept = _LOST if self.kept.path is None else _KEPT.format(self.kept.path)
         return f"{users:,} users have spent budget. {kept}"
 
     def with_facts(self, result: T) -> T:
@@ -365,7 +363,6 @@ def begun(
     roster_timeout: float,
     max_users_per_node: int,
     seed: int | None,
-    place: str | Path | None,
 ) -> LiveRun:
     """Take the census of the nodes; return the run with its first question, as of ``start``."""
     if kept.get("roster") is None:
@@ -404,7 +401,7 @@ def begun(
     if (card := getattr(strategy, "card", None)) is not None:
         logger.info("\t├── steps to come: %s", card.rounds)
     logger.info("\t└──> %s", step)
-    run = LiveRun(strategy, population, arguments, exchange, kept, census, place)
+    run = LiveRun(strategy, population, arguments, exchange, kept, census)
     try:
         strategy.check_census(run)
         run.begin()

@@ -34,6 +34,7 @@ class RunStore:
     _prefix = ""  # of the names of facts, empty without parts
 
     def __init__(self, path: str | Path | None = None) -> None:
+        self.path = path
         file = ":memory:" if path is None else Path(path).expanduser()
         try:
             self._connection = sqlite3.connect(file)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldp_flower.guarantee.questions import Question, Rotated, RotatedBins
-from ldp_flower.randomizers import Estimate, HadamardResponse, Randomizer, SampledCoordinate
+from ldp_flower.randomizers import Estimate, HadamardResponse, SampledCoordinate
 from ldp_flower.randomizers.elementwise import padded
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.validation import Floats
@@ -44,10 +44,6 @@ class CoordinateMean:
     def order(self) -> int:
         """Number of rotated coordinates."""
         return padded(self.dim)
-
-    def number(self, radius: float) -> Randomizer:
-        """Return the mechanism for one coordinate."""
-        return number_randomizer(self.epsilon, radius)
 
     @property
     def reach(self) -> float:
@@ -92,7 +88,7 @@ class CoordinateMean:
         for cohort in ranging:
             half = 2 * self.reach / self.num_bins  # half a bin, and half a bin beyond it
             midpoints = yield from self._midpoints(cohort, question, signs)
-        number = self.number(half)
+        number = number_randomizer(self.epsilon, half)
         answer = yield Ask(
             answering, Rotated(question, signs, midpoints), SampledCoordinate(number, self.order)
         )

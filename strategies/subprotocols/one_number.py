@@ -26,48 +26,11 @@ from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
 
-_MOST_RADIUS = 6.0  # of a difference, in units of the baseline
-
-
-@dataclass(frozen=True)
-class LossEstimate:
-    """A cohort's estimate: ``weights`` times the mean loss and the mean baseline, added up."""
-
-    weights: tuple[float, float]
-    value: float
-    std_error: float
-
 
 def number_randomizer(epsilon: float, radius: float) -> Randomizer:
     """Return the mechanism for a number in ``[-radius, radius]``, whichever is less noisy."""
     candidates = (RandomizedResponse(epsilon, radius), Codebook(epsilon, 1, radius))
     return min(candidates, key=lambda mechanism: mechanism.variance)
-
-
-def clip_radius(epsilon: float, cohort: Cohort, noise: float, least: float) -> float:
-    """Return where to clip differences, in units of the baseline.
-
-    As wide as a standard error of ``noise`` allows, within ``least`` and 6: clipping keeps the sign
-    of a difference, and hides how bad a model is for users whom it serves worst.
-    """
-    per_unit = math.sqrt(number_randomizer(epsilon, 1.0).variance / cohort.size)
-    return float(np.clip(noise / per_unit, least, _MOST_RADIUS))
-
-
-def ask_squared_errors(
-    cohort: Cohort,
-    coef: Floats,
-    randomizer: Randomizer,
-    weights: tuple[float, float],
-    centre: float,
-    offset: float = 0.0,
-) -> Generator[Ask, Estimate, LossEstimate]:
-    """Ask for a weighted sum of the mean squared residual and that of deviations from the centre.
-
-    Clients clip the sum to ``offset`` plus and minus the randomizer's radius.
-    """
-    answer = yield Ask(cohort, SquaredErrors(coef, centre, *weights, offset), randomizer)
-    return LossEstimate(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
 
 
 # Where predictions are far off nearly all users say so: their mean is -1, with this standard error.
@@ -197,7 +160,10 @@ def estimate_target_scale(
         answer = yield Ask(cohort, bins, oracle, min_reports=0)
         counts += oracle.support(answer)
         num_reports += answer.count
-        scale = _posterior(counts, num_reports, own, other, samples_per_user)
+        logs, named, unnamed = _log_chances(own, other, samples_per_user)
+        log_weights = named @ counts + unnamed @ (num_reports - counts)
+        weights = np.exp(log_weights - log_weights.max())
+        scale = _believed(logs, weights / weights.sum())
         if scale.certainty > 0.999 or num_reports >= _COHORTS * cohort.size:
             return scale
     if not num_reports:
@@ -205,32 +171,16 @@ def estimate_target_scale(
     return scale
 
 
-def _posterior(
-    counts: Floats, num_reports: int, own: float, other: float, samples_per_user: int
-) -> TargetScale:
-    logs, named, unnamed = _log_chances(own, other, samples_per_user)
-    log_weights = named @ counts + unnamed @ (num_reports - counts)
-    weights = np.exp(log_weights - log_weights.max())
-    return _believed(logs, weights / weights.sum())
-
-
 @lru_cache(maxsize=8)
 def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Floats, Floats, Floats]:
     """Return logarithms of scales, and those of the chances that bins are named, and are not."""
-    logs, in_bin = _shares_of_bins(samples_per_user)
-    chance = other + (own - other) * in_bin
-    return logs, np.log(chance), np.log1p(-chance)
-
-
-@lru_cache
-def _shares_of_bins(samples_per_user: int) -> tuple[Floats, Floats]:
-    """Return logarithms of scales, and the share of users that each bin has at each of them."""
     low = math.log(_SMALLEST)
     edges = low + np.arange(_NUM_BINS + 1) / _PER_OCTAVE * math.log(2)
     logs = np.linspace(edges[0], edges[-1], 50 * _NUM_BINS + 1)
     spread = math.sqrt(1 / (2 * samples_per_user) + USERS_SPREAD**2)
     inner = ndtr((edges[1:-1] - logs[:, None]) / spread)
-    return logs, np.diff(inner, prepend=0.0, append=1.0, axis=1)
+    chance = other + (own - other) * np.diff(inner, prepend=0.0, append=1.0, axis=1)
+    return logs, np.log(chance), np.log1p(-chance)
 
 
 def estimate_label_scale(

@@ -62,22 +62,16 @@ class HoldOut:
         """
         sizes = num_held_out(run.num_users / classes, epsilon, rows_per_user)
         share, *others = (max(size, run.min_reports) for size in sizes)
-        some = num_present(share, run.min_reports)
-        if not some:
+        some = round(share / 4)  # report who is present
+        if some < run.min_reports:
             return cls(None, *run.cohorts([share, *others]))
         return cls(*run.cohorts([some, share - some, *others]))
-
-
-def num_present(share_users: int, min_reports: int) -> int:
-    """Return how many of the share's cohort report who is present; 0 if they are too few."""
-    some = round(share_users / 4)
-    return some if some >= min_reports else 0
 
 
 def num_held_out(users: float, epsilon: float, rows_per_user: float) -> list[int]:
     """Return how many of one class's users are held out, for each question."""
     unit = number_randomizer(epsilon, 1.0).variance
-    ranking = _ranking_variance(epsilon, rows_per_user, _radius(rows_per_user))
+    ranking = unit * _radius(rows_per_user) ** 2 + _ROW_VARIANCE / rows_per_user
     wanted = (
         ((unit + 1 / rows_per_user) / 4 / _SHARE_ERROR**2, _MAX_FOR_SHARE),
         ((unit * _LOG_RANGE**2 + _LOG_VARIANCE) / _SCALE_ERROR**2, _MAX_FOR_SCALE),
@@ -165,7 +159,9 @@ def evaluate_class(
     deviation = scale * math.sqrt(max(1 - (centre / scale) ** 2, _MIN_SPREAD))
     moved = (moved - centre * np.eye(1, len(theta))[0]) / deviation
     question = Ranking(moved, float(place), share, num_classes)
-    radius = _ranking_radius(cohorts.ranking.size, epsilon, rows_per_user)
+    unit = number_randomizer(epsilon, 1.0).variance
+    affordable = min(_RANKING_NOISE * math.sqrt(cohorts.ranking.size / unit), _MAX_RADIUS)
+    radius = max(_radius(rows_per_user), affordable)
     ask = Ask(cohorts.ranking, question, number_randomizer(epsilon, radius))
     answer = yield standardisation.applied(ask)
     mean = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
@@ -180,18 +176,6 @@ def evaluate_class(
 
 def _radius(rows_per_user: float) -> float:
     return float(np.clip(_RADIUS_OF_ROW / rows_per_user**_AVERAGED, *_RADII))
-
-
-def _ranking_radius(users: int, epsilon: float, rows_per_user: float) -> float:
-    unit = number_randomizer(epsilon, 1.0).variance
-    affordable = min(_RANKING_NOISE * math.sqrt(users / unit), _MAX_RADIUS)
-    return max(_radius(rows_per_user), affordable)
-
-
-def _ranking_variance(epsilon: float, rows_per_user: float, radius: float) -> float:
-    """Return the variance of one user's report, within a radius."""
-    noise = number_randomizer(epsilon, 1.0).variance * radius**2
-    return noise + _ROW_VARIANCE / rows_per_user
 
 
 def _share(

@@ -10,6 +10,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
 from ldp_flower.expectation import Setting
+from ldp_flower.guarantee.questions import SquaredErrors
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import Estimate, Randomizer
@@ -28,12 +29,7 @@ from ..runtime import (
     TooFewReports,
 )
 from ..runtime.result import frame, interval
-from ..subprotocols.one_number import (
-    LossEstimate,
-    ask_squared_errors,
-    clip_radius,
-    number_randomizer,
-)
+from ..subprotocols.one_number import number_randomizer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,13 +109,22 @@ _LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that report it
 _FIRST_SHARE = 1 / 3  # of the others, who report the first difference
 _BASELINE_Z = 4.0  # standard errors by which the baseline has to clear zero
 _FIRST_PIVOT = 0.5  # the ratio of losses, 1 - R2, that is assumed before it is known
-_MIN_RADIUS = 2.0  # of a difference, in units of the baseline
+_RADII = 2.0, 6.0  # of a difference, in units of the baseline
 _NOISE = 0.03  # of R2, up to which a wider clip radius is worth it
 _PRECISE = 0.1  # standard error from which on more users are called for
 _EVEN = 1 / 3  # baseline over the bound, of targets that are spread evenly within their bounds
 # Of plans: baseline over the bound, of targets whose standard deviation is a quarter of their
 # bounds' width.
 _USUAL_BASELINE = 0.25
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """A cohort's estimate: ``weights`` times the mean loss and the mean baseline, added up."""
+
+    weights: tuple[float, float]
+    value: float
+    std_error: float
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -242,7 +247,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         for cohort in others:
             if beyond:
                 losses = [baseline]  # clipping made the first difference too small
-            radius = clip_radius(self.epsilon, cohort, _NOISE, _MIN_RADIUS) * scale
+            # As wide as noise allows: clipping keeps the sign of a difference, and hides how bad a
+            # model is for users whom it serves worst.
+            noise = math.sqrt(self.randomizer(1.0).variance / cohort.size)
+            radius = float(np.clip(_NOISE / noise, *_RADII)) * scale
             try:
                 difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
             except TooFewReports:
@@ -281,14 +289,11 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def _measure(
         self, cohort: Cohort, radius: float, weights: tuple[float, float], offset: float = 0.0
-    ) -> Generator[Ask, Estimate, LossEstimate]:
+    ) -> Generator[Ask, Estimate, _Loss]:
         """Ask for a weighted sum of both means, which clients clip to ``offset +- radius``."""
-        mechanism = self.randomizer(radius)
-        return (
-            yield from ask_squared_errors(
-                cohort, self._model, mechanism, weights, self.centre, offset
-            )
-        )
+        question = SquaredErrors(self._model, self.centre, *weights, offset)
+        answer = yield Ask(cohort, question, self.randomizer(radius))
+        return _Loss(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
 
     def _evaluation(
         self, means: Floats, covariance: Floats, beyond: bool, num_users: int
@@ -337,7 +342,7 @@ def _std_error(means: Floats, covariance: Floats) -> float:
     return math.sqrt(gradient @ covariance @ gradient)
 
 
-def _solved(losses: list[LossEstimate]) -> tuple[Floats, Floats]:
+def _solved(losses: list[_Loss]) -> tuple[Floats, Floats]:
     """Return the weighted least squares estimate of both means, and its covariance."""
     errors = np.array([one.std_error for one in losses])
     weights = np.array([one.weights for one in losses]) / errors[:, None]
