@@ -162,11 +162,6 @@ def noise_of(quality: float, length: float) -> float:
     return length * math.sqrt((1 - quality) / quality)
 
 
-def share_explained(length: float, noise: float) -> float:
-    """Return the R2 of predictions of this size, the inverse of :func:`noise_of`."""
-    return length**2 / (length**2 + noise**2)
-
-
 def linear_users(
     dim: int, sparsity: int, quality: float, length: float | None = None, **others: Any
 ) -> LinearUsers:

@@ -25,7 +25,6 @@ from ..forecasts.populations import (
     normals,
     planned_length,
     rows_of,
-    share_explained,
     users_of,
 )
 from ..numerics.denoising import kept
@@ -199,7 +198,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
         quality = setting.quality
         if quality is None:
             known = self._one_record_each and self.noise_scale is not None
-            quality = share_explained(length * size, self._noise_scale) if known else USUAL_R2
+            signal = (length * size) ** 2
+            quality = signal / (signal + self._noise_scale**2) if known else USUAL_R2
         return linear_users(
             self.dim,
             self._sparsity,

@@ -262,7 +262,7 @@ class Series(LdpStrategy[SeriesResult]):
             self._kept.put("salt", salt)
         if self._form is not None:
             return Population(nodes, salt)
-        panel = Panel.of(nodes, salt, self._number, self.collections)
+        panel = Panel(nodes, salt, self._number, self.collections)
         sizes = panel_sizes(nodes, salt, self.collections)
         self._smallest = int(sizes.min()) if self._number == 1 else len(panel)
         return panel

@@ -28,16 +28,21 @@ def in_units(schema: Schema, coef: Floats, std_error: Floats) -> tuple[list[str]
     of a column of numbers. The first coefficient is the prediction where all columns of numbers
     have their centres and categories are equally likely; without a standard error it is none.
     """
-    target = schema.target or "target"
     centre, scale = _centre_and_scale(schema.bounds)
-    units, sizes = [target], [1.0]
-    for name, kind in schema.columns.items():
-        numeric = isinstance(kind, Numeric)
-        units += [f"{target} / {name}" if numeric else target] * kind.width
-        sizes += [_centre_and_scale(kind)[1]] * kind.width
-    found, errors = scale * coef / np.array(sizes), scale * std_error / np.array(sizes)
+    units, sizes = units_of(schema, schema.target or "target")
+    found, errors = scale * coef / sizes, scale * std_error / sizes
     found[0] = found[0] + centre if np.isfinite(errors[0]) else np.nan
     return units, found, errors
+
+
+def units_of(schema: Schema, predicted: str) -> tuple[list[str], Floats]:
+    """Return the units of the intercept and all slopes, and the size of each column's unit."""
+    units, sizes = [predicted], [1.0]
+    for name, kind in schema.columns.items():
+        numeric = isinstance(kind, Numeric)
+        units += [f"{predicted} / {name}" if numeric else predicted] * kind.width
+        sizes += [_centre_and_scale(kind)[1]] * kind.width
+    return units, np.array(sizes)
 
 
 def contrasts(schema: Schema, coef: Floats) -> Floats:

@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
@@ -253,22 +253,17 @@ class Population:
 
 
 class Panel(Population):
-    """The users of a population whose hash lies in ``[low, high)``, and nobody beyond.
+    """One of so many equal panels of the users, by its number from 1, and nobody beyond.
 
-    The cuts are public, and the same whoever is in the census.
+    Hashes are cut in public, and in the same places whoever is in the census.
     """
 
-    def __init__(self, nodes: Mapping[int, NodeKeys], salt: int, low: int, high: int) -> None:
+    def __init__(self, nodes: Mapping[int, NodeKeys], salt: int, number: int, panels: int) -> None:
         super().__init__(nodes, salt)
-        start, end = np.searchsorted(self._hashes, np.array([low, high], np.uint64))
+        self._low, self._high = (HASH_END * each // panels for each in (number - 1, number))
+        start, end = np.searchsorted(self._hashes, np.array([self._low, self._high], np.uint64))
         self._hashes, self._node = self._hashes[start:end], self._node[start:end]
-        self._slot, self._low, self._high = self._slot[start:end], low, high
-
-    @classmethod
-    def of(cls, nodes: Mapping[int, NodeKeys], salt: int, number: int, panels: int) -> Self:
-        """Return one of so many equal panels, by its number from 1."""
-        low, high = (HASH_END * each // panels for each in (number - 1, number))
-        return cls(nodes, salt, low, high)
+        self._slot = self._slot[start:end]
 
     def _cut_before(self, rank: int) -> int:
         if rank == len(self):

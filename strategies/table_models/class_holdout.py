@@ -83,25 +83,13 @@ def num_held_out(users: float, epsilon: float, rows_per_user: float) -> list[int
 
 @dataclass(frozen=True)
 class ClassEvaluation:
-    """What hold-out cohorts estimate of one class's scores.
+    """What hold-out cohorts estimate of one class's scores."""
 
-    Attributes
-    ----------
-    share, share_std_error : float
-        The class's share of users' rows.
-    ranked : Ranked
-        How well the scores rank.
-    theta : ndarray, shape (num_features,)
-        The scores' coefficients, moved and stretched to mean 0 and standard deviation 1.
-    present : float
-        Share of the users who have a row with a target; 1 unless it is surely less.
-    """
-
-    share: float
+    share: float  # of users' rows that are of the class
     share_std_error: float
-    ranked: Ranked
-    theta: Floats
-    present: float
+    ranked: Ranked  # how well the scores rank
+    theta: Floats  # (num_features,): the scores' coefficients, for mean 0 and standard deviation 1
+    present: float  # share of the users who have a row with a target; 1 unless it is surely less
 
     def logits(self) -> Floats:
         """Return the coefficients of the class's logit."""
@@ -124,24 +112,11 @@ def evaluate_class(
     place: int,
     rows_per_user: float,
 ) -> Generator[Ask, Estimate, ClassEvaluation]:
-    """Evaluate one class's scores on its hold-out cohorts.
+    """Evaluate the scores of the class at a place on its hold-out cohorts.
 
-    Parameters
-    ----------
-    cohorts : HoldOut
-        Those of the class.
-    epsilon : float
-        Privacy parameter of each one's report.
-    schema : Schema
-        Of the table.
-    standardisation : Standardisation
-        Of the features that ``theta`` is for.
-    theta : ndarray, shape (num_features,)
-        Of the scores, about half of the class's logits.
-    place : int
-        Of the class.
-    rows_per_user : float
-        Typical number of a user's rows.
+    theta: Of the scores, about half of the class's logits, shape (num_features,); of standardised
+        features.
+    rows_per_user: Typical number of a user's rows.
     """
     num_classes = len(schema.classes)
     present = EVERYBODY

@@ -45,25 +45,11 @@ def ridge_walk(
     regression would move the current coefficients. The mean of these is the next step. There is
     no scale to learn: only directions are reported.
 
-    Parameters
-    ----------
-    run : Run
-        Whose users are asked, each with the strategy's ``epsilon``.
-    num_users : int
-        How many of those not asked yet.
-    dim : int
-        Number of features; each within about [-2, 2].
-    rows_per_user : float or None
-        Typical number of a user's rows; None: each user goes by its own.
-    row_length : float
-        Typical length of a row of features; see :func:`row_length`.
-    start : ndarray, shape (dim,)
-        Where to begin.
-
-    Raises
-    ------
-    TooFewReports
-        If a step's cohort would be smaller than the strategy's ``min_reports``.
+    So many of the users who are not asked yet answer. Features, shape (rows, dim), are each within
+    about [-2, 2]; a row of them is typically ``row_length`` long, see :func:`row_length`. A user's
+    number of rows is taken for ``rows_per_user``; None: for what it is. The walk begins at
+    ``start``, shape (dim,). Raise TooFewReports if a step's cohort would be smaller than
+    ``min_reports``.
     """
     cohorts = run.equal_cohorts(num_users, STEPS)
     mechanism = ball_codebook(run.epsilon, dim, 1.0)

@@ -13,7 +13,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
-from ..runtime.coefficients import CoefficientResult, in_units
+from ..runtime.coefficients import CoefficientResult, in_units, units_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,14 +211,7 @@ class ClassificationFit(TableFit):
         """
         from pandas import DataFrame
 
-        units, sizes = ["log odds"], [1.0]
-        for name, kind in self._schema.columns.items():
-            if isinstance(kind, Numeric):
-                units.append(f"log odds / {name}")
-                sizes.append(float(np.ptp(kind.restore([0.0, 1.0]))))
-            else:
-                units += ["log odds"] * kind.width
-                sizes += [1.0] * kind.width
+        units, sizes = units_of(self._schema, "log odds")
         rows = dict(zip(self._logit_classes, np.atleast_2d(self.coef) / sizes, strict=True))
         return DataFrame({"name": self._schema.names, "unit": units, **rows})
 

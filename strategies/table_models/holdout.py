@@ -208,19 +208,11 @@ def log_scale_error(users: float, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Line:
-    """Reported moments of a model's residuals r and of steps q along a line.
+    """Reported moments of a model's residuals r and of steps q along a line."""
 
-    Attributes
-    ----------
-    scales : ndarray, shape (2,)
-        Units of r and q.
-    moments, noise : ndarray, shape (5,)
-        The means of r, q, r q, q**2 and r**2, and their standard deviations.
-    """
-
-    scales: Floats
-    moments: Floats
-    noise: Floats
+    scales: Floats  # (2,): units of r and q
+    moments: Floats  # (5,): the means of r, q, r q, q**2 and r**2
+    noise: Floats  # (5,): their standard deviations
 
     def best_step(self, usual: float, spread: float) -> float:
         """Return the step at which the squared error is least.
@@ -270,8 +262,8 @@ def score(line: Line) -> Number:
         return float(a * a * loss + 2 * a * b * product + b * b * square - (a * r + b * q) ** 2)
 
     # By how much each moment's error, up and as far down, changes it.
-    at, errors = line.moments, np.diag(line.noise)
-    slopes = np.array([(spread(at + each) - spread(at - each)) / 2 for each in errors])
+    at, steps = line.moments, np.diag(line.noise)
+    slopes = np.array([(spread(at + step) - spread(at - step)) / 2 for step in steps])
     least = _MIN_SPREAD_Z * float(np.linalg.norm(slopes))
     square, targets = line.scales[0] ** 2, spread(line.moments)
     if targets <= least:
@@ -297,18 +289,10 @@ _OFFSET_OVER_SCALES = np.array([0.2, 0.45])
 
 @dataclass
 class LinearEstimates:
-    """Estimates of two unknown numbers, from noisy combinations of them.
+    """Estimates of two unknown numbers, from noisy combinations of them."""
 
-    Attributes
-    ----------
-    precision : ndarray, shape (2, 2)
-        Inverse covariance of what is known.
-    product : ndarray, shape (2,)
-        The precision times the estimates.
-    """
-
-    precision: Floats
-    product: Floats
+    precision: Floats  # (2, 2): inverse covariance of what is known
+    product: Floats  # (2,): the precision times the estimates
 
     @classmethod
     def known(cls, values: Sequence[float], std_errors: Sequence[float]) -> Self:
@@ -367,17 +351,9 @@ class Intercepts(LinearEstimates):
 
 @dataclass
 class Gains(LinearEstimates):
-    """What a step along a line explains of the targets' variance: ``2 c t - s t**2``.
+    """What a step t explains of the targets' variance, ``2 c t - s t**2``: estimates of c and s."""
 
-    The two numbers are c and s.
-
-    Attributes
-    ----------
-    prior : float
-        What s is by the scales of residuals and of steps.
-    """
-
-    prior: float = 0.0
+    prior: float = 0.0  # what s is by the scales of residuals and of steps
 
     @classmethod
     def of_scales(cls, scales: Floats, error: float) -> Self:

@@ -293,25 +293,9 @@ def class_walk(
 ) -> Generator[Ask, Estimate, Floats]:
     """Return scores that are high for rows of a class: coefficients of standardised features.
 
-    Parameters
-    ----------
-    run : Run
-        Whose users are asked, each with the strategy's ``epsilon``.
-    num_users : int
-        How many of those not asked yet.
-    standardisation : Standardisation
-        Of the features.
-    place, num_classes : int
-        Of the class, and how many there are.
-    ridge : float
-        Penalty of users' own regressions, in units of a row's squared norm.
-    weighted : bool
-        Whether users whom the current coefficients serve well say less.
-
-    Raises
-    ------
-    TooFewReports
-        If a step's cohort would be smaller than the strategy's ``min_reports``.
+    So many of the users who are not asked yet answer. The ``ridge`` of their own regressions is in
+    units of a row's squared norm; with ``weighted`` users whom the current coefficients serve well
+    say less. Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
     """
     dim = len(standardisation.means) - 1
     cohorts = run.equal_cohorts(num_users, _STEPS, _FEWEST)
