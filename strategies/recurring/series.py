@@ -1,7 +1,7 @@
 """Series: the same question at every collection, by rotating panels or permanent answers."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -251,10 +251,11 @@ class Series(LdpStrategy[SeriesResult]):
             recognise(kept, type(self.strategy), {**of_strategy, **own})
             yield kept
 
-    def _opened_store(self, *_: object) -> AbstractContextManager[RunStore]:
+    @contextmanager
+    def _opened_store(self, *_: object) -> Iterator[RunStore]:
         if not self._number:
             raise RuntimeError("A series is asked by its own start, a collection at a time.")
-        return nullcontext(self._kept.part(self._number))
+        yield self._kept.part(self._number)
 
     def _of_census(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
         """Return this collection's panel, or everybody for permanent bits."""
