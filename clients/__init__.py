@@ -3,8 +3,7 @@
 ``app`` holds the Flower handlers, ``respond`` the path from a query to a report,
 ``statistics`` what may be asked about a user; ``update_mod`` makes an app's training
 private, ``user_update_mod`` that of several users behind a node, ``private_training`` single
-records in it; ``effective_policy`` and ``node`` are what all share: the rules of a node, and
-answers that are paid once.
+records in it; ``node`` is what all share: the policy of a node, and answers that are paid once.
 """
 
 from .app import LdpClientApp, attach

@@ -8,11 +8,10 @@ from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, 
 from ldp_flower.guarantee.questions import wire_types_with
 from ldp_flower.guarantee.users import SCHEMA, KnowsSchema
 
-from .compute import LoadUsers, UsersNode, check_loader
-from .effective_policy import EffectivePolicy, Seed, check_own
-from .own_statistics import OwnStatistics, checked
+from .node import EffectivePolicy, LoadUsers, Seed, UsersNode, check_loader, check_own
 from .reply import Received, Refusal, reply_with
 from .respond import respond
+from .statistics import OwnStatistics, checked
 
 
 def attach(

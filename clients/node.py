@@ -1,22 +1,155 @@
-"""What every handler of a client needs: who pays, and answers that are paid once."""
+"""What every handler of a client needs: a node's policy, who pays, and answers paid once."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from functools import lru_cache
+from typing import Final, Literal, Self, TypeVar
 
 import numpy as np
+from flwr.app import Context
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
-from ldp_flower.guarantee.ledger import RESERVED, Entry, Ledger, SqliteLedger
-from ldp_flower.guarantee.ledger_file import plan_of
+from ldp_flower.guarantee.ledger import (
+    RESERVED,
+    Accounts,
+    Entry,
+    Ledger,
+    SqliteLedger,
+    StateLedger,
+    texts,
+)
+from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
 from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.questions import OfClasses, Question, Standardised
+from ldp_flower.guarantee.users import Users, UserSource
+from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
-from ldp_flower.validation import Floats
+from ldp_flower.validation import Floats, is_integer
 
-from .effective_policy import EffectivePolicy
 from .reply import Received, Refusal
+from .statistics import NONE, OwnStatistics
+
+T = TypeVar("T")
+RUN: Final = "run"  # a simulation's clients take the seed of its run
+Seed = int | Literal["run"] | Callable[[Context], int | None] | None
+
+_UNLIMITED = PrivacyPolicy(
+    float("inf"),
+    max_delta=0.5,
+    allow_inexact=True,
+    unit="record",
+    features_public=True,
+    allow_public_changes=True,
+    min_epsilon=0.0,
+    max_width=1 << 40,
+)
+
+
+@dataclass(frozen=True)
+class EffectivePolicy:
+    """The policy that a client answers under.
+
+    In a deployment it combines the operator's policy with the app's own; in a simulation it is
+    the app's own.
+
+    Attributes
+    ----------
+    seed : int or None
+        Seed of private randomness, in simulation only; None: the system's.
+    rehearsal : bool (default: False)
+        Whether the operator rehearses: everything is as always, but reports are about
+        no data, and nothing is spent.
+    """
+
+    simulated: bool
+    policy: PrivacyPolicy
+    seed: int | None
+    rehearsal: bool = False
+
+    @classmethod
+    def resolve(
+        cls, received: Received, context: Context, own: PrivacyPolicy | None, seed: Seed
+    ) -> Self:
+        """Return the effective policy of a node, given what the app was constructed with.
+
+        A ``seed`` that is a function gets the ``context``. Of a simulation's ``context`` the seed
+        of the run is read, if the app asks for it; of any other nothing. Refusal if this is no
+        simulation and the app is seeded, or the operator has set no valid policy; or this is one,
+        and its run lacks the seed that the app asks for.
+        """
+        if received.simulated:
+            return cls(True, own or _UNLIMITED, _simulations_seed(seed, context))
+        _warn_of_misspelt(frozenset(received.config))
+        try:
+            operators = PrivacyPolicy.from_node_config(received.config)
+        except (ValueError, OverflowError) as error:
+            raise Refusal.of_policy(str(error)) from error
+        if operators is None:
+            raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
+        rehearsal = received.config.get("rehearsal", False)
+        if not isinstance(rehearsal, bool):
+            raise Refusal.of_policy(f"Expected rehearsal true or false, got {rehearsal!r}.")
+        if seed != RUN and _seed_of(seed, context) is not None:
+            raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
+        return cls(False, operators.tightened_by(own), None, rehearsal)
+
+    def require_allowed(self, randomizer: Randomizer) -> None:
+        """Raise Refusal if the policy does not allow one report of this mechanism."""
+        forbid(type(randomizer).__name__, self.policy.objection(randomizer))
+
+
+def forbid(mechanism: str, objection: str | None) -> None:
+    """Raise Refusal if a policy has an objection to a mechanism; which one, the log says."""
+    if objection is not None:
+        text = "The operator's policy does not allow this mechanism."
+        raise Refusal(Refusal.FORBIDDEN, text, f"{mechanism}: {objection}.")
+
+
+def called(function: Callable[[Context], T], context: Context) -> T:
+    """Call a function of the app; what it raises must be no answer of ours, in words of its own."""
+    try:
+        return function(context)
+    except (Refusal, LedgerError) as error:
+        raise RuntimeError("The app's own code raised one of the client's errors.") from error
+
+
+def _simulations_seed(seed: Seed, context: Context) -> int | None:
+    if seed != RUN:
+        return _seed_of(seed, context)
+    of_run = context.run_config.get("seed")
+    if not isinstance(of_run, int) or isinstance(of_run, bool):
+        text = "The run's configuration has no integer seed, which the client is to take."
+        raise Refusal(Refusal.MISCONFIGURED, text)
+    return of_run
+
+
+def _seed_of(seed: int | Callable[[Context], int | None] | None, context: Context) -> int | None:
+    return called(seed, context) if callable(seed) else seed
+
+
+@lru_cache
+def _warn_of_misspelt(keys: frozenset[str]) -> None:
+    """Log which of an operator's keys may be misspelt, once a process."""
+    for key, setting in sorted(PrivacyPolicy.nearly_settings(keys).items()):
+        logging.getLogger(__name__).warning(
+            "The key %r in node_config is no setting of ldp-flower and is left to the app: "
+            "is %r meant?",
+            key,
+            setting,
+        )
+
+
+def check_own(policy: object, seed: object) -> None:
+    """Raise ValueError unless an app was constructed with a policy and a seed, or without."""
+    if not isinstance(policy, PrivacyPolicy | None):
+        raise ValueError(f"Expected policy to be a PrivacyPolicy, got {type(policy).__name__}.")
+    of_run = isinstance(seed, str) and seed == RUN
+    if not (seed is None or of_run or is_integer(seed) or callable(seed)):
+        raise ValueError(f'Expected seed to be an integer, a function or "run", got {seed!r}.')
+
 
 _EXHAUSTED: Final = (
     "No addressed user can afford this query: the cost is above what the privacy budget leaves."
@@ -223,3 +356,99 @@ def _kept(stored: bytes) -> Report:
     if stored in (b"", RESERVED):
         raise Refusal(Refusal.EXHAUSTED, "The answer to this query is no longer kept.")
     return Report.from_bytes(stored)
+
+
+LoadUsers = Callable[[Context], UserSource]
+
+
+@dataclass(frozen=True)
+class UsersNode(Node):
+    """A node with rows of users to answer from; ``own`` are the app's own statistics."""
+
+    users: UserSource
+    own: OwnStatistics = field(default_factory=lambda: NONE)
+
+    @classmethod
+    def of(
+        cls,
+        received: Received,
+        context: Context,
+        terms: EffectivePolicy,
+        load_users: LoadUsers,
+        own: OwnStatistics = NONE,
+    ) -> Self:
+        """Return the node whose users ``load_users``, the app's function, loads.
+
+        Refusal if the operator has set no ledger, or it keeps one and the users have no ids;
+        LedgerError if the ledger cannot be used; TypeError if what is loaded are no users.
+        """
+        # Before data are looked at: what is wrong with a ledger shows at once.
+        ledger = None if terms.simulated else operators_ledger(received, terms.policy)
+        users = called(load_users, context)
+        if isinstance(users, type) or not isinstance(users, UserSource):
+            raise TypeError(
+                f"Expected load_users to return Users, got {type(users).__name__}; "
+                "see Users.from_rows."
+            )
+        keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
+        if received.simulated and users.first is not None:
+            keys = NodeKeys(0, users.first, len(users))
+        accounts = np.arange(len(users)) if ledger is None else _accounts(users)
+        paying = ledger or StateLedger(received.state, len(users))
+        return cls(terms, keys, paying, accounts, received.run_id, users, own)
+
+    def census(self) -> dict[str, int]:
+        """Return how many users the node holds, their keys, and how many features rows have."""
+        return {**super().census(), "features": self.users.num_features}
+
+    def booked(self, query: Query) -> tuple[str, str]:
+        """Return what the operator's books call a query, with the columns that it names."""
+        asked, mechanism = query.summary
+        names = getattr(self.users, "columns", None)  # of those that are made while asked: none
+        return asked + of_columns(query.question, names), mechanism
+
+    def take(self, slots: Slots) -> Users:
+        """Return some users, each with the rows that the policy lets it use."""
+        return self.users.take(slots, self.terms.policy.max_rows)
+
+
+def check_loader(load_users: object) -> None:
+    """Raise ValueError unless an app was constructed with a function that loads users."""
+    if not callable(load_users):
+        raise ValueError(
+            "Expected load_users to be a function of the node's Context that returns Users, "
+            f"got {type(load_users).__name__}."
+        )
+
+
+def _accounts(users: UserSource) -> Accounts:
+    """Return the names that an operator's ledger knows users by."""
+    # Only those of Users are checked to be distinct names.
+    if not isinstance(users, Users) or users.ids is None:
+        raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
+    texts(users.ids)
+    return users.ids.copy()
+
+
+_MAX_COLUMNS_NAMED = 8  # columns that are named; a server can ask for thousands
+
+
+def of_columns(question: Question, columns: Sequence[str] | None) -> str:
+    """Return the columns that a question names, such as ``" of age, wage"``.
+
+    ``columns`` are the names of features and, where it has one, last of the targets. Empty if the
+    question names none, which is then about all of them, or they have no names.
+    """
+    while isinstance(question, Standardised | OfClasses):  # of the same columns
+        question = question.inner
+    chosen = getattr(question, "coordinates", None)
+    if chosen is None or columns is None:
+        return ""
+    names = dict.fromkeys(columns[i] if i < len(columns) else "the target" for i in chosen)
+    shown = [
+        "".join(sign if sign.isprintable() else "?" for sign in name)
+        for name in list(names)[:_MAX_COLUMNS_NAMED]
+    ]
+    if more := len(names) - len(shown):
+        shown.append(f"{more} more")
+    return f" of {', '.join(shown)}"

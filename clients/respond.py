@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,123 @@ from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.guarantee.questions import Rows
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import RecordMechanism, Summary
-from ldp_flower.randomness import SecretRandom
+from ldp_flower.randomness import SecretRandom, Words
 from ldp_flower.validation import Floats
 
-from .compute import CHUNK, UsersNode, public_of, values_of
-from .node import Node
+from .arithmetic import chosen, with_places
+from .node import Node, UsersNode
 from .reply import Refusal
-from .statistics import knows
+from .statistics import NONE, OwnStatistics, compute, knows, of_each, public_block
+
+# Users are taken in runs of this many. Their number is public; their rows are not,
+# and must not decide in which order reports are added up.
+CHUNK = 1024
+
+
+def values_of(
+    take: Callable[[Slots], Users],
+    slots: Slots,
+    query: Query,
+    own: OwnStatistics = NONE,
+    words: Words | None = None,
+) -> NDArray[np.float64]:
+    """Return the users' values; whatever goes wrong with data stays on this side.
+
+    A value that cannot be computed becomes NaN, which the randomizer takes for the
+    centre of its domain: the reply looks like any other, and the log says so.
+    ``take`` returns the users in some slots, ``own`` are the app's own statistics, and
+    by ``words``, one for each slot, users draw rows; without, they take the first.
+    """
+    logger = logging.getLogger(__name__)
+    coins = np.zeros(len(slots), np.uint64) if words is None else words
+
+    def computed(some: Slots) -> NDArray[np.float64]:
+        users = take(slots[some])
+        if query.question.classes_asked:
+            users = with_places(users, query.question.classes_asked)
+        kept = chosen(users, query.question, coins[some])
+        lost = len(users.targets) - len(kept.targets)
+        if lost and query.question.rows is Rows.FINITE:
+            logger.warning("Records that are not finite and are left out: %d.", lost)
+        bound = getattr(query.question, "feature_bound", None)
+        if bound is not None:
+            _log_far(kept.features, bound, "rows", query.statistic)
+        if (statistic := own.get(type(query.question))) is not None:
+            return of_each(kept, query.question, statistic, query.randomizer.width)
+        return compute(kept, query.question, coins[some])
+
+    values = _together_or_apart(
+        computed,
+        np.arange(len(slots)),
+        lambda: np.full((1, query.randomizer.width), np.nan),
+        query.statistic,
+    )
+    radius = getattr(query.randomizer, "radius", None)
+    if isinstance(radius, float):
+        _log_far(values, radius, "users' values", query.statistic)
+    if bad := int((~np.isfinite(values).all(axis=1)).sum()):
+        logger.warning(
+            "%d of %d users have nothing that can be reported (an entry or the target is missing, "
+            "or is no number): they answer at random.",
+            *(bad, len(slots)),
+        )
+    return values
+
+
+def public_of(
+    take: Callable[[Slots], Users], slots: Slots, query: Query, num_features: int
+) -> NDArray[np.float32]:
+    """Return the users' public block; a user whose rows cannot be had has none."""
+    nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
+    return _together_or_apart(
+        lambda some: public_block(take(some), query.question),
+        slots,
+        lambda: public_block(nobody, query.question),
+        query.statistic,
+    )
+
+
+def _together_or_apart(
+    compute: Callable[[Slots], NDArray[Any]],
+    slots: Slots,
+    otherwise: Callable[[], NDArray[Any]],
+    name: str,
+) -> NDArray[Any]:
+    """Compute for all users at once or, where somebody's data fail, for each alone.
+
+    One user's data must not cost the others their answer. Nor do they change it: a user
+    has the same bits alone as among others, see :mod:`.statistics`.
+    """
+    try:
+        return compute(slots)
+    except Exception:
+        if len(slots) == 1:
+            logging.getLogger(__name__).exception(
+                "Statistic %s failed for a user, who reports as if without data.", name
+            )
+            return otherwise()
+    runs = (slots[i : i + 1] for i in range(len(slots)))
+    return np.concatenate([_together_or_apart(compute, one, otherwise, name) for one in runs])
+
+
+_FAR_FACTOR = 10.0  # times the bound: no tail, but other units
+_MAX_FAR_SHARE = 0.5  # share of the rows, or users, from which on units are in question
+
+_UNITS = (
+    "%d of %d %s are more than 10 times beyond the bound of %s and count as the bound: are "
+    "columns centred, and in the units that the strategy expects? A Schema sees to both."
+)
+
+
+def _log_far(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
+    """Log how many rows or values are beyond their bound; warn if most are far beyond it."""
+    logger: Any = logging.getLogger(__name__)
+    sizes = np.abs(rows).max(axis=1, initial=0.0)
+    clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR_FACTOR))
+    if far > _MAX_FAR_SHARE * len(sizes):
+        logger.warning(_UNITS, far, len(sizes), what, name)
+    elif clipped:
+        logger.info("%d of %d %s are beyond the bound of %s.", clipped, len(sizes), what, name)
 
 
 def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:

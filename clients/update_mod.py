@@ -25,11 +25,9 @@ from ldp_flower.randomizers.elementwise import directions
 from ldp_flower.validation import Floats
 
 from .app_form import objection
-from .compute import CHUNK
-from .effective_policy import EffectivePolicy, Seed, check_own
-from .node import Node, operators_ledger
+from .node import EffectivePolicy, Node, Seed, check_own, operators_ledger
 from .reply import Received, Refusal, reply_with, with_own_metadata
-from .respond import randomised
+from .respond import CHUNK, randomised
 
 CallNext = Callable[[Message, Context], Message]
 Failed = Callable[[str], None]

@@ -10,9 +10,7 @@ from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.training import flattened
 from ldp_flower.validation import Floats
 
-from .compute import LoadUsers, UsersNode, check_loader
-from .effective_policy import EffectivePolicy, Seed
-from .node import Node
+from .node import EffectivePolicy, LoadUsers, Node, Seed, UsersNode, check_loader
 from .one_user import as_if_alone, own_context, with_user
 from .reply import Received, with_own_metadata
 from .update_mod import LdpUpdateMod, Training, log_failure, reply_of, update_of

@@ -15,8 +15,7 @@ from ldp_flower.models.graph import Graph, Limits, NetworkError
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 
-from ..effective_policy import EffectivePolicy, Seed, called, check_own
-from ..node import Node
+from ..node import EffectivePolicy, Node, Seed, called, check_own
 from ..reply import Received, Refusal, reply_with
 from ..update_mod import whole_node
 from .child import Child, ChildLimits

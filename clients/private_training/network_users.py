@@ -13,9 +13,7 @@ from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.validation import Floats
 
-from ..compute import LoadUsers, UsersNode
-from ..effective_policy import Seed
-from ..node import Node
+from ..node import LoadUsers, Node, Seed, UsersNode
 from ..one_user import OneUser, user_of
 from ..reply import Received, Refusal
 from ..update_mod import CallNext, Training

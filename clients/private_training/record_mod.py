@@ -24,8 +24,7 @@ from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import RandomSource
 
-from ..effective_policy import Seed, forbid
-from ..node import Node
+from ..node import Node, Seed, forbid
 from ..reply import Received, Refusal, with_own_metadata
 from ..update_mod import CallNext, LdpUpdateMod, _metrics, _model, training_kind
 

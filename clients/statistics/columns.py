@@ -8,7 +8,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import KeyedRandom, Words, derive
 from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import mean_over_rows
+from ..arithmetic import mean_over_rows
 
 _DRAWS = 1  # separates the draws of a statistic from the order of the rows
 _ROUND = 1e-6  # of a step: what entries lose by being standardised

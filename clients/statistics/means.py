@@ -10,7 +10,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.elementwise import row_dots, row_norms
 from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import log_ratio, mean_over_rows, scale_bins, sum_over_rows
+from ..arithmetic import log_ratio, mean_over_rows, scale_bins, sum_over_rows
 from .selection import largest
 
 _BORROWED = 4.0  # rows

@@ -11,7 +11,7 @@ from ldp_flower.randomizers.elementwise import directions, log
 from ldp_flower.validation import Floats
 from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
-from ..arithmetic.rows import dot, mean_over_rows, norm_over_rows
+from ..arithmetic import dot, mean_over_rows, norm_over_rows
 
 _BLOCK_ENTRIES = 1 << 22  # products held in memory at a time
 

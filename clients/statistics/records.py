@@ -10,7 +10,7 @@ from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import dot
+from ..arithmetic import dot
 from .moments import bounded_rows
 
 

@@ -13,9 +13,16 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.public_maps import synthetic_features
 
-from ..arithmetic.ridge import ridge_coefficients
-from ..arithmetic.rows import dot, log_ratio, mean_over_rows, norm_over_rows, scale_bins, shortened
-from .transformed import class_labels
+from ..arithmetic import (
+    class_labels,
+    dot,
+    log_ratio,
+    mean_over_rows,
+    norm_over_rows,
+    ridge_coefficients,
+    scale_bins,
+    shortened,
+)
 
 
 def gradient(users: Users, question: q.Gradient) -> Floats:

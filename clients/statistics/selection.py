@@ -14,8 +14,7 @@ from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
 
-from ..arithmetic.ridge import ridge_coefficients
-from ..arithmetic.rows import sum_over_rows
+from ..arithmetic import ridge_coefficients, sum_over_rows
 
 _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
 

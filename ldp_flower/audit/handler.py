@@ -42,7 +42,7 @@ from .records import bounded
 from .settings import Settings, kept
 
 if TYPE_CHECKING:
-    from ..clients.own_statistics import OwnStatistics
+    from ..clients.statistics import OwnStatistics
 
 _CONFIRMED = 5  # events that are tested on fresh reports
 _REPLAYED = 20  # nodes that are asked twice

@@ -28,7 +28,7 @@ from .distinguish import Sample
 from .extreme_users import copied
 
 if TYPE_CHECKING:
-    from ..clients.own_statistics import OwnStatistics
+    from ..clients.statistics import OwnStatistics
 
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 

@@ -15,7 +15,7 @@ from ..simulation.grid import InProcessGrid
 from .probe import ldp_client_app, quiet
 
 if TYPE_CHECKING:
-    from ..clients.own_statistics import OwnStatistics
+    from ..clients.statistics import OwnStatistics
     from ..strategies import LdpStrategy
 
 Runs = Callable[[int, float], Iterator[tuple["LdpStrategy[Any]", Users]]]

@@ -118,9 +118,8 @@ def _share_answering(mechanism: Randomizer) -> float:
 
 
 def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate | Answers":
-    from ..clients.arithmetic.rows import chosen
+    from ..clients.arithmetic import chosen, with_places
     from ..clients.statistics import compute, public_block
-    from ..clients.statistics.transformed import with_places
     from ..strategies.runtime.exchange import Answers
 
     # Public coins of their own for every question: a run that asks all with the same codebooks

@@ -17,13 +17,13 @@ from ..values.entries import without_numbers
 from .grid import TellingGrid
 
 if TYPE_CHECKING:
-    from ..clients.own_statistics import OwnStatistics
+    from ..clients.statistics import OwnStatistics
     from ..strategies import LdpStrategy, Result
 
 R = TypeVar("R", bound="Result")
 
 # The logger that says the same of the rows of every cohort: nodes have a log a message.
-_OF_ROWS = "ldp_flower.clients.compute"
+_OF_ROWS = "ldp_flower.clients.respond"
 
 #: Function from the indices of some users to these users.
 Generate = Callable[[NDArray[np.int64]], Users]

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom
 
 from ldp_flower import Categories, Numeric, Schema, Users
-from ldp_flower.clients.arithmetic.rows import chosen
-from ldp_flower.clients.compute import values_of
+from ldp_flower.clients.arithmetic import chosen
+from ldp_flower.clients.respond import values_of
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import DrawnItems, FrequentItems, Gradient, TableCell

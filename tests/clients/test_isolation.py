@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ldp_flower import Users
-from ldp_flower.clients.compute import public_of, values_of
+from ldp_flower.clients.respond import public_of, values_of
 from ldp_flower.clients.statistics import compute, public_block
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_flower import Users, simulate
-from ldp_flower.clients.compute import values_of
+from ldp_flower.clients.respond import values_of
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import Gradient

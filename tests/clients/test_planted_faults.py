@@ -22,7 +22,8 @@ from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded
 from ldp_flower.clients import Refusal, app, node, reply, respond
 from ldp_flower.clients import compute as values_module
-from ldp_flower.clients.compute import CHUNK, UsersNode
+from ldp_flower.clients.node import UsersNode
+from ldp_flower.clients.respond import CHUNK
 from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2, kstest
 
 from ldp_flower import Categories, Numeric, Schema, Users, simulate
-from ldp_flower.clients.arithmetic.rows import chosen
+from ldp_flower.clients.arithmetic import chosen
 from ldp_flower.clients.statistics import compute
 from ldp_flower.randomizers import (
     Codebook,

@@ -1,1 +1,0 @@
-"""Arithmetic over each user's rows whose bits depend on that user alone."""
