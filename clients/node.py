@@ -11,7 +11,6 @@ from flwr.app import Context
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
-from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import (
     RESERVED,
     Accounts,
@@ -22,7 +21,7 @@ from ldp_flower.guarantee.ledger import (
     texts,
 )
 from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import NodeKeys, Query, Report, Slots
 from ldp_flower.guarantee.questions import OfClasses, Question, Standardised
 from ldp_flower.guarantee.users import Users, UserSource
 from ldp_flower.randomizers import Randomizer

@@ -15,8 +15,7 @@ from typing import Self
 
 from flwr.app import Context, Error, Message, RecordDict
 
-from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.keys import in_simulation
+from ldp_flower.guarantee.budget import PrivacyPolicy, in_simulation
 from ldp_flower.guarantee.ledger import StateLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import MessageError

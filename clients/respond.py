@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.keys import Slots
-from ldp_flower.guarantee.messages import MessageError, Query, Report
+from ldp_flower.guarantee.messages import MessageError, Query, Report, Slots
 from ldp_flower.guarantee.questions import Rows
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import RecordMechanism, Summary

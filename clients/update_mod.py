@@ -9,9 +9,8 @@ import numpy as np
 from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import NODE, StateLedger, texts
-from ldp_flower.guarantee.messages import MessageError, Query, Report
+from ldp_flower.guarantee.messages import MessageError, NodeKeys, Query, Report, Slots
 from ldp_flower.guarantee.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.guarantee.training import (
     PUBLIC,

@@ -6,7 +6,7 @@ import numpy as np
 from flwr.app import Context
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.keys import Slots
+from ldp_flower.guarantee.messages import Slots
 from ldp_flower.guarantee.training import flattened
 from ldp_flower.validation import Floats
 

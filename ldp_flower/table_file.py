@@ -12,7 +12,7 @@ from unicodedata import normalize
 from flwr.app import Context
 
 from .csv_file import records
-from .guarantee.keys import in_simulation
+from .guarantee.budget import in_simulation
 from .guarantee.users import Users
 from .values.entries import entries, is_blank
 

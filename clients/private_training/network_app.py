@@ -7,8 +7,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.keys import Slots
-from ldp_flower.guarantee.messages import MessageError, Report
+from ldp_flower.guarantee.messages import MessageError, Report, Slots
 from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
 from ldp_flower.guarantee.training import digest
 from ldp_flower.models.graph import Graph, Limits, NetworkError

@@ -4,8 +4,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.keys import Slots
-from ldp_flower.guarantee.messages import MessageError
+from ldp_flower.guarantee.messages import MessageError, Slots
 from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
 from ldp_flower.guarantee.training import RIDER
 from ldp_flower.models.graph import Graph, Limits, NetworkError, Tensor

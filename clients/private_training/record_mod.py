@@ -18,8 +18,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
-from ldp_flower.guarantee.keys import Slots
-from ldp_flower.guarantee.messages import MessageError, Report
+from ldp_flower.guarantee.messages import MessageError, Report, Slots
 from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import RandomSource

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..guarantee.keys import HASH_END, NodeKeys
-from ..guarantee.messages import Query
+from ..guarantee.messages import HASH_END, NodeKeys, Query
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..validation import check_fraction, check_integer

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..guarantee.keys import NodeKeys, Slots
-from ..guarantee.messages import Query
+from ..guarantee.messages import NodeKeys, Query, Slots
 from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, SystemRandom, Words, derive

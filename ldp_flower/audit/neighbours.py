@@ -16,9 +16,8 @@ from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from numpy.typing import NDArray
 
 from ..guarantee.budget import Cost, PrivacyPolicy
-from ..guarantee.keys import HASH_END, NodeKeys
 from ..guarantee.ledger import Entry, SqliteLedger
-from ..guarantee.messages import CENSUS, QUERY, Query, Report
+from ..guarantee.messages import CENSUS, HASH_END, QUERY, NodeKeys, Query, Report
 from ..guarantee.questions import Question
 from ..guarantee.users import Users
 from ..randomizers import Randomizer, RecordMechanism

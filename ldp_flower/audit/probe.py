@@ -16,8 +16,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from ..guarantee.keys import NodeKeys, Slots
-from ..guarantee.messages import QUERY, Query, Report
+from ..guarantee.messages import QUERY, NodeKeys, Query, Report, Slots
 from ..guarantee.users import Users
 from ..randomizers import Randomizer, RecordMechanism
 from ..randomizers.base import Reports

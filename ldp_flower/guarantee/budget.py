@@ -2,7 +2,9 @@
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Self
@@ -15,6 +17,22 @@ UNITS = ("user", "record")
 _OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
 _SECONDS = {"h": 3600, "d": 86_400}
 _NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not ledger-path
+
+in_process_grid: ContextVar[bool] = ContextVar("in_process_grid", default=False)
+
+
+def in_simulation() -> bool:
+    """Whether the calling code runs in the in-process grid or in a Ray actor of Flower's engine.
+
+    What a node's configuration looks like says nothing: everywhere else a client insists on its
+    operator's policy and ledger and refuses to be seeded.
+    """
+    if in_process_grid.get():
+        return True
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return False
+    return ray.get_runtime_context().get_actor_id() is not None
 
 
 @dataclass(frozen=True)

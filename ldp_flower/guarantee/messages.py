@@ -1,4 +1,4 @@
-"""What crosses the wire: queries to nodes and their reports, each with one encoding.
+"""What crosses the wire: whom a query is for, the query and the report, each with one encoding.
 
 A message is one ConfigRecord that describes it and one packed byte array, since
 Flower uploads every array of a message on its own. Decoding trusts nothing: a
@@ -10,8 +10,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,80 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..randomizers import Randomizer, Summary, randomizer_from_config
-from ..randomness import Words
-from .keys import HASH_END
+from ..randomness import Words, derive
 from .questions import WIRE_TYPES, Arrays, Question, WireType, question_from_wire
 from .questions import MessageError as MessageError
+
+Slots = NDArray[np.int64]
+
+#: Hashes lie in [0, HASH_END); 63 bits, so that bounds fit Flower's integers.
+HASH_END = 1 << 63
+
+_COHORT, _COIN, _PRIVATE, _TRAINING, _ROWS = 1, 2, 3, 4, 5
+_RUN = 1 << 15  # users that are hashed at a time
+
+
+@dataclass(frozen=True)
+class NodeKeys:
+    """The keys of one node's users: (``group``, ``first`` + i) for slot i of ``count``.
+
+    Everything random about a user hangs on its key, not on the node that hosts it: in simulation
+    (0, index among all users), in a deployment (node id, slot on the node). Server and clients hash
+    it the same way, so the server can cut users into cohorts of exact sizes by naming two hash
+    values, and both can generate a user's public coin. In a series (of panels or of permanent
+    answers) a deployed user's key is (0, a number from its ledger), which stays where users join,
+    leave or move: ``numbers``, below 2**63, are these.
+    """
+
+    group: int
+    first: int
+    count: int
+    numbers: Words | None = field(default=None, compare=False)
+
+    def _derive(self, seed: int, purpose: int, step: int, slots: Slots) -> Words:
+        if self.numbers is None:
+            index = slots.astype(np.uint64) + np.uint64(self.first)
+        else:
+            index = self.numbers[slots]
+        return derive(seed, purpose, step, self.group, index)
+
+    def hashes(self, salt: int) -> Words:
+        """Return the position of every user in [0, HASH_END), for cutting cohorts."""
+        hashes = np.empty(self.count, np.uint64)
+        for start, run in self._runs(salt):
+            hashes[start : start + len(run)] = run
+        return hashes
+
+    def addressed(self, salt: int, low: int, high: int) -> Slots:
+        """Return the slots of the users whose hash lies in ``[low, high)``."""
+        found = [np.empty(0, np.int64)]
+        for start, run in self._runs(salt):
+            inside = (run >= np.uint64(low)) & (run < np.uint64(high))
+            found.append(start + np.flatnonzero(inside))
+        return np.concatenate(found)
+
+    def _runs(self, salt: int) -> Iterator[tuple[int, Words]]:
+        """Yield first slots and hashes of runs of users that stay in the cache."""
+        for start in range(0, self.count, _RUN):
+            slots = np.arange(start, min(start + _RUN, self.count))
+            yield start, self._derive(salt, _COHORT, 0, slots) >> np.uint64(1)
+
+    def coins(self, salt: int, step: int, slots: Slots) -> Words:
+        """Return the users' public coins for one step."""
+        return self._derive(salt, _COIN, step, slots)
+
+    def private_states(self, seed: int, step: int, slots: Slots) -> Words:
+        """Return the states of the users' private streams; simulation only."""
+        return self._derive(seed, _PRIVATE, step, slots)
+
+    def training_states(self, seed: int, step: int, slots: Slots) -> Words:
+        """Return what the users' training draws from, beside their private streams."""
+        return self._derive(seed, _TRAINING, step, slots)
+
+    def row_states(self, seed: int, step: int, slots: Slots) -> Words:
+        """Return what the users draw rows from, beside their private streams."""
+        return self._derive(seed, _ROWS, step, slots)
+
 
 FORMAT_VERSION = 1
 MAX_COLLECTIONS = 1000  # of a series with permanent answers

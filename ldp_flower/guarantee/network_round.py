@@ -8,8 +8,7 @@ from flwr.app import ConfigRecord
 
 from ..randomizers.real_valued.dp_sgd import DpSgdPlan
 from ..validation import check_choice, check_integer, check_positive
-from .keys import HASH_END
-from .messages import FORMAT_VERSION, MessageError
+from .messages import FORMAT_VERSION, HASH_END, MessageError
 
 #: Names of the records of a message and of its reply.
 ARRAYS, NETWORK, METRICS = "arrays", "network", "metrics"

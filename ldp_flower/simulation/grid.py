@@ -27,7 +27,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity  # private: messages need it
 
-from ..guarantee.keys import in_process_grid
+from ..guarantee.budget import in_process_grid
 from ..validation import check_integer
 
 _CLIENT_RAISED = 2  # Flower's error code

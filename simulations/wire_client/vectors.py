@@ -17,9 +17,8 @@ from flwr.app import Message, RecordDict
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users
 from ldp_flower.audit.probe import replaced
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Query, Report, pack
+from ldp_flower.guarantee.messages import HASH_END, Query, Report, pack
 from ldp_flower.guarantee.questions import LevelRounding, TableCell
 from ldp_flower.randomizers import KRandomizedResponse, RandomizedResponse
 from ldp_flower.randomness import KeyedRandom, SystemRandom, derive

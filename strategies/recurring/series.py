@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
-from ldp_flower.guarantee.messages import NUMBERS
+from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, is_integer
 

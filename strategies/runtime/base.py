@@ -22,7 +22,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.expectation import Plannable
-from ldp_flower.guarantee.keys import NodeKeys
+from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain

@@ -12,8 +12,16 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.keys import NodeKeys, Slots
-from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query, Report
+from ldp_flower.guarantee.messages import (
+    CENSUS,
+    NUMBERS,
+    QUERY,
+    MessageError,
+    NodeKeys,
+    Query,
+    Report,
+    Slots,
+)
 from ldp_flower.guarantee.questions import Arrays, Question
 from ldp_flower.guarantee.training import PUBLIC, census, with_query
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary

@@ -11,8 +11,7 @@ from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys, Slots
-from ldp_flower.guarantee.messages import NUMBERS
+from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys, Slots
 from ldp_flower.guarantee.users import SCHEMA
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB

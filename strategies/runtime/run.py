@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
-from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.messages import HASH_END
 from ldp_flower.randomizers import Estimate
 from ldp_flower.randomness import public_coin
 

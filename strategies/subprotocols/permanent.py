@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.messages import HASH_END
 from ldp_flower.guarantee.questions import Question
 from ldp_flower.randomizers import FrequencyOracle
 from ldp_flower.randomness import Words

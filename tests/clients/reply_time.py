@@ -9,9 +9,8 @@ from deployed_node import SALT, ask
 
 from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.randomizers import Codebook
 

@@ -13,8 +13,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, attach
 from ldp_flower.clients.statistics import STATISTICS
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.guarantee.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
 from ldp_flower.randomizers import (
     Codebook,

@@ -27,10 +27,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod, Refusal
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
-from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook

@@ -15,9 +15,8 @@ from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.node import UsersNode
 from ldp_flower.clients.respond import values_of
 from ldp_flower.clients.statistics import public_block
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.guarantee.questions import (
     WIRE_TYPES,
     AboutFeatures,

@@ -9,8 +9,7 @@ from scipy.stats import binom
 from ldp_flower import Categories, Numeric, Schema, Users
 from ldp_flower.clients.arithmetic import chosen
 from ldp_flower.clients.respond import values_of
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
-from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query
 from ldp_flower.guarantee.questions import DrawnItems, FrequentItems, Gradient, TableCell
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.randomness import derive

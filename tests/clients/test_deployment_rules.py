@@ -13,9 +13,8 @@ from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
 from ldp_flower.audit import recorded_queries
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.clients.node import of_columns
-from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.keys import NodeKeys, in_simulation
-from ldp_flower.guarantee.messages import Report
+from ldp_flower.guarantee.budget import Cost, in_simulation
+from ldp_flower.guarantee.messages import NodeKeys, Report
 from ldp_flower.guarantee.questions import Mean
 from ldp_flower.strategies import Counts, Means
 

@@ -10,8 +10,7 @@ from deployed_node import answer, hashes, query, users
 
 from ldp_flower.clients import Refusal
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.guarantee.messages import Report
+from ldp_flower.guarantee.messages import HASH_END, Report
 
 NUM_PROCESSES = 4
 EPSILON = 1 / 16  # of a report; sums of it are exact

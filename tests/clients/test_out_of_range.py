@@ -7,8 +7,7 @@ import pytest
 
 from ldp_flower import Users, simulate
 from ldp_flower.clients.respond import values_of
-from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.strategies import LdpIht

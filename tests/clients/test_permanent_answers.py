@@ -15,9 +15,8 @@ from deployed_node import NODE_ID, ask
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema
 from ldp_flower.clients import LdpClientApp, Refusal, respond
 from ldp_flower.clients.respond import values_of
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.randomizers import HadamardBit, KRandomizedResponse, RandomizedResponse
 from ldp_flower.randomizers.two_level import log
 from ldp_flower.randomness import derive

@@ -21,15 +21,13 @@ from ldp_flower.audit.neighbours import compared
 from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded
 from ldp_flower.clients import Refusal, app, node, reply, respond
-from ldp_flower.clients import compute as values_module
 from ldp_flower.clients.node import UsersNode
 from ldp_flower.clients.respond import CHUNK
 from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.guarantee.questions import Curvature, Gradient, Labels
 from ldp_flower.randomizers import (
     Codebook,
@@ -475,7 +473,7 @@ def plant_error_text(monkeypatch):
 
 def plant_error_for_nan(monkeypatch):
     """Data that are not finite are an error, not a centre."""
-    honest = values_module.values_of
+    honest = respond.values_of
 
     def values_of(take, slots, question, *rest):
         found = honest(take, slots, question, *rest)
@@ -488,7 +486,7 @@ def plant_error_for_nan(monkeypatch):
 
 def plant_more_draws(monkeypatch):
     """A user without rows gets its noise from another place of the tape."""
-    honest = values_module.values_of
+    honest = respond.values_of
 
     def values_of(take, slots, question, *rest):
         if (take(slots).num_rows == 0).any():
@@ -502,7 +500,7 @@ def plant_more_draws(monkeypatch):
 
 
 def plant_mixed_rows(monkeypatch, mixing):
-    honest = values_module.values_of
+    honest = respond.values_of
 
     def values_of(take, slots, question, *rest):
         with np.errstate(all="ignore"):

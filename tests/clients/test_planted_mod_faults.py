@@ -11,9 +11,8 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid
 from ldp_flower.audit.neighbours import NODE_ID, contents, form
 from ldp_flower.clients import LdpUpdateMod, update_mod
-from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook

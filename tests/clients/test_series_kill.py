@@ -18,9 +18,8 @@ from dies_at import die_at
 
 from ldp_flower import Categories, Schema
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import HASH_END, Query, Report
 from ldp_flower.guarantee.questions import TableCell
 from ldp_flower.randomizers import HadamardBit
 

@@ -13,9 +13,8 @@ from flwr.app import Context, RecordDict
 from ldp_flower import Categories, InProcessGrid, Schema
 from ldp_flower.audit import recorded_queries
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.strategies import Counts, Series
 
 USERS, WEEKS = 1200, 3

@@ -8,9 +8,8 @@ from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod, Refusal
-from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import HASH_END, Query, Report
 from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.randomizers import Codebook

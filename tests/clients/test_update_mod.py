@@ -27,11 +27,10 @@ from flwr.supercore.task_identity import TaskIdentity
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.audit.distinguish import Sample, likeliest_events
 from ldp_flower.clients import LdpUpdateMod, Refusal, node, update_mod
-from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys, in_simulation
+from ldp_flower.guarantee.budget import Cost, in_simulation
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
-from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.guarantee.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
 from ldp_flower.guarantee.training import census, flattened, parameters_of, with_query
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate, SubsetHypercube

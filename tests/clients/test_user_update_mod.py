@@ -41,8 +41,7 @@ from ldp_flower.clients import (
     user_update_mod,
 )
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
-from ldp_flower.guarantee.messages import CENSUS, MessageError, Query
+from ldp_flower.guarantee.messages import CENSUS, HASH_END, MessageError, NodeKeys, Query
 from ldp_flower.guarantee.questions import ClippedUpdate, Gradient
 from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate, SubsetHypercube

@@ -75,7 +75,7 @@ import numpy as np
 from flwr.app import Message
 from flwr.serverapp import ServerApp
 
-from ldp_flower.guarantee.keys import NodeKeys
+from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube

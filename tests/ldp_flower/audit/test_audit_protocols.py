@@ -15,7 +15,7 @@ from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded
 from ldp_flower.audit.runs import audited_runs
 from ldp_flower.audit.settings import Settings, kept
-from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.messages import HASH_END
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,9 @@ from ldp_flower.audit.probe import ldp_client_app
 from ldp_flower.audit.runs import RecordingGrid
 from ldp_flower.clients import LdpClientApp, respond
 from ldp_flower.clients.node import Node
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.ledger_file import series_keys
-from ldp_flower.guarantee.messages import Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Report
 from ldp_flower.guarantee.questions import WIRE_TYPES
 from ldp_flower.randomness import derive
 from ldp_flower.strategies import Counts, Series

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys
 
 
 def test_a_users_hash_and_coin_do_not_depend_on_its_node():

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     WIRE_TYPES,

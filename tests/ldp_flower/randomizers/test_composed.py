@@ -13,8 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.guarantee.messages import MessageError, Query
+from ldp_flower.guarantee.messages import HASH_END, MessageError, Query
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import (
     Codebook,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_flower.audit import exact_epsilon, extreme_inputs, worst_epsilon
-from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.guarantee.messages import MessageError, Query
+from ldp_flower.guarantee.messages import HASH_END, MessageError, Query
 from ldp_flower.guarantee.questions import Mean, Rotated
 from ldp_flower.randomizers import (
     Codebook,

@@ -11,7 +11,7 @@ from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower import InProcessGrid
-from ldp_flower.guarantee.keys import in_simulation
+from ldp_flower.guarantee.budget import in_simulation
 
 
 def send(grid, nodes, action):

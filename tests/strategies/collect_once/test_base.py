@@ -13,8 +13,7 @@ from scipy.optimize import minimize
 from ldp_flower import Users, randomizers, simulate
 from ldp_flower.audit import audit_handler, recorded_queries
 from ldp_flower.clients.statistics import compute
-from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import Mean, Record, RecordCopies
 from ldp_flower.randomizers import Estimate, GaussianRecord
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu

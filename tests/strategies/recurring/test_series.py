@@ -8,8 +8,7 @@ import pytest
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, simulate
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.guarantee.keys import NodeKeys
-from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.messages import NodeKeys, Query
 from ldp_flower.strategies import (
     Counts,
     Describe,

@@ -8,9 +8,8 @@ from flwr.serverapp.strategy import Strategy
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
-from ldp_flower.guarantee.keys import NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import Report
+from ldp_flower.guarantee.messages import NodeKeys, Report
 from ldp_flower.guarantee.questions import Curvature, Gradient
 from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
 from ldp_flower.strategies import Ask, LdpFedAvg, LdpIht, LdpStrategy, LinearResult, TooFewReports

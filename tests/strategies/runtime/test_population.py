@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.guarantee.keys import NodeKeys
+from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.strategies.runtime.population import Population
 
 NODES = {7: NodeKeys(0, 0, 40), 3: NodeKeys(0, 40, 1), 9: NodeKeys(0, 41, 59)}
