@@ -263,8 +263,8 @@ def test_what_is_asked_about_targets_that_are_none_is_refused(users):
 def test_which_statistics_are_about_features_alone():
     """Each of the others moves with the targets, or is asked in regressions only."""
     alone = {name for name, form in WIRE_TYPES.items() if issubclass(form.kinds[-1], AboutFeatures)}
-    assert not Rotated(Mean(np.zeros(2)), np.ones(2), np.zeros(2)).about_targets
-    assert Standardised(ColumnMeans(np.zeros(3)), np.zeros(3), np.ones(3)).about_targets
+    assert not Rotated(Mean(np.zeros(2)), np.ones(2), np.zeros(2)).needs_targets(2)
+    assert Standardised(ColumnMeans(np.zeros(3)), np.zeros(3), np.ones(3)).needs_targets(2)
     assert alone == {
         *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
         "drawn_items",

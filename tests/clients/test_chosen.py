@@ -119,5 +119,5 @@ def test_the_streams_of_rows_noise_and_training_differ():
 
 def test_questions_about_the_target_need_one():
     assert TableCell(np.array([4]), np.array([3.0])).needs_targets(4)
-    assert not OF_SORT.needs_targets(USERS.num_features) and not OF_SORT.about_targets
+    assert not OF_SORT.needs_targets(USERS.num_features)
     assert Gradient(np.zeros(3)).needs_targets(3)

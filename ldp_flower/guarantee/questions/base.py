@@ -160,6 +160,8 @@ class Question:
     features_public: ClassVar[bool] = False
     #: The rows that count.
     rows: ClassVar[Rows] = Rows.FINITE
+    #: Number of coordinates of a user's value, where neither rows nor arguments change it.
+    fixed_width: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         for slot in slots(type(self)):
@@ -193,7 +195,7 @@ class Question:
 
         MessageError if the question does not fit such rows.
         """
-        return self.num_wanted(num_features)
+        return self.num_wanted(num_features) if self.fixed_width is None else self.fixed_width
 
     def features(self, num_features: int) -> int:
         """Return the number of features that it is about, of rows with so many."""
@@ -204,14 +206,9 @@ class Question:
         chosen = getattr(self, "coordinates", None)
         return self.features(num_features) if chosen is None else len(chosen)
 
-    @property
-    def about_targets(self) -> bool:
-        """Whether it is about targets, which some users do not have."""
-        return True
-
     def needs_targets(self, num_features: int) -> bool:
-        """Whether it is about targets, of users with so many features."""
-        return self.about_targets
+        """Whether it is about targets, which some users do not have; of so many features."""
+        return True
 
     @property
     def classes_asked(self) -> int:
@@ -258,26 +255,24 @@ class Question:
 class AboutFeatures(Question):
     """Base class: targets play no part."""
 
-    @property
-    def about_targets(self) -> bool:
-        """False."""
+    def needs_targets(self, num_features: int) -> bool:
+        """Return False."""
         return False
 
 
-class AboutColumns(Question):
-    """Base class: about some columns, and rows with entries in all of them.
-
-    Its field ``coordinates`` names them: features or, as the last column, the target.
-    """
+class OfColumns(Question):
+    """Base class: all columns are features here, the target the last one."""
 
     def features(self, num_features: int) -> int:
         """Return one more: the target is a column, too."""
         return num_features + 1
 
-    @property
-    def about_targets(self) -> bool:
-        """No; :meth:`needs_targets` says whether the target is one of ``coordinates``."""
-        return False
+
+class AboutColumns(OfColumns):
+    """Base class: about some columns, and rows with entries in all of them.
+
+    Its field ``coordinates`` names them: features or, as the last column, the target.
+    """
 
     def needs_targets(self, num_features: int) -> bool:
         """Whether the target is among the columns."""
@@ -287,9 +282,7 @@ class AboutColumns(Question):
 class OneNumber(Question):
     """Base class: a user's value is one number."""
 
-    def width(self, num_features: int) -> int:
-        """Return 1."""
-        return 1
+    fixed_width: ClassVar[int] = 1
 
 
 def _check_floats(name: str, array: NDArray[Any], length: int, because: str = "") -> None:
