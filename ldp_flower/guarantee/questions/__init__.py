@@ -52,6 +52,7 @@ from .registry import (
     RotatedBins,
     Standardised,
     TransformedQuestion,
+    WireType,
     question_from_wire,
     wire_types_with,
 )
@@ -143,6 +144,7 @@ __all__ = [
     "UpdateQuestion",
     "WeightedMean",
     "Wire",
+    "WireType",
     "question_from_wire",
     "slots",
     "wire_types_with",
