@@ -7,13 +7,11 @@ records in it; ``node`` is what all share: the policy of a node, and answers tha
 """
 
 from .app import LdpClientApp, attach
-from .one_user import OneUser, user_of
-from .private_training.network_app import NetworkClientApp
-from .private_training.network_users import NetworkUsersApp
+from .private_training.network_app import NetworkClientApp, NetworkUsersApp
 from .private_training.record_mod import RecordDpSgdMod, dp_sgd
 from .reply import Refusal
 from .update_mod import LdpUpdateMod
-from .user_update_mod import LdpUserUpdateMod
+from .user_update_mod import LdpUserUpdateMod, OneUser, user_of
 
 __all__ = [
     "LdpClientApp",

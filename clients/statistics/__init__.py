@@ -29,7 +29,7 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import fourier_features, frequencies, project, projection, rotate
 
 from ..arithmetic import class_labels
-from . import columns, means, moments, records, regression, selection
+from . import means, records, regression, selection
 
 _CLIP = 3.0  # standardised numbers lie within this distance of 0
 
@@ -98,29 +98,29 @@ STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
     q.Ranking: regression.ranking,
     q.Mean: means.mean,
     q.WeightedMean: means.weighted_mean,
-    q.OutstandingFeatures: means.outstanding_features,
+    q.OutstandingFeatures: selection.outstanding_features,
     q.DistanceBin: means.distance_bin,
     q.ColumnMeans: means.column_means,
     q.ColumnMeanNorm: means.column_mean_norm,
     q.ColumnLogSizes: means.column_log_sizes,
-    q.SecondMoments: moments.second_moments,
-    q.TensorMoments: moments.tensor_moments,
-    q.LineMoments: moments.line_moments,
-    q.LineSizes: moments.line_sizes,
-    q.RowCount: moments.row_count,
+    q.SecondMoments: means.second_moments,
+    q.TensorMoments: means.tensor_moments,
+    q.LineMoments: means.line_moments,
+    q.LineSizes: means.line_sizes,
+    q.RowCount: means.row_count,
     q.Record: records.record,
     q.RecordCopies: records.record_copies,
     q.DrawnItems: records.drawn_items,
     q.FrequentItems: records.frequent_items,
     q.Labels: records.labels,
-    q.SharesBelow: columns.shares_below,
-    q.Cell: columns.cell,
-    q.Grain: columns.grain,
+    q.SharesBelow: records.shares_below,
+    q.Cell: records.cell,
+    q.Grain: records.grain,
 }
 #: Likewise, given the words, one for each user, by which they draw what is drawn.
 _DRAWING: dict[type[q.Question], Callable[[Users, Any, Words], Floats]] = {
-    q.TableCell: columns.table_cell,
-    q.LevelRounding: columns.level_rounding,
+    q.TableCell: records.table_cell,
+    q.LevelRounding: records.level_rounding,
 }
 #: To a block of what is sent as it is beside the reports; the operator must have declared it
 #: public.

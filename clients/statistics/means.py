@@ -1,5 +1,7 @@
-"""Means of features, and how far they are from a centre."""
+"""Means and moments of features and targets, and of residuals along a line; numbers of rows."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -7,13 +9,12 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers.elementwise import row_dots, row_norms
+from ldp_flower.randomizers.domains import directions
+from ldp_flower.randomizers.elementwise import log, row_norms
 from ldp_flower.validation import Floats
+from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
-from ..arithmetic import log_ratio, mean_over_rows, scale_bins, sum_over_rows
-from .selection import largest
-
-_BORROWED = 4.0  # rows
+from ..arithmetic import dot, log_ratio, mean_over_rows, norm_over_rows, scale_bins
 
 
 def _difference(
@@ -34,18 +35,6 @@ def mean(users: Users, question: q.Mean) -> Floats:
 def weighted_mean(users: Users, question: q.WeightedMean) -> Floats:
     """Compute :class:`WeightedMean`."""
     return _difference(users, question.centre, question.coordinates) * question.weights
-
-
-def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Floats:
-    """Compute :class:`OutstandingFeatures`."""
-    squares = np.square(users.features)
-    ones = np.ones(len(squares))
-    sums = sum_over_rows(users, ones, users.features)
-    own = sum_over_rows(users, ones, squares)
-    rows = np.maximum(users.num_rows, 1)[:, None]
-    typical = row_dots(own, np.ones(1))[:, None] / (rows * users.num_features)
-    size = np.sqrt((own + _BORROWED * typical) / (rows + _BORROWED))
-    return largest(sums / np.where(size > 0, size, 1.0), question.set_size)
 
 
 def distance_bin(users: Users, question: q.DistanceBin) -> Floats:
@@ -78,3 +67,72 @@ def column_log_sizes(users: Users, question: q.ColumnLogSizes) -> Floats:
         sizes = sizes[:, question.coordinates]
     logs = np.clip(log_ratio(sizes, question), -1, 1) * question.log_range
     return np.where((sizes != 0).any(axis=1, keepdims=True), logs, 0.0)
+
+
+_BLOCK_ENTRIES = 1 << 22  # products held in memory at a time
+
+Powers = Mapping[int, float]  # weights of tensor powers
+
+Bounded = q.SecondMoments | q.TensorMoments | q.Record | q.RecordCopies
+
+
+def bounded_rows(users: Users, question: Bounded) -> tuple[Floats, Floats]:
+    """Return rows in the unit ball and targets in [-1, 1], see :class:`SecondMoments`."""
+    unit, length = directions(users.features)
+    x = unit * np.minimum(length / question.feature_bound, 1.0)[:, None]
+    return x, np.clip(users.targets / question.target_bound, -1.0, 1.0)
+
+
+def _moments(
+    users: Users,
+    question: q.SecondMoments | q.TensorMoments,
+    product_weight: float,
+    powers: Powers,
+) -> Floats:
+    """Return the mean of x y and of tensor powers of x, each times its weight."""
+    x, y = bounded_rows(users, question)
+    ones = np.ones(len(x))
+    parts = [product_weight * mean_over_rows(users, y, x)]
+    for degree, weight in powers.items():
+        step = max(1, _BLOCK_ENTRIES // max(len(x), 1))
+        for start in range(0, num_monomials(x.shape[1], degree), step):
+            packed = packed_power(x, degree, slice(start, start + step))
+            parts.append(weight * mean_over_rows(users, ones, packed))
+    return np.concatenate(parts, axis=1)
+
+
+def second_moments(users: Users, question: q.SecondMoments) -> Floats:
+    """Compute :class:`SecondMoments`."""
+    return _moments(users, question, question.product_weight, {2: question.square_weight})
+
+
+def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
+    """Compute :class:`TensorMoments`."""
+    powers = tensor_powers(question.degree, question.stride)
+    weight = tensor_weight(powers)
+    return _moments(users, question, weight, dict.fromkeys(powers, weight))
+
+
+def line_moments(users: Users, question: q.LineMoments) -> Floats:
+    """Compute :class:`LineMoments`."""
+    r = (users.targets - dot(users.features, question.theta)) / question.residual_scale
+    s = dot(users.features, question.direction) / question.direction_scale
+    products = np.column_stack([r, s, r * s, s * s - 1, r * r - 1])
+    return mean_over_rows(users, np.ones(len(r)), products)
+
+
+def line_sizes(users: Users, question: q.LineSizes) -> Floats:
+    """Compute :class:`LineSizes`."""
+    residuals = users.targets - dot(users.features, question.theta)
+    steps = dot(users.features, question.direction)
+    norms = np.column_stack([norm_over_rows(users, values) for values in (residuals, steps)])
+    sizes = norms / np.sqrt(np.maximum(users.num_rows, 1))[:, None]
+    tiny = math.exp(-question.log_range) * question.prior
+    logs = log(np.maximum(sizes, tiny) / question.prior) / question.log_range
+    return np.where(users.num_rows[:, None] > 0, np.minimum(logs, 1.0), 0.0)
+
+
+def row_count(users: Users, question: q.RowCount) -> Floats:
+    """Compute :class:`RowCount`."""
+    rows = np.maximum(users.num_rows, 1) / question.prior
+    return (log(rows) / question.log_range)[:, None]

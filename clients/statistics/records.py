@@ -1,4 +1,4 @@
-"""Records, items and labels themselves, for protocols that randomise data and not statistics."""
+"""Records themselves: one of them, an entry of it, its cell in a table, items and labels."""
 
 import logging
 from typing import Any
@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomness import KeyedRandom, Words, derive
 from ldp_flower.validation import Floats
 
-from ..arithmetic import dot
-from .moments import bounded_rows
+from ..arithmetic import dot, mean_over_rows
+from .means import bounded_rows
 
 
 def _first_rows(users: Users, question: q.Record | q.RecordCopies) -> tuple[Floats, Floats]:
@@ -101,3 +102,108 @@ def _places(users: Users, most: int) -> tuple[NDArray[np.int64], tuple[NDArray[A
     kept = np.arange(most) < users.num_rows[:, None]
     places = np.nonzero(kept)
     return users.offsets[places[0]] + places[1], places
+
+
+_DRAWS = 1  # separates the draws of a statistic from the order of the rows
+_ROUND = 1e-6  # of a step: what entries lose by being standardised
+
+
+def first_entries(users: Users, columns: NDArray[np.int64]) -> Floats:
+    """Return what each user's first row has in some columns, the target the last of all.
+
+    Shape (users, columns); NaN without rows.
+    """
+    found = np.full((len(users), len(columns)), np.nan)
+    held = users.num_rows > 0
+    rows = users.offsets[:-1][held]
+    for place, column in enumerate(columns.tolist()):
+        found[held, place] = _column(users, column)[rows]
+    return found
+
+
+def _column(users: Users, column: int) -> Floats:
+    return users.targets if column == users.num_features else users.features[:, column]
+
+
+def shares_below(users: Users, question: q.SharesBelow) -> Floats:
+    """Compute :class:`SharesBelow`."""
+    column = int(question.coordinates[0])
+    entries = _column(users, column)
+    user = np.repeat(np.arange(len(users)), users.num_rows)
+    found = np.empty((len(users), len(question.thresholds)))
+    pairs = zip(question.thresholds, question.levels, strict=True)
+    for place, (threshold, level) in enumerate(pairs):
+        below = np.bincount(user[entries <= threshold], minlength=len(users))
+        share = below / np.maximum(users.num_rows, 1)
+        found[:, place] = 2 * np.where(users.num_rows > 0, share, level) - 1
+    return found
+
+
+def cell(users: Users, question: q.Cell) -> Floats:
+    """Compute :class:`Cell`."""
+    entry = first_entries(users, question.coordinates)
+    place = np.searchsorted(question.edges, entry, side="left")
+    return np.where(np.isfinite(entry), place, len(question.edges) + 1).astype(np.float64)
+
+
+def grain(users: Users, question: q.Grain) -> Floats:
+    """Compute :class:`Grain`."""
+    entry = first_entries(users, question.coordinates)
+    found = np.full(entry.shape, float(question.num_steps))
+    for place in reversed(range(question.num_steps)):
+        tens, halves = divmod(place, 2)
+        multiple = (entry - question.origin) / (question.step / (10.0**tens * (1 + halves)))
+        found[np.abs(multiple - np.rint(multiple)) <= _ROUND] = place
+    found[~np.isfinite(entry)] = question.num_steps + 1
+    return found
+
+
+def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
+    """Return each user's cell without the level, and where its number is among the levels.
+
+    NaN without rows.
+    """
+    blocks = question.blocks(users.num_features)
+    codes = np.zeros(len(users.targets))
+    for block, size in zip(blocks, question.sizes.tolist(), strict=False):
+        one = _column(users, block[0])
+        place = one if len(block) == 1 else np.argmax(users.features[:, block], axis=1)
+        codes = codes * size + np.clip(place, 0, size - 1)
+    first = np.full(len(users), np.nan)
+    first[users.num_rows > 0] = codes[users.offsets[:-1][users.num_rows > 0]]
+    if question.levels is None or question.low is None or question.high is None:
+        return first, np.zeros(len(users))
+    if question.one_row:
+        numbers = first_entries(users, np.array(blocks[-1]))[:, 0]
+        return first, _among(numbers, question.low, question.high, question.levels)
+    own = (codes == np.repeat(first, users.num_rows)).astype(np.float64)
+    numbers = _column(users, blocks[-1][0])
+    pair = np.column_stack([np.where(own > 0, numbers, 0.0), own])
+    sums = mean_over_rows(users, np.ones(len(own)), pair)
+    return first, _among(sums[:, 0] / sums[:, 1], question.low, question.high, question.levels)
+
+
+def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
+    """Return where numbers are among levels, from 0 to the last."""
+    return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
+
+
+def table_cell(users: Users, question: q.TableCell, words: Words) -> Floats:
+    """Compute :class:`TableCell`."""
+    draws = KeyedRandom(derive(words, _DRAWS)).uniforms((len(users), 2))
+    found, place = _placed(users, question)
+    if question.levels is not None:
+        level = np.floor(place)
+        found = found * question.levels + level + (draws[:, 0] < place - level)
+    cells: Floats = np.full(len(users), float(question.num_cells))
+    if question.instead is not None:
+        ends = np.cumsum(question.instead)
+        cells = np.searchsorted(ends[:-1] / ends[-1], draws[:, 1], side="right").astype(np.float64)
+    return np.where(np.isfinite(found), found, cells)[:, None]
+
+
+def level_rounding(users: Users, question: q.LevelRounding, words: Words) -> Floats:
+    """Compute :class:`LevelRounding`."""
+    first, place = _placed(users, question)
+    between = place - np.floor(place)
+    return np.where(np.isfinite(first), 4 * between * (1 - between) - 0.5, np.nan)[:, None]

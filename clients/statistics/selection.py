@@ -12,10 +12,12 @@ import numpy as np
 
 from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.elementwise import row_dots
 from ldp_flower.validation import Floats
 
 from ..arithmetic import ridge_coefficients, sum_over_rows
 
+_BORROWED = 4.0  # rows by which a mean is drawn to that of all features
 _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
 
 
@@ -38,6 +40,18 @@ def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
     else:
         scores = sum_over_rows(users, users.targets, users.features)
     return largest(scores, question.set_size)
+
+
+def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Floats:
+    """Compute :class:`OutstandingFeatures`."""
+    squares = np.square(users.features)
+    ones = np.ones(len(squares))
+    sums = sum_over_rows(users, ones, users.features)
+    own = sum_over_rows(users, ones, squares)
+    rows = np.maximum(users.num_rows, 1)[:, None]
+    typical = row_dots(own, np.ones(1))[:, None] / (rows * users.num_features)
+    size = np.sqrt((own + _BORROWED * typical) / (rows + _BORROWED))
+    return largest(sums / np.where(size > 0, size, 1.0), question.set_size)
 
 
 def _one_by_one(fit: Callable[[Floats, Floats, Any], Floats]) -> Callable[..., Floats]:

@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from ..guarantee.network_round import ARRAYS, NETWORK, NetworkRound
+from ..guarantee.training import ARRAYS, NETWORK, NetworkRound
 from ..models import Graph, Network
 from ..models.graph import Operation, Reference, Tensor
 from ..randomizers.real_valued.dp_sgd import DpSgdPlan

@@ -77,8 +77,7 @@ def ledger_report(
     As one HTML page, as JSON, or as metrics in Prometheus' text format, which name no user.
     """
     # Reports need pandas, and whatever else the command does not.
-    from ..supernode.accounts import Accounts
-    from ..supernode.report import FORMATS
+    from ..supernode.accounts import FORMATS, Accounts
 
     with _errors_told():
         accounts = Accounts.of(path, max_epsilon)

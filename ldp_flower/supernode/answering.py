@@ -19,8 +19,7 @@ from flwr.supernode.runtime import run_clientapp as flowers
 
 from ..clients import Refusal
 from . import flower
-from .journal import Journal
-from .run import Run
+from .journal import Journal, Run
 from .settings import Settings
 
 _log = logging.getLogger("flwr")

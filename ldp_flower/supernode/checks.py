@@ -17,8 +17,7 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
-from .run import AppError, RecordsFile
-from .settings import Settings
+from .settings import AppError, RecordsFile, Settings
 
 _ABOUT_RIGHT = 0.5, 2.0  # declared number of records over the true one: steps are as far off
 # Above it an attacker who guesses between two versions of the data is wrong with a probability of

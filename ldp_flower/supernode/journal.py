@@ -1,18 +1,38 @@
 """What a node's log says: who answered a message, what it cost, and strangers' words sanitised."""
 
+import hashlib
 import io
 import logging
 import zipfile
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Self
 
 from flwr.app import Message
 
 from ..guarantee import ledger
-from .run import Run
 
 _MAX_NAME_CHARS: Final = 200  # characters of a name
 _MAX_SETTINGS_BYTES: Final = 1 << 20  # bytes of a run's pyproject.toml
 _log = logging.getLogger("flwr")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came with a run: names that its submitter chose, and its code as bytes.
+
+    Nothing has looked into ``fab``, the packed app.
+    """
+
+    run_id: int
+    fab_id: str
+    fab_version: str
+    fab: bytes = field(repr=False)
+
+    @cached_property
+    def fab_hash(self) -> str:
+        """SHA-256 of the app's bytes, computed here."""
+        return hashlib.sha256(self.fab).hexdigest()
 
 
 class Journal(logging.Handler):

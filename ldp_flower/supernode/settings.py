@@ -1,17 +1,72 @@
-"""What the operator has chosen when starting a node, for the processes that answer."""
+"""What the operator has chosen when starting a node: an app, a table or records that answer."""
 
+import importlib
 import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
+from flwr.app import Context
 from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
 
 from ..clients import LdpClientApp, NetworkClientApp
 from ..schema import Schema
 from ..table_file import TableLoader
-from .run import AppError, RecordsFile, load
+
+
+class AppError(Exception):
+    """There is no such app."""
+
+
+def load(reference: str) -> ClientApp:
+    """Return the app that ``module:attribute`` names; raise AppError if there is none."""
+    module, colon, attribute = reference.partition(":")
+    if not (module and colon and attribute):
+        raise AppError(f"Expected --app MODULE:ATTRIBUTE, got {reference!r}.")
+    try:
+        app = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise AppError(
+            f"The app {reference!r} cannot be loaded: {type(error).__name__}: {error}. Its module "
+            "must be installed, or in a folder of PYTHONPATH."
+        ) from error
+    if not isinstance(app, ClientApp):
+        raise AppError(f"Expected {reference!r} to be a ClientApp, got {type(app).__name__}.")
+    return app
+
+
+RECORDS, TARGETS = "records", "targets"
+
+
+@dataclass(frozen=True)
+class RecordsFile:
+    """A file of NumPy's (.npz) with the arrays ``records`` and ``targets``."""
+
+    path: str
+
+    def __call__(self, context: Context | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return records, shape (records, ...), and their targets; ValueError if there are none."""
+        expected = (
+            f"Expected --records to be a file of numpy.savez({RECORDS}=, {TARGETS}=), "
+            f"got {Path(self.path).name}"
+        )
+        try:
+            with np.load(self.path, allow_pickle=False) as found:
+                arrays = {name: found[name] for name in (RECORDS, TARGETS)}
+        except OSError as error:
+            raise ValueError(f"{expected}: {error.strerror or error}.") from error
+        except Exception as error:  # NumPy's reader fails in many ways
+            raise ValueError(f"{expected}, which has no such arrays of numbers.") from error
+        records, targets = arrays[RECORDS], arrays[TARGETS]
+        if not records.ndim or targets.shape[:1] != records.shape[:1]:
+            raise ValueError(
+                f"{expected} with records of shape {list(records.shape)} and targets of "
+                f"{list(targets.shape)}."
+            )
+        return records, targets
 
 
 @dataclass(frozen=True)

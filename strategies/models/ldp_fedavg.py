@@ -10,8 +10,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
-from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
-from ldp_flower.guarantee.training import RIDER, with_parameters
+from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining, with_parameters
 from ldp_flower.iht import keep_largest
 from ldp_flower.models import Network
 from ldp_flower.validation import check_integer, check_unused

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 
-from ldp_flower.guarantee.network_round import ARRAYS, METRICS, NetworkRound
+from ldp_flower.guarantee.training import ARRAYS, METRICS, NetworkRound
 from ldp_flower.models import Graph, Network
 
 from ..runtime.result import Step

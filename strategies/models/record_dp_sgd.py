@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 
 from ldp_flower.expectation import Expectation, Plannable, Setting, WouldRefuse
-from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
+from ldp_flower.guarantee.training import ARRAYS, NETWORK, NetworkRound
 from ldp_flower.models import Network
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer

@@ -766,7 +766,7 @@ def test_moments_are_never_longer_than_their_weights_say(degree):
 def test_many_rows_are_packed_a_few_columns_at_a_time(monkeypatch):
     users = make_users()
     whole = compute("tensor_moments", users)
-    monkeypatch.setattr("ldp_flower.clients.statistics.moments._BLOCK_ENTRIES", 1000)
+    monkeypatch.setattr("ldp_flower.clients.statistics.means._BLOCK_ENTRIES", 1000)
     np.testing.assert_array_equal(compute("tensor_moments", users), whole)
 
 

@@ -305,7 +305,7 @@ def test_what_is_shared_shows(plant, monkeypatch):
 
 LATE = """
 import sys
-from ldp_flower.clients.one_user import as_if_alone
+from ldp_flower.clients.user_update_mod import as_if_alone
 assert "torch" not in sys.modules
 with as_if_alone(6):
     import torch

@@ -16,10 +16,9 @@ from torch import nn
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.clients import NetworkClientApp, Refusal
 from ldp_flower.clients.private_training import network_app, steps
-from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits
-from ldp_flower.clients.private_training.network_training import as_rows
+from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits, as_rows
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
+from ldp_flower.guarantee.training import ARRAYS, NETWORK, NetworkRound
 from ldp_flower.models import Limits, Network, NetworkError
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan

@@ -9,9 +9,9 @@ from test_network_app import deployed, network, record_of
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import NetworkUsersApp, OneUser, Refusal
-from ldp_flower.clients.private_training.network_users import _Local
+from ldp_flower.clients.private_training.network_app import _Local
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
+from ldp_flower.guarantee.training import NETWORK, LocalTraining
 from ldp_flower.models import Limits, Network, interpreter
 from ldp_flower.models.graph import Operation, Reference, Tensor
 from ldp_flower.strategies import LdpFedAvg

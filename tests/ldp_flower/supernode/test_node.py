@@ -26,8 +26,7 @@ from ldp_flower.supernode.checks import census
 from ldp_flower.supernode.journal import Journal, printable, take_care
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
-from ldp_flower.supernode.run import AppError, Run, load
-from ldp_flower.supernode.settings import Settings, Table
+from ldp_flower.supernode.settings import AppError, Run, Settings, Table, load
 
 RUN = Run(5, "stranger/app", "1.0.0", b"not even an archive")
 SETTINGS = Settings("json:loads", None, "/the/operators/path")
