@@ -15,12 +15,10 @@ reports and gives no more of them than were paid.
 import logging
 import sqlite3
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -60,33 +58,6 @@ RESERVED: Final = b"reserved"
 NODE = "ldp-node"
 
 
-class Ledger(ABC):
-    """Spent budgets and stored replies of the users of one operator."""
-
-    @abstractmethod
-    def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
-
-    @abstractmethod
-    def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
-        """Return which users can still pay ``cost`` under ``policy``."""
-
-    @abstractmethod
-    def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
-        """Debit the users and store the reply, all or nothing, durably.
-
-        False, with nothing written, if the query has been answered or one of the users has spent
-        the budget in the meantime.
-        """
-
-    @abstractmethod
-    def fulfil(self, digest: str, reply: bytes) -> bytes:
-        """Store the reply in the place of :data:`RESERVED`, durably, and return what is stored.
-
-        This is another one if another process was first, and empty if it was forgotten.
-        """
-
-
 def _affordable(
     spent: NDArray[np.float64],
     used: NDArray[np.int64],
@@ -111,7 +82,7 @@ def _affordable(
     return np.asarray(np.where(used > 0, used < cost.steps, within))
 
 
-class StateLedger(Ledger):
+class StateLedger:
     """A ledger in a Flower ``Context.state``, for simulation: it ends with the run.
 
     Accounts are the slots of the node's users. Its records have the names :attr:`RECORDS`; they
@@ -185,7 +156,7 @@ class StateLedger(Ledger):
         self._state[self._replies_name] = replies
 
 
-class SqliteLedger(Ledger):
+class SqliteLedger(LedgerFile):
     """A durable ledger in an SQLite file that the operator has created.
 
     Accounts are the users' stable ids. Several processes may share the file; every
@@ -204,15 +175,6 @@ class SqliteLedger(Ledger):
         If the file is missing or is no ledger, and by all methods if another file takes its place.
     """
 
-    def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
-        self._file = LedgerFile(path, timeout)
-
-    @classmethod
-    def create(cls, path: str | Path) -> "SqliteLedger":
-        """Create an empty ledger; raise LedgerError if something exists at ``path`` already."""
-        LedgerFile.create(path)
-        return cls(path)
-
     def check(self, unit: str) -> None:
         """Raise LedgerError unless costs with this privacy unit could be written now.
 
@@ -220,9 +182,9 @@ class SqliteLedger(Ledger):
         epsilon does not bound what the user loses. So a ledger with record-level costs takes no
         user-level ones.
         """
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             _check_unit(connection, unit)
-        with self._file.open() as connection:
+        with self.open() as connection:
             connection.execute("BEGIN IMMEDIATE")
             # Opens the journal, which a folder may refuse that lets the file be written.
             connection.execute("UPDATE fact SET value = value")
@@ -262,8 +224,8 @@ class SqliteLedger(Ledger):
         return np.asarray(found[0], np.int64)
 
     def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query."""
-        with self._file.open() as connection:
+        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
+        with self.open() as connection:
             row = connection.execute(
                 "SELECT content FROM reply WHERE digest = ?", (digest,)
             ).fetchone()
@@ -272,9 +234,9 @@ class SqliteLedger(Ledger):
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
         if policy.period is not None:
-            with self._file.transaction() as connection:
+            with self.transaction() as connection:
                 self._begin_period(connection, policy)
-        with self._file.open() as connection:
+        with self.open() as connection:
             return self._able(connection, accounts, cost, policy)
 
     @staticmethod
@@ -284,8 +246,12 @@ class SqliteLedger(Ledger):
             _renew(connection, _spenders(connection))
 
     def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
-        """Debit the users and store the reply, in one transaction on disk."""
-        with self._file.transaction() as connection:
+        """Debit the users and store the reply, all or nothing, in one transaction on disk.
+
+        False, with nothing written, if the query has been answered or one of the users has spent
+        the budget in the meantime.
+        """
+        with self.transaction() as connection:
             self._begin_period(connection, policy)
             query = "SELECT 1 FROM reply WHERE digest = ?"
             answered = connection.execute(query, (entry.digest,)).fetchone()
@@ -327,8 +293,11 @@ class SqliteLedger(Ledger):
         return True
 
     def fulfil(self, digest: str, reply: bytes) -> bytes:
-        """Store the reply to a reserved query on disk, and return the one that is there then."""
-        with self._file.transaction() as connection:
+        """Store the reply in the place of :data:`RESERVED`, on disk, and return what is stored.
+
+        This is another one if another process was first, and empty if it was forgotten.
+        """
+        with self.transaction() as connection:
             connection.execute(
                 "UPDATE reply SET content = ? WHERE digest = ? AND content = ?",
                 (reply, digest, RESERVED),
@@ -343,7 +312,7 @@ class SqliteLedger(Ledger):
         It follows from the user's name and from what the ledger drew when it was made, so that
         it tells nobody else a name.
         """
-        with self._file.transaction() as connection:  # which upgrades a ledger without identity
+        with self.transaction() as connection:  # which upgrades a ledger without identity
             key = str(fact(connection, "identity")).encode()
         hashes = [blake2b(name.encode(), digest_size=8, key=key) for name in texts(accounts)]
         whole = b"".join(each.digest() for each in hashes)
@@ -354,16 +323,16 @@ class SqliteLedger(Ledger):
 
         Raises LedgerError as :func:`~.ledger_file.series_keys`.
         """
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             drawn = series_keys(connection, texts(accounts), series, coins)
-        with self._file.open() as connection:  # as whoever opens it next will find them
+        with self.open() as connection:  # as whoever opens it next will find them
             if series_keys(connection, texts(accounts), series, coins) != drawn:
                 raise LedgerError("The ledger does not hold what was just written to it.")
         return drawn
 
     def spent(self) -> dict[str, Cost]:
         """Return what every user on the ledger has spent, since its budget was last renewed."""
-        with self._file.open() as connection:
+        with self.open() as connection:
             rows = connection.execute("SELECT user, epsilon, delta FROM spent ORDER BY user")
             return {user: Cost(epsilon, delta) for user, epsilon, delta in rows}
 
@@ -372,7 +341,7 @@ class SqliteLedger(Ledger):
 
         A renewal gives back what is negative in it.
         """
-        with self._file.open() as connection:
+        with self.open() as connection:
             yield from connection.execute(
                 "SELECT created, user, run, statistic, mechanism, epsilon, delta "
                 "FROM charge JOIN reply ON reply = number UNION ALL "
@@ -388,7 +357,7 @@ class SqliteLedger(Ledger):
         to twice the limits, or ``lifetime_epsilon`` where a policy has one. If one of the users has
         never answered anything, LedgerError is raised and nobody's is renewed.
         """
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             ever = {user for (user,) in connection.execute("SELECT DISTINCT user FROM charge")}
             if unknown := sorted(set(users or ()) - ever):
                 raise LedgerError(f"The ledger knows no user {', '.join(map(repr, unknown))}.")
@@ -404,12 +373,16 @@ class SqliteLedger(Ledger):
         With 0 days all replies are deleted, also those whose date lies in the future. Their costs
         stay on the ledger. A query whose reply was deleted is refused if it is asked again.
         """
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             return connection.execute(
                 "UPDATE reply SET content = NULL WHERE content IS NOT NULL "
                 "AND (? = 0 OR created <= datetime('now', ?))",
                 (days, f"-{days * 86400:.0f} seconds"),
             ).rowcount
+
+
+#: Spent budgets and stored replies of the users of one operator.
+Ledger = StateLedger | SqliteLedger
 
 
 def _spenders(connection: sqlite3.Connection) -> list[str]:

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from .budget import seconds_in
 
@@ -85,7 +85,7 @@ class LedgerFile:
 
     _APPLICATION_ID = 0x1D9F10E6  # marks the file as a ledger of this format
 
-    def __init__(self, path: str | Path, timeout: float) -> None:
+    def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
         self._timeout = timeout
         try:
             self._path = Path(path).expanduser()
@@ -104,7 +104,7 @@ class LedgerFile:
             pass
 
     @classmethod
-    def create(cls, path: str | Path) -> None:
+    def create(cls, path: str | Path) -> Self:
         """Create an empty ledger; raise LedgerError if something exists at ``path`` already."""
         path = Path(path).expanduser()
         try:
@@ -120,6 +120,7 @@ class LedgerFile:
                 f"PRAGMA application_id={cls._APPLICATION_ID};"
                 f"PRAGMA user_version={FORMAT}; COMMIT;"
             )
+        return cls(path)
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:

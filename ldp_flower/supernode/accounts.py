@@ -69,7 +69,7 @@ class Accounts:
     @classmethod
     def of(cls, path: Path, max_epsilon: float | None = None) -> "Accounts":
         """Read a ledger, of one moment; raise LedgerError if it cannot be read."""
-        with LedgerFile(path, timeout=60.0).open() as connection:
+        with LedgerFile(path).open() as connection:
             connection.execute("BEGIN")  # all that follows is of one moment
             users = pd.read_sql_query(_USERS, connection)
             runs = pd.read_sql_query(_PAID.format(by="run"), connection)

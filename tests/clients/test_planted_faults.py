@@ -731,7 +731,7 @@ def plant_no_patience(monkeypatch):
     honest = SqliteLedger.commit
 
     def commit(self, *given):
-        self._file._timeout = 0.0
+        self._timeout = 0.0
         try:
             return honest(self, *given)
         except LedgerError:

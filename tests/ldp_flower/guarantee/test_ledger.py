@@ -170,7 +170,7 @@ def test_only_the_operator_may_read_it(tmp_path):
 
 def test_a_commit_is_on_the_disk_when_it_counts(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
-    with ledger._file.open() as connection:
+    with ledger.open() as connection:
         (level,) = connection.execute("PRAGMA synchronous").fetchone()
     assert level == 3  # EXTRA: with FULL a power failure can bring the journal back
 
@@ -405,7 +405,7 @@ def test_a_copy_of_the_file_shows_all_spending_whatever_another_tool_has_set(tmp
         assert tool.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
     ledger = SqliteLedger(path)
     assert "write-ahead" in caplog.text
-    with ledger._file.open() as reader:  # as long as somebody reads, WAL would not be merged
+    with ledger.open() as reader:  # as long as somebody reads, WAL would not be merged
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM renewal").fetchall()
         reader.execute("COMMIT")
