@@ -23,10 +23,10 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.supernode import answering, flower, launch
 from ldp_flower.supernode.checks import census
-from ldp_flower.supernode.journal import Journal, printable, take_care
+from ldp_flower.supernode.journal import Journal, Run, printable, take_care
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
-from ldp_flower.supernode.settings import AppError, Run, Settings, Table, load
+from ldp_flower.supernode.settings import AppError, Settings, Table, load
 
 RUN = Run(5, "stranger/app", "1.0.0", b"not even an archive")
 SETTINGS = Settings("json:loads", None, "/the/operators/path")
