@@ -1,12 +1,15 @@
 """LdpClientApp: the Flower ClientApp that answers queries, and nothing else."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query
-from ldp_flower.guarantee.questions import wire_types_with
-from ldp_flower.guarantee.users import SCHEMA, KnowsSchema
+from ldp_flower.guarantee.questions import WireType, wire_types_with
+from ldp_flower.guarantee.users import SCHEMA
 
 from .node import EffectivePolicy, LoadUsers, Seed, UsersNode, check_loader, check_own
 from .reply import Received, Refusal, reply_with
@@ -32,7 +35,10 @@ def attach(
     2. None for any other message: the app's own handlers answer any server as before,
        with whatever they send, and neither policy nor ledger knows of it.
     """
-    client = _Client(load_users, policy, seed, statistics)
+    check_loader(load_users)
+    check_own(policy, seed)
+    own = checked(statistics)
+    client = _Client(load_users, policy, seed, own, wire_types_with(own))
     app.query(CENSUS)(client.census)
     app.query(QUERY)(client.report)
 
@@ -117,23 +123,15 @@ class LdpClientApp(ClientApp):
         attach(self, load_users, policy, seed, statistics)
 
 
+@dataclass(frozen=True)
 class _Client:
     """The two handlers of one ClientApp."""
 
-    def __init__(
-        self,
-        load_users: LoadUsers,
-        policy: PrivacyPolicy | None,
-        seed: Seed,
-        statistics: OwnStatistics | None,
-    ) -> None:
-        check_loader(load_users)
-        check_own(policy, seed)
-        self._load_users = load_users
-        self._policy = policy
-        self._seed = seed
-        self._statistics = checked(statistics)
-        self._forms = wire_types_with(self._statistics)
+    load_users: LoadUsers
+    policy: PrivacyPolicy | None
+    seed: Seed
+    statistics: OwnStatistics
+    forms: Mapping[str, WireType]
 
     def census(self, message: Message, context: Context) -> Message:
         """Answer how many users the node holds, and what their keys are."""
@@ -144,26 +142,25 @@ class _Client:
             asked = NUMBERS in received.message.content
             if asked and (numbers := node.numbered().keys.numbers) is not None:
                 records[NUMBERS] = MetricRecord({NUMBERS: numbers.tolist()})
-            sources: tuple[object, ...] = (self._load_users, node.users)
-            for source in sources:
-                if isinstance(source, KnowsSchema) and source.schema_digests is not None:
-                    records[SCHEMA] = MetricRecord({**source.schema_digests})
+            for source in (self.load_users, node.users):  # of those that know a schema
+                if (digests := getattr(source, "schema_digests", None)) is not None:
+                    records[SCHEMA] = MetricRecord({**digests})
             return records
 
-        return reply_with(message, context, self._policy, answer)
+        return reply_with(message, context, self.policy, answer)
 
     def report(self, message: Message, context: Context) -> Message:
         """Answer one query."""
 
         def answer(received: Received) -> RecordDict:
             try:
-                query = Query.from_record_dict(received.message.content, self._forms)
+                query = Query.from_record_dict(received.message.content, self.forms)
             except MessageError as error:
                 raise Refusal.malformed(error) from error
             return respond(self._open(received, context), query).to_record_dict()
 
-        return reply_with(message, context, self._policy, answer)
+        return reply_with(message, context, self.policy, answer)
 
     def _open(self, received: Received, context: Context) -> UsersNode:
-        terms = EffectivePolicy.resolve(received, context, self._policy, self._seed)
-        return UsersNode.of(received, context, terms, self._load_users, self._statistics)
+        terms = EffectivePolicy.resolve(received, context, self.policy, self.seed)
+        return UsersNode.of(received, context, terms, self.load_users, self.statistics)

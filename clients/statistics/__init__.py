@@ -154,12 +154,11 @@ def compute(users: Users, question: q.Question, words: Words | None = None) -> F
 
     By ``words``, one for each user, they draw what is drawn; without, all draw the same.
 
-    Whatever the users hold, a statistic sees rows of float64 that lie one after the other,
-    and so do its values: which type a node keeps is decided by all of its users, and
-    rounding would make one depend on another. No number is an error on the way: that would be one
-    user's, and cost all their values.
+    Values are float64 and lie one after the other, as the rows of :class:`Users` do: which type
+    a node keeps is decided by all of its users, and rounding would make one depend on another. No
+    number is an error on the way: that would be one user's, and cost all their values.
     """
-    users, kind = _with_doubles(users), type(question)
+    kind = type(question)
     if kind in _DRAWING:
         coins = np.zeros(len(users), np.uint64) if words is None else words
         return _doubles(_DRAWING[kind](users, question, coins))
@@ -173,18 +172,11 @@ def compute(users: Users, question: q.Question, words: Words | None = None) -> F
 @np.errstate(all="ignore")
 def public_block(users: Users, question: q.Question) -> NDArray[np.float32]:
     """Return what of the users leaves as it is beside the reports, the users first."""
-    return PUBLIC[type(question)](_with_doubles(users), question)
+    return PUBLIC[type(question)](users, question)
 
 
 def _doubles(array: NDArray[Any]) -> Floats:
     return np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"])
-
-
-def _with_doubles(users: Users) -> Users:
-    features, targets = _doubles(users.features), _doubles(users.targets)
-    if features is users.features and targets is users.targets:
-        return users
-    return replace(users, features=features, targets=targets)
 
 
 #: From one user's features, its targets and a question to its value.

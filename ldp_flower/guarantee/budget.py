@@ -196,12 +196,6 @@ class PrivacyPolicy:
             return None
         if given["max_epsilon"] == math.inf:
             raise ValueError("Expected max-epsilon finite, got inf.")
-        for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after", "lifetime_epsilon"):
-            if name in given and not isinstance(given[name], int | float):
-                raise ValueError(f"Expected a number for {keys[name]}, got {given[name]!r}.")
-        for name in ("max_rows", "num_records", "max_width"):
-            if name in given and type(given[name]) is not int:
-                raise ValueError(f"Expected an integer for {keys[name]}, got {given[name]!r}.")
         if given.get("unit") == "record" and "num_records" not in given:
             raise ValueError("Expected num-records, the public number of a silo's records.")
         try:

@@ -361,15 +361,6 @@ SCHEMA: Final = "schema"
 
 
 @runtime_checkable
-class KnowsSchema(Protocol):
-    """A loader of users, or users, who know what is publicly declared about their columns."""
-
-    @property
-    def schema_digests(self) -> Mapping[str, int] | None:
-        """A number for each column, which differs where what is declared does; public."""
-
-
-@runtime_checkable
 class UserSource(Protocol):
     """The users of a node: at hand as :class:`Users`, or made while they are asked."""
 

@@ -87,7 +87,8 @@ def as_numbers(values: Any) -> NDArray[np.float64]:
     array = as_array(values)
     with np.errstate(all="ignore"):
         if array is not None and array.dtype.kind in _NUMBERS:
-            return np.ascontiguousarray(array, np.float64).reshape(array.shape)
+            aligned = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"])
+            return aligned.reshape(array.shape)
         shape = (-1,) if array is None else array.shape
         source = values if array is None or hasattr(values, "tolist") else array
         numbers = map(number_of, entries(source))

@@ -119,9 +119,9 @@ def test_without_a_valid_policy_and_ledger_nothing_is_answered(
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"max-epsilon": "2.0"}, "Expected a number for max-epsilon, got '2.0'."),
+        ({"max-epsilon": "2.0"}, "Expected max-epsilon to be a number, got '2.0'."),
         ({"max-epsilon": 0}, "Expected max-epsilon > 0, got 0."),
-        ({"reply-after": "1"}, "Expected a number for reply-after, got '1'."),
+        ({"reply-after": "1"}, "Expected reply-after to be a number, got '1'."),
         ({"unit": "records"}, "Expected unit in ['user', 'record'], got 'records'."),
         ({"rehearsal": "true"}, "Expected rehearsal true or false, got 'true'."),
         ({"max_rows": 5}, "Expected the key 'max-rows', got 'max_rows'."),

@@ -33,11 +33,11 @@ def test_the_operators_policy_is_read_from_the_node():
     config = {"max-epsilon": 2, "allow-inexact": True, "max-rows": 9, "partition-id": 0}
     assert PrivacyPolicy.from_node_config(config) == PrivacyPolicy(2, 0.0, True, 9)
     assert PrivacyPolicy.from_node_config({"partition-id": 0}) is None
-    with pytest.raises(ValueError, match="Expected a number for max-epsilon, got '2'"):
+    with pytest.raises(ValueError, match="Expected max-epsilon to be a number, got '2'"):
         PrivacyPolicy.from_node_config({"max-epsilon": "2"})
     with pytest.raises(ValueError, match="Expected max-epsilon finite, got inf"):
         PrivacyPolicy.from_node_config({"max-epsilon": math.inf})
-    with pytest.raises(ValueError, match=r"Expected an integer for max-rows, got 2\.0"):
+    with pytest.raises(ValueError, match=r"Expected an integer max-rows >= 1, got 2\.0"):
         PrivacyPolicy.from_node_config({"max-epsilon": 2, "max-rows": 2.0})
     for slip in ("max_rows", "Max-Rows", "max_epsilon", "Rehearsal", "ledger_path", "reply_after"):
         with pytest.raises(ValueError, match=f"Expected the key '.*', got '{slip}'"):

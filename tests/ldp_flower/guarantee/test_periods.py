@@ -121,7 +121,7 @@ def test_an_app_can_only_tighten():
         ({**CONFIG, "period": 30}, "Expected period to be a text"),
         ({**CONFIG, "lifetime-epsilon": 0.5}, "Expected max-epsilon <= lifetime-epsilon < inf"),
         ({**CONFIG, "lifetime-epsilon": float("inf")}, "lifetime-epsilon < inf"),
-        ({**CONFIG, "lifetime-epsilon": "3"}, "Expected a number for lifetime-epsilon"),
+        ({**CONFIG, "lifetime-epsilon": "3"}, "Expected lifetime-epsilon to be a number"),
         ({**CONFIG, "max-delta": 1e-6}, "Expected max-delta 0 with a period"),
     ],
 )
