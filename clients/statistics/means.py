@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers.domains import directions
-from ldp_flower.randomizers.elementwise import log, row_norms
+from ldp_flower.randomizers.elementwise import directions, log, row_norms
 from ldp_flower.validation import Floats
 from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
