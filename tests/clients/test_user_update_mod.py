@@ -360,7 +360,7 @@ def test_the_audit_finds_nothing(monkeypatch):
 
     Everybody trains, so that the crowded node has few users behind the first thousand.
     """
-    monkeypatch.setattr(independence, "_USERS", 1_060)
+    monkeypatch.setattr(independence, "_MANY_USERS", 1_060)
     rows = {
         "up": ([[3.0, 0.0]], [9.0]),
         "down": ([[0.0, -3.0]], [-9.0]),
