@@ -5,8 +5,7 @@ from .analytics.describe import Describe
 from .analytics.describe_result import DescribeResult
 from .analytics.distribution import Distribution
 from .analytics.distribution_result import DistributionResult
-from .analytics.heavy_hitters import HeavyHitters
-from .analytics.item_result import HeavyHittersResult
+from .analytics.heavy_hitters import HeavyHitters, HeavyHittersResult
 from .analytics.means import Means, MeansResult
 from .analytics.quantiles import Quantiles, QuantilesResult
 from .analytics.two_way import TwoWay, TwoWayResult
@@ -19,7 +18,7 @@ from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
 from .models.fedavg_arguments import FedAvgResult
 from .models.ldp_fedavg import LdpFedAvg
-from .models.network_result import RecordDpSgdResult
+from .models.network_rounds import RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
 from .recurring.series import Series

@@ -5,6 +5,8 @@ import importlib
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +18,7 @@ from .console import FAILED, USAGE, Scalar, console, fail, in_options, overrides
 from .run import declared_config, declared_nodes
 
 if TYPE_CHECKING:
-    from ..compare.jobs import Plan
+    from ..compare.comparison import Plan
     from ..compare.nodes import App
 
 _INTERRUPTED = 130
@@ -117,9 +119,9 @@ def compare(
     kept in cells.csv: the same command goes on where it was interrupted. Prints the table, and
     writes table.md, compare.png and compare.html.
     """
-    from ..compare.comparison import chosen_methods, run_comparison
-    from ..compare.jobs import Plan
+    from ..compare.comparison import Plan, run_comparison
     from ..compare.nodes import CannotCompareError
+    from ..strategies import LdpFedAvg
 
     app_path = app_path.expanduser().resolve()
     where = (output or Path("results", "compare", app_path.name)).expanduser().resolve()
@@ -132,9 +134,10 @@ def compare(
         settings |= {key: num_nodes for key in ("num-nodes",) if key in declared}
         sys.path.insert(0, str(app_path))
         make = _object(dp_sgd, "dp_sgd") if dp_sgd else None
-        strategy = _strategy(ldp or [])
+        own = {key: scalar(value) for key, value in map(pair, ldp or [])}
+        strategy = partial(LdpFedAvg, **own)
         plan = Plan(num_nodes, rounds, delta, clip, strategy, make, metric)
-        names = chosen_methods(method or None, plan)
+        names = plan.chosen(method or None)
         components = project_of(app_path)["app"].get("components", {})
         load = _loader(components, plan, settings, "seed" in declared, evaluate)
         console.print(
@@ -169,15 +172,6 @@ def compare(
     console.print(f"Wrote {', '.join(map(str, written))}", style="green")
 
 
-def _strategy(texts: list[str]) -> Callable[..., Any]:
-    """Return LdpFedAvg with these arguments, its epsilon to be given."""
-    from functools import partial
-
-    from ..strategies import LdpFedAvg
-
-    return partial(LdpFedAvg, **{key: scalar(value) for key, value in map(pair, texts)})
-
-
 def _object(reference: str, what: str) -> Any:
     """Return what a reference ``module:name`` means in the app's folder."""
     module, colon, name = reference.partition(":")
@@ -198,9 +192,6 @@ def _loader(
     evaluate: str | None,
 ) -> Callable[[int], "App"]:
     """Return what captures the app at a seed, which it gets if it has such a setting."""
-    from dataclasses import replace
-    from functools import cache
-
     from ..compare.capture import captured
 
     client_app, server_app = (

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 from numpy.random import default_rng
 
@@ -171,12 +171,7 @@ def ldp_fedavg(
 ) -> Outcome:
     """Train an app with LdpUpdateMod and LdpFedAvg, in process; 0 rounds: by its own rule."""
     private = ClientApp(mods=[LdpUpdateMod(seed=seed)])
-
-    @private.train()
-    def train(message: Message, context: Context) -> Message:
-        reply: Message = client_app(message, context)
-        return reply
-
+    private.train()(client_app.__call__)
     try:
         result = strategy.start(
             InProcessGrid(private, num_nodes, run_config),

@@ -19,8 +19,7 @@ from ..runtime import Card, Estimates, Protocol, Result, Run
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
-from .cells import PopulationErrors, cell_question
-from .levels import GroupMeans, Levels
+from .cells import GroupMeans, Levels, PopulationErrors, cell_question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,8 +21,17 @@ from ..runtime.run import Arguments, LiveRun, Protocol, Run, TooFewReports
 from ..runtime.run_store import RunStore, prints_of, recognise
 from ..subprotocols.permanent import AsksPermanently, PermanentForm, ask_for_bits
 from ..tables.private_evaluation import PrivateEvaluation
-from .collected import Collected, all_complete, chosen, complete, has_estimates
-from .memoised import BitsResult, found_in, keep_bits, kept_bits
+from .collected import (
+    BitsResult,
+    Collected,
+    all_complete,
+    chosen,
+    complete,
+    found_in,
+    has_estimates,
+    keep_bits,
+    kept_bits,
+)
 from .series_result import SeriesResult
 
 _MAX_COLLECTIONS = 1000  # levels of so many take a second for each estimate

@@ -29,7 +29,7 @@ class PeelingDpIht(ShrinkingClip):
     their values, both with noise. Noise falls on as many coordinates as the estimate
     has, instead of all. For one silo, or a few: choices of many silos do not average out.
 
-    Other parameters are those of :class:`~.clipped.ShrinkingClip`.
+    Other parameters are those of :class:`~.base.ShrinkingClip`.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class PrivateFrankWolfe(ClippedSilos):
     has twice the error of :class:`PeelingDpIht`, with correlated ones, where the latter's
     few long steps end anywhere, much less.
 
-    Other parameters are those of :class:`~.clipped.ClippedSilos`, but for ``radius``.
+    Other parameters are those of :class:`~.base.ClippedSilos`, but for ``radius``.
 
     Parameters
     ----------

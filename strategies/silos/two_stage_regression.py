@@ -36,7 +36,7 @@ class TwoStageRegression(ShrinkingClip):
     gradients in the chosen features, with Gaussian noise. For classes; with the squared loss
     :class:`PeelingDpIht`, which may correct a choice, is better.
 
-    Other parameters are those of :class:`~.clipped.ShrinkingClip`.
+    Other parameters are those of :class:`~.base.ShrinkingClip`.
 
     Parameters
     ----------
