@@ -83,8 +83,7 @@ def run(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the simulation (seed).")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Directory for results.", show_default="results/APP"),
+        Path | None, typer.Option(help="Directory for results.", show_default="results/APP")
     ] = None,
     config: Annotated[
         list[str] | None,

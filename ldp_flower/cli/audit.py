@@ -16,17 +16,7 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from ..audit import Audit, audit_handler, extremes, recorded_queries
-from .console import (
-    FAILED,
-    USAGE,
-    console,
-    fail,
-    in_options,
-    overrides,
-    pair,
-    scalar,
-    unknown,
-)
+from .console import FAILED, USAGE, console, fail, in_options, overrides, pair, scalar, unknown
 from .run import declared_config
 
 _of_app = partial(typer.Option, rich_help_panel="With --app")
@@ -97,8 +87,7 @@ def audit(
         _of_app("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
     ] = None,
     node_config: Annotated[
-        list[str] | None,
-        _of_app(metavar="KEY=VALUE", help="A node's own settings (node_config)."),
+        list[str] | None, _of_app(metavar="KEY=VALUE", help="A node's own settings (node_config).")
     ] = None,
     seconds: Annotated[float, _of_app(min=1.0, help="CPU time of runs with noise, about.")] = 10.0,
     runs: Annotated[

@@ -108,8 +108,7 @@ def compare(
         typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Directory for results.", show_default="results/compare/APP"),
+        Path | None, typer.Option(help="Directory for results.", show_default="results/compare/APP")
     ] = None,
 ) -> None:
     """Compare the app in directory APP under FedAvg, DP-FedAvg, LocalDpMod and LdpFedAvg.

@@ -15,11 +15,7 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 from numpy.random import default_rng
 
-from ..accounting import (
-    gaussian_noise_multiplier,
-    local_dp_multiplier,
-    noise_multiplier_epsilon,
-)
+from ..accounting import gaussian_noise_multiplier, local_dp_multiplier, noise_multiplier_epsilon
 from ..clients import LdpUpdateMod
 from ..guarantee.training import flattened, parameters_of
 from ..simulation.grid import InProcessGrid

@@ -59,10 +59,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
         found = np.unique(y)
         if len(found) < 2:
             raise ValueError(f"Expected two classes at least, got one class in y: {found[0]!r}.")
-        warnings.warn(
-            f"The classes {found.tolist()} are taken from y: declare them.",
-            stacklevel=5,
-        )
+        warnings.warn(f"The classes {found.tolist()} are taken from y: declare them.", stacklevel=5)
         return Categories(found.tolist())
 
     def _check_schema(self, schema: Schema) -> None:

@@ -34,11 +34,7 @@ class SeriesPlan:
 
 
 def plan_series(
-    protocol: type[Plannable],
-    setting: Setting,
-    epsilon: float,
-    collections: int,
-    drift: float,
+    protocol: type[Plannable], setting: Setting, epsilon: float, collections: int, drift: float
 ) -> SeriesPlan:
     """Return the errors to expect of a series of 2 or more collections, at epsilon for all of them.
 

@@ -14,15 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-from flwr.app import (
-    ArrayRecord,
-    ConfigRecord,
-    Context,
-    Error,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity  # private: messages need it

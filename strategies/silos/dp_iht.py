@@ -136,10 +136,7 @@ class DpIht(SiloRegression):
             momentum = number / (number + 3)
             ahead = theta + momentum * (theta - before)
             question = Gradient(
-                ahead,
-                row_bound=self.row_bound,
-                residual_bound=self._residual_bound,
-                link=self.link,
+                ahead, row_bound=self.row_bound, residual_bound=self._residual_bound, link=self.link
             )
             try:
                 gradient = yield Ask(everyone, question, self.randomizer())
