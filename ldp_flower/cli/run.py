@@ -20,7 +20,6 @@ import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 
@@ -70,14 +69,6 @@ def signals_wait() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class Process(NamedTuple):
-    """A living process."""
-
-    pid: int
-    parent: int
-    session: int
-
-
 class Family:
     """The session of a process and all sessions that were started from it.
 
@@ -90,10 +81,14 @@ class Family:
 
     def members(self) -> set[int]:
         """Return the ids of all living members."""
-        processes = _processes()
+        alive = []  # ids of a process, its parent and its session
+        for one in psutil.process_iter(["ppid", "status"]):
+            with suppress(OSError):
+                if one.info["status"] != psutil.STATUS_ZOMBIE:  # that only waits to be collected
+                    alive.append((one.pid, one.info["ppid"], os.getsid(one.pid)))
         while True:
-            members = {one.pid for one in processes if one.session in self._sessions}
-            sessions = {one.session for one in processes if one.parent in members}
+            members = {pid for pid, _, session in alive if session in self._sessions}
+            sessions = {session for _, parent, session in alive if parent in members}
             if sessions <= self._sessions:
                 return members
             self._sessions |= sessions
@@ -113,16 +108,6 @@ class Family:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         return bool(members)
-
-
-def _processes() -> list[Process]:
-    """Return all living processes; what only waits to be collected is dead."""
-    processes = []
-    for one in psutil.process_iter(["ppid", "status"]):
-        with suppress(OSError):
-            if one.info["status"] != psutil.STATUS_ZOMBIE:
-                processes.append(Process(one.pid, one.info["ppid"], os.getsid(one.pid)))
-    return processes
 
 
 Lines = Generator[str, None, None]

@@ -255,29 +255,21 @@ def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return torch.where(known, each, torch.zeros_like(each)).sum() / known.sum().clamp(min=1)
 
 
-def _binary_cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    goal = target.clamp(0, 1).reshape(output.shape).to(output.dtype)
-    return F.binary_cross_entropy_with_logits(output, goal)
+def _of_numbers(loss: Loss, *within: float) -> Loss:
+    """Return a loss of targets that have the output's shape, and are brought within bounds."""
 
+    def clamped(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        goal = target.clamp(*within) if within else target
+        return loss(output, goal.reshape(output.shape).to(output.dtype))
 
-def _mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return F.mse_loss(output, target.reshape(output.shape).to(output.dtype))
-
-
-def _huber(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return F.huber_loss(output, target.reshape(output.shape).to(output.dtype))
-
-
-def _poisson(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    goal = target.clamp(min=0).reshape(output.shape).to(output.dtype)
-    return F.poisson_nll_loss(output, goal)
+    return clamped
 
 
 #: The closed list of losses: from an output, for a batch of one, and a target to a number.
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": _cross_entropy,
-    "binary_cross_entropy": _binary_cross_entropy,
-    "mse": _mse,
-    "huber": _huber,
-    "poisson": _poisson,
+    "binary_cross_entropy": _of_numbers(F.binary_cross_entropy_with_logits, 0, 1),
+    "mse": _of_numbers(F.mse_loss),
+    "huber": _of_numbers(F.huber_loss),
+    "poisson": _of_numbers(F.poisson_nll_loss, 0),
 }

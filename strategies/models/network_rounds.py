@@ -121,7 +121,11 @@ class NetworkStore:
 
     def __init__(self, path: str | Path | None, network: Network, asked: NetworkRound) -> None:
         self._file = None if path is None else Path(path)
-        self._print = _print_of(network, asked)
+        config = {key: value for key, value in asked.to_config().items() if key != "salt"}
+        whole = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+        for name in sorted(network.arrays):
+            whole.update(np.ascontiguousarray(network.arrays[name]).tobytes())
+        self._print = whole.hexdigest()  # what decides the run: a store of another one is refused
         if self._file is not None and self._file.exists():
             with np.load(self._file, allow_pickle=False) as kept:
                 if str(kept["print"]) != self._print:
@@ -147,15 +151,6 @@ class NetworkStore:
             held |= {f"array:{name}": array.numpy() for name, array in arrays.items()}
             np.savez(opened, allow_pickle=False, **held)
         new.replace(self._file)
-
-
-def _print_of(network: Network, asked: NetworkRound) -> str:
-    """Return what decides the run: a store of another one is refused."""
-    config = {key: value for key, value in asked.to_config().items() if key != "salt"}
-    whole = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-    for name in sorted(network.arrays):
-        whole.update(np.ascontiguousarray(network.arrays[name]).tobytes())
-    return whole.hexdigest()
 
 
 logger = logging.getLogger("flwr")

@@ -151,9 +151,13 @@ class KnowledgeTransfer(SparseStrategy):
         pooled, precision = np.zeros(self.num_answers or self.dim), 0.0
         for left in range(self.num_waves, 0, -1):
             (cohort,) = run.cohorts([run.num_unasked // left])
-            mechanism = self.randomizer(bound)
+            question = Teacher(
+                *(student, self.sparsity, self.radius, self.ridge or None, self.num_answers),
+                self._synthetic_seed if self.num_answers else None,
+                self.link,
+            )
             try:
-                answer: Estimate = yield Ask(cohort, self._teacher(student), mechanism)
+                answer: Estimate = yield Ask(cohort, question, self.randomizer(bound))
             except TooFewReports:
                 if not precision:
                     raise
@@ -169,17 +173,6 @@ class KnowledgeTransfer(SparseStrategy):
         notes = [] if student.any() else [_NOTHING]
         std_error = np.where(student != 0, noise, 0.0)
         return LinearResult(coef=student, std_error=std_error, notes=notes)
-
-    def _teacher(self, student: Floats) -> Teacher:
-        return Teacher(
-            student,
-            self.sparsity,
-            self.radius,
-            self.ridge or None,
-            self.num_answers,
-            self._synthetic_seed if self.num_answers else None,
-            self.link,
-        )
 
     @property
     def _cutoff(self) -> float:
