@@ -197,14 +197,13 @@ def quiet(failures: bool = False) -> Iterator[None]:
 
     With ``failures`` trainings that fail are not logged either: for whoever counts them.
     """
-    limits = {"flwr": logging.ERROR}
+    flower, mod = logging.getLogger("flwr"), logging.getLogger(LdpUpdateMod.__module__)
+    before = flower.level, mod.level
+    flower.setLevel(logging.ERROR)
     if failures:
-        limits[LdpUpdateMod.__module__] = logging.CRITICAL
-    levels = {name: logging.getLogger(name).level for name in limits}
-    for name, limit in limits.items():
-        logging.getLogger(name).setLevel(limit)
+        mod.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        flower.setLevel(before[0])
+        mod.setLevel(before[1])
