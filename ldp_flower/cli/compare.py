@@ -3,8 +3,6 @@
 import hashlib
 import importlib
 import json
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -13,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ..audit.app.loading import project_of
-from .console import FAILED, USAGE, Scalar, console, fail, in_options, overrides, pair, scalar
+from ..audit.app.loading import AuditedApp
+from .console import FAILED, USAGE, console, fail, in_options, overrides, pair, scalar
 from .run import declared_config, declared_nodes
 
 if TYPE_CHECKING:
-    from ..compare.comparison import Plan
     from ..compare.nodes import App
 
 _INTERRUPTED = 130
@@ -118,6 +115,7 @@ def compare(
     kept in cells.csv: the same command goes on where it was interrupted. Prints the table, and
     writes table.md, compare.png and compare.html.
     """
+    from ..compare.capture import captured
     from ..compare.comparison import Plan, run_comparison
     from ..compare.nodes import CannotCompareError
     from ..strategies import LdpFedAvg
@@ -127,18 +125,26 @@ def compare(
     cells = where / "cells.csv"
     asked = epsilons or [1.0, 2.0, 4.0]
     try:
-        declared = declared_config(app_path)
-        settings = {**declared, **overrides(declared, config or [])}
+        project = AuditedApp(app_path, overrides(declared_config(app_path), config or []))
+        settings = project.run_config
         num_nodes = nodes or declared_nodes(app_path) or _NODES
-        settings |= {key: num_nodes for key in ("num-nodes",) if key in declared}
-        sys.path.insert(0, str(app_path))
-        make = _object(dp_sgd, "dp_sgd") if dp_sgd else None
+        settings |= {key: num_nodes for key in ("num-nodes",) if key in settings}
         own = {key: scalar(value) for key, value in map(pair, ldp or [])}
-        strategy = partial(LdpFedAvg, **own)
-        plan = Plan(num_nodes, rounds, delta, clip, strategy, make, metric)
+        make = _object(dp_sgd, "dp_sgd") if dp_sgd else None
+        judge = _object(evaluate, "evaluate") if evaluate else None
+        plan = Plan(num_nodes, rounds, delta, clip, partial(LdpFedAvg, **own), make, metric)
         names = plan.chosen(method or None)
-        components = project_of(app_path)["app"].get("components", {})
-        load = _loader(components, plan, settings, "seed" in declared, evaluate)
+
+        @cache
+        def at(seed: int | None) -> "App":
+            with_seed = settings if seed is None else {**settings, "seed": seed}
+            app = captured(project.client, project.server, num_nodes, with_seed)
+            return app if judge is None else replace(app, evaluate_fn=judge)
+
+        def load(seed: int) -> "App":
+            """Return the app at a seed, which it gets if it has such a setting."""
+            return at(seed if "seed" in settings else None)
+
         console.print(
             f"{app_path.name}: {num_nodes} nodes, {len(names)} methods, "
             f"{len(asked)} epsilons, {seeds} seeds. Finished cells are kept in {cells}"
@@ -181,31 +187,6 @@ def _object(reference: str, what: str) -> Any:
     except Exception as error:  # whatever the app's modules do
         kind = type(error).__name__
         raise ValueError(f"{what} {reference!r} cannot be imported: {kind}: {error}") from error
-
-
-def _loader(
-    components: dict[str, str],
-    plan: "Plan",
-    settings: dict[str, Scalar],
-    seeded: bool,
-    evaluate: str | None,
-) -> Callable[[int], "App"]:
-    """Return what captures the app at a seed, which it gets if it has such a setting."""
-    from ..compare.capture import captured
-
-    client_app, server_app = (
-        _object(components.get(name, ""), f"[tool.flwr.app.components] {name}")
-        for name in ("clientapp", "serverapp")
-    )
-    judge = _object(evaluate, "evaluate") if evaluate else None
-
-    @cache
-    def at(seed: int | None) -> "App":
-        with_seed = settings if seed is None else {**settings, "seed": seed}
-        app = captured(client_app, server_app, plan.num_nodes, with_seed)
-        return app if judge is None else replace(app, evaluate_fn=judge)
-
-    return lambda seed: at(seed if seeded else None)
 
 
 def _fingerprint(app: Path, *settings: object) -> str:
