@@ -14,7 +14,7 @@ from sklearn.utils import check_array, check_consistent_length, estimator_html_r
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..schema import Categories, Numeric, Schema, Table, check_rows, collected, column_of
-from ..simulation.simulate import simulate
+from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, is_integer
 from ..values.entries import Column, as_numbers, entries, number_of
