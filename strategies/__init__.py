@@ -27,8 +27,7 @@ from .runtime import Ask, Card, Cohort, LdpStrategy, LinearResult, Result, TooFe
 from .runtime.result import PrivacySpent, Step
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
-from .silos.peeling_dp_iht import PeelingDpIht
-from .silos.peeling_transfer import PeelingTransfer, TransferResult
+from .silos.peeling_dp_iht import PeelingDpIht, PeelingTransfer, TransferResult
 from .silos.private_frank_wolfe import PrivateFrankWolfe
 from .silos.two_stage_regression import TwoStageRegression
 from .sparse.base import SparseResult

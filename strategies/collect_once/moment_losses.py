@@ -19,7 +19,7 @@ from ldp_flower.values.moments import contracted, num_monomials, tensor_weight, 
 
 from ..numerics.denoising import raise_eigenvalues
 from ..numerics.first_order import fista
-from ..runtime.exchange import Answers
+from ..runtime import Answers
 
 #: Weights in a report of x y and x x': the error of the former counts fully, that of the
 #: latter times the coefficients, which are shorter than 1 where targets are.

@@ -14,16 +14,17 @@ from ldp_flower.guarantee.messages import NUMBERS
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, is_integer
 
-from ..runtime.base import Card, LdpStrategy
+from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports
 from ..runtime.plain import to_plain
 from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
-from ..runtime.run import Arguments, LiveRun, Protocol, Run, TooFewReports
+from ..runtime.run import Arguments, LiveRun
 from ..runtime.run_store import RunStore, prints_of, recognise
 from ..subprotocols.permanent import AsksPermanently, PermanentForm, ask_for_bits
 from ..tables.private_evaluation import PrivateEvaluation
-from .collected import (
+from .series_result import (
     BitsResult,
     Collected,
+    SeriesResult,
     all_complete,
     chosen,
     complete,
@@ -32,7 +33,6 @@ from .collected import (
     keep_bits,
     kept_bits,
 )
-from .series_result import SeriesResult
 
 _MAX_COLLECTIONS = 1000  # levels of so many take a second for each estimate
 

@@ -12,10 +12,7 @@ from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
-from ..runtime.base import Card
-from ..runtime.coefficients import LinearResult
-from ..runtime.exchange import Ask
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
 from .base import SiloRegression
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory

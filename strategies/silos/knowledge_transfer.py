@@ -16,10 +16,8 @@ from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above
-from ..runtime.base import Card
-from ..runtime.coefficients import LinearResult, SparseStrategy
-from ..runtime.exchange import Ask
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
+from ..runtime.coefficients import SparseStrategy
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
 _NOTHING = (
