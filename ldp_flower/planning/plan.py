@@ -346,6 +346,13 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
     except WouldRefuse as error:
         refusal = str(error)
     aim = target if target is not None else expected.value / 2 if expected else math.inf
+    reached = min(aim, 1e300)
+    changes: dict[str, float | None] = {
+        "users": variants.users_for(reached),
+        "epsilon": variants.epsilon_for(reached),
+    }
+    if variants.error() > reached and (features := variants.features_for(reached)) is not None:
+        changes["features"] = features
     return Plan(
         protocol=kind.__name__,
         question=kind.card.question,
@@ -356,19 +363,10 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
         expected=expected,
         refusal=refusal,
         target=aim if math.isfinite(aim) else math.nan,
-        changes=_changes(variants, min(aim, 1e300)),
+        changes=changes,
         curve=_curve(variants),
         seconds=max(map(_seconds, expected.randomizers)) if expected else math.nan,
     )
-
-
-def _changes(variants: Variants, target: float) -> dict[str, float | None]:
-    found: dict[str, float | None] = {
-        "users": variants.users_for(target),
-        "epsilon": variants.epsilon_for(target),
-    }
-    features = None if variants.error() <= target else variants.features_for(target)
-    return found | ({} if features is None else {"features": features})
 
 
 def _curve(variants: Variants) -> tuple[dict[str, float], ...]:

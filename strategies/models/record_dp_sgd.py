@@ -348,7 +348,10 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
             except TooFewReports as few:
                 if number == 1:
                     raise
-                self._ended(result, number - 1, few)
+                result.ended_early = True
+                last = f"The run ended early, with the model of round {number - 1}."
+                result.notes.append(f"{last} {few} {_CHARGED.format(self.plan.epsilon)}")
+                logger.warning("%s", result.notes[-1])
                 break
             assert mean is not None and metrics is not None
             found = self._replies
@@ -364,13 +367,6 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
             result.epsilon, self.delta, self.protects, False, self._replies.seeded > 0
         )
         return result
-
-    def _ended(self, result: RecordDpSgdResult, last: int, why: TooFewReports) -> None:
-        """Say that a run ends before its plan."""
-        result.ended_early = True
-        charged = _CHARGED.format(self.plan.epsilon)
-        result.notes.append(f"The run ended early, with the model of round {last}. {why} {charged}")
-        logger.warning("%s", result.notes[-1])
 
     def _evaluated(
         self,

@@ -11,7 +11,7 @@ from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht, keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import Floats, check_choice, check_integer, check_positive, check_unused
+from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
@@ -165,7 +165,11 @@ class KnowledgeTransfer(SparseStrategy):
             pooled = (precision * pooled + gained * (known + answer.mean)) / (precision + gained)
             precision += gained
             noise = 1 / math.sqrt(precision)
-            student = self._student(pooled, features, noise)
+            found = pooled
+            if features is not None:
+                found = iht(features, pooled, self.sparsity, radius=self.radius)
+            found = keep_above(found, self._cutoff * noise)  # without what may be chance
+            student = project_on_ball(keep_largest(found, self.sparsity), self.radius)
             wrong = math.sqrt(self.sparsity) * (1 + self._cutoff) * noise
             bound = min(bound, max(wrong, _MIN_BOUND * self.radius))
         notes = [] if student.any() else [_NOTHING]
@@ -176,10 +180,3 @@ class KnowledgeTransfer(SparseStrategy):
     def _cutoff(self) -> float:
         """Standard deviations that hardly any of all coefficients exceeds by chance."""
         return math.sqrt(2 * math.log(self.dim))
-
-    def _student(self, answers: Floats, features: Floats | None, noise: float) -> Floats:
-        """Return the sparse model of the pooled answers, without what may be chance."""
-        if features is not None:
-            answers = iht(features, answers, self.sparsity, radius=self.radius)
-        kept = keep_largest(keep_above(answers, self._cutoff * noise), self.sparsity)
-        return project_on_ball(kept, self.radius)
