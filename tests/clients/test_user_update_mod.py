@@ -30,7 +30,7 @@ from test_update_mod import (
 )
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
-from ldp_flower.audit import audit_handler, many_users
+from ldp_flower.audit import audit_handler, independence
 from ldp_flower.clients import (
     LdpClientApp,
     LdpUpdateMod,
@@ -361,7 +361,7 @@ def test_the_audit_finds_nothing(monkeypatch):
 
     Everybody trains, so that the crowded node has few users behind the first thousand.
     """
-    monkeypatch.setattr(many_users, "_USERS", 1_060)
+    monkeypatch.setattr(independence, "_MANY_USERS", 1_060)
     rows = {
         "up": ([[3.0, 0.0]], [9.0]),
         "down": ([[0.0, -3.0]], [-9.0]),
