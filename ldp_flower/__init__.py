@@ -20,8 +20,7 @@ from .guarantee.budget import PrivacyPolicy
 from .guarantee.users import Users
 from .planning import plan
 from .schema import Categories, Numeric, Schema
-from .simulation.grid import InProcessGrid
-from .simulation.simulate import GeneratedUsers, simulate
+from .simulation.grid import GeneratedUsers, InProcessGrid, simulate
 from .table_file import read_table
 from .values.entries import hash_items
 

@@ -5,8 +5,7 @@ from .analytics.describe import Describe
 from .analytics.describe_result import DescribeResult
 from .analytics.distribution import Distribution
 from .analytics.distribution_result import DistributionResult
-from .analytics.heavy_hitters import HeavyHitters
-from .analytics.item_result import HeavyHittersResult
+from .analytics.heavy_hitters import HeavyHitters, HeavyHittersResult
 from .analytics.means import Means, MeansResult
 from .analytics.quantiles import Quantiles, QuantilesResult
 from .analytics.two_way import TwoWay, TwoWayResult
@@ -19,7 +18,7 @@ from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
 from .models.fedavg_arguments import FedAvgResult
 from .models.ldp_fedavg import LdpFedAvg
-from .models.network_result import RecordDpSgdResult
+from .models.network_rounds import RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
 from .recurring.series import Series
@@ -28,8 +27,7 @@ from .runtime import Ask, Card, Cohort, LdpStrategy, LinearResult, Result, TooFe
 from .runtime.result import PrivacySpent, Step
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
-from .silos.peeling_dp_iht import PeelingDpIht
-from .silos.peeling_transfer import PeelingTransfer, TransferResult
+from .silos.peeling_dp_iht import PeelingDpIht, PeelingTransfer, TransferResult
 from .silos.private_frank_wolfe import PrivateFrankWolfe
 from .silos.two_stage_regression import TwoStageRegression
 from .sparse.base import SparseResult

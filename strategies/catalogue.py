@@ -16,10 +16,7 @@ def _place(strategy: type) -> tuple[int, str]:
     return _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES), strategy.__name__
 
 
-def _public() -> list[type[Any]]:
-    named = (getattr(strategies, name) for name in strategies.__all__)
-    return [each for each in named if isinstance(each, type) and hasattr(each, "card")]
-
-
+_NAMED: list[Any] = [getattr(strategies, name) for name in strategies.__all__]
+_PUBLIC = [each for each in _NAMED if isinstance(each, type) and hasattr(each, "card")]
 #: Subclasses of LdpStrategy, and RecordDpSgd, which sends networks instead of questions.
-PROTOCOLS = {each.__name__: each for each in sorted(_public(), key=_place)}
+PROTOCOLS: dict[str, type[Any]] = {each.__name__: each for each in sorted(_PUBLIC, key=_place)}

@@ -284,9 +284,8 @@ class _Local:
         import torch
         from torch.func import grad, vmap
 
-        from ldp_flower.models.frozen import Frozen
-        from ldp_flower.models.interpreter import evaluate
-        from ldp_flower.models.losses import LOSSES
+        from ldp_flower.models.interpreter import LOSSES, evaluate
+        from ldp_flower.models.shortcuts import Frozen
 
         graph: Graph = self._network.graph
         rows = user.features.reshape(-1, *graph.record.shape)

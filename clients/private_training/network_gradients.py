@@ -5,11 +5,9 @@ import torch
 from numpy.typing import NDArray
 from torch.func import grad, vmap
 
-from ldp_flower.models.frozen import Frozen
 from ldp_flower.models.graph import Graph
-from ldp_flower.models.interpreter import evaluate, outputs_of
-from ldp_flower.models.losses import LOSSES
-from ldp_flower.models.repeated import Repeated
+from ldp_flower.models.interpreter import LOSSES, evaluate, outputs_of
+from ldp_flower.models.shortcuts import Frozen, Repeated
 
 from .gradients import Tensors
 

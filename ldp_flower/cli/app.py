@@ -23,9 +23,15 @@ from .console import FAILED, USAGE, Scalar, console, errors, fail, override, pai
 from .demo import demo
 from .ledger import ledger
 from .plan import plan
-from .processes import TimeIsUp, ended_by_signals
 from .protocols import protocols
-from .run import FlowerError, declared_config, declared_nodes, private_superlink
+from .run import (
+    FlowerError,
+    TimeIsUp,
+    declared_config,
+    declared_nodes,
+    ended_by_signals,
+    private_superlink,
+)
 from .screen import Screen
 from .supernode import check, supernode
 
@@ -77,8 +83,7 @@ def run(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the simulation (seed).")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Directory for results.", show_default="results/APP"),
+        Path | None, typer.Option(help="Directory for results.", show_default="results/APP")
     ] = None,
     config: Annotated[
         list[str] | None,

@@ -16,17 +16,7 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from ..audit import Audit, audit_handler, extremes, recorded_queries
-from .console import (
-    FAILED,
-    USAGE,
-    console,
-    fail,
-    in_options,
-    overrides,
-    pair,
-    scalar,
-    unknown,
-)
+from .console import FAILED, USAGE, console, fail, in_options, overrides, pair, scalar, unknown
 from .run import declared_config
 
 _of_app = partial(typer.Option, rich_help_panel="With --app")
@@ -97,8 +87,7 @@ def audit(
         _of_app("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
     ] = None,
     node_config: Annotated[
-        list[str] | None,
-        _of_app(metavar="KEY=VALUE", help="A node's own settings (node_config)."),
+        list[str] | None, _of_app(metavar="KEY=VALUE", help="A node's own settings (node_config).")
     ] = None,
     seconds: Annotated[float, _of_app(min=1.0, help="CPU time of runs with noise, about.")] = 10.0,
     runs: Annotated[
@@ -176,6 +165,17 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield tell
 
 
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """End the command with why it cannot audit."""
+    try:
+        yield
+    except ValueError as error:
+        fail(in_options(str(error), _OPTIONS), USAGE)
+    except RuntimeError as error:
+        fail(str(error), FAILED)
+
+
 def _audit_protocol(
     protocol: str, epsilon: float, dim: int, reports: int, seed: int | None
 ) -> None:
@@ -187,27 +187,25 @@ def _audit_protocol(
     if protocol not in audited_runs():
         fail(unknown(protocol, (), [*audited_runs(), _OF_NETWORKS]), USAGE)
     audits: list[Audit] = []
-    try:
+    with _errors_told(), console.status("Recording the protocol's queries") as status:
         runs = list(audited_runs()[protocol](dim, epsilon))
-        with console.status("Recording the protocol's queries") as status:
-            queries = [query for run in runs for query in recorded_queries(*run)]
-            for number, query in enumerate(queries, 1):
-                status.update(f"Auditing query {number} of {len(queries)}: {query.statistic}")
-                people = extremes(query, dim)
-                found = audit_handler(query, people, num_reports=reports, seed=seed)
-                audits.append(found)
-    except ValueError as error:
-        fail(in_options(str(error), _OPTIONS), USAGE)
-    except RuntimeError as error:
-        fail(str(error), FAILED)
+        queries = [query for run in runs for query in recorded_queries(*run)]
+        for number, query in enumerate(queries, 1):
+            status.update(f"Auditing query {number} of {len(queries)}: {query.statistic}")
+            people = extremes(query, dim)
+            audits.append(audit_handler(query, people, num_reports=reports, seed=seed))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("statistic, mechanism, worst pair", overflow="fold")
     for name in ("claimed", "measured", "exact"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("passed", no_wrap=True)
     for found in audits:
+        tried = [found.query.statistic, type(found.query.randomizer).__name__]
+        tried.append(" / ".join(found.worst_pair))
+        if gave_way := [name for name, passed in found.checks.items() if not passed]:
+            tried.append(f"fails: {', '.join(gave_way)}")
         table.add_row(
-            "\n".join(_tried(found)),
+            "\n".join(tried),
             f"{found.claimed:g}",
             f"{found.measured:.3f}",
             "" if found.exact is None else f"{found.exact:.6f}",
@@ -223,13 +221,8 @@ def _audit_protocol(
 def _audit_network(epsilon: float, dim: int, reports: int, seed: int | None) -> None:
     from ..audit import audit_network
 
-    try:
-        with console.status("Asking silos for a step"):
-            found = audit_network(epsilon, dim, num_reports=reports, seed=seed)
-    except ValueError as error:
-        fail(in_options(str(error), _OPTIONS), USAGE)
-    except RuntimeError as error:
-        fail(str(error), FAILED)
+    with _errors_told(), console.status("Asking silos for a step"):
+        found = audit_network(epsilon, dim, num_reports=reports, seed=seed)
     console.print(
         f"One step of a linear network: claimed epsilon {found.claimed:g} at delta "
         f"{found.delta:g}, measured {found.measured:.3f} at least. One record moved a sum by "
@@ -239,13 +232,3 @@ def _audit_network(epsilon: float, dim: int, reports: int, seed: int | None) -> 
         failed = [name for name, passed in found.checks.items() if not passed]
         fail(f"The silo breaks its promise: {', '.join(failed)}.", FAILED)
     console.print("1 step, nothing found.", style="green")
-
-
-def _tried(found: Audit) -> Iterator[str]:
-    """Yield what was attacked, and what gave way."""
-    yield found.query.statistic
-    yield type(found.query.randomizer).__name__
-    yield " / ".join(found.worst_pair)
-    failed = [name for name, passed in found.checks.items() if not passed]
-    if failed:
-        yield f"fails: {', '.join(failed)}"

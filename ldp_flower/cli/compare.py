@@ -3,20 +3,19 @@
 import hashlib
 import importlib
 import json
-import sys
-from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from ..audit.app.loading import project_of
-from .console import FAILED, USAGE, Scalar, console, fail, in_options, overrides, pair, scalar
+from ..audit.app.loading import AuditedApp
+from .console import FAILED, USAGE, console, fail, in_options, overrides, pair, scalar
 from .run import declared_config, declared_nodes
 
 if TYPE_CHECKING:
-    from ..compare.jobs import Plan
     from ..compare.nodes import App
 
 _INTERRUPTED = 130
@@ -106,8 +105,7 @@ def compare(
         typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Directory for results.", show_default="results/compare/APP"),
+        Path | None, typer.Option(help="Directory for results.", show_default="results/compare/APP")
     ] = None,
 ) -> None:
     """Compare the app in directory APP under FedAvg, DP-FedAvg, LocalDpMod and LdpFedAvg.
@@ -117,26 +115,36 @@ def compare(
     kept in cells.csv: the same command goes on where it was interrupted. Prints the table, and
     writes table.md, compare.png and compare.html.
     """
-    from ..compare.comparison import chosen_methods, run_comparison
-    from ..compare.jobs import Plan
+    from ..compare.capture import captured
+    from ..compare.comparison import Plan, run_comparison
     from ..compare.nodes import CannotCompareError
+    from ..strategies import LdpFedAvg
 
     app_path = app_path.expanduser().resolve()
     where = (output or Path("results", "compare", app_path.name)).expanduser().resolve()
     cells = where / "cells.csv"
     asked = epsilons or [1.0, 2.0, 4.0]
     try:
-        declared = declared_config(app_path)
-        settings = {**declared, **overrides(declared, config or [])}
+        project = AuditedApp(app_path, overrides(declared_config(app_path), config or []))
+        settings = project.run_config
         num_nodes = nodes or declared_nodes(app_path) or _NODES
-        settings |= {key: num_nodes for key in ("num-nodes",) if key in declared}
-        sys.path.insert(0, str(app_path))
+        settings |= {key: num_nodes for key in ("num-nodes",) if key in settings}
+        own = {key: scalar(value) for key, value in map(pair, ldp or [])}
         make = _object(dp_sgd, "dp_sgd") if dp_sgd else None
-        strategy = _strategy(ldp or [])
-        plan = Plan(num_nodes, rounds, delta, clip, strategy, make, metric)
-        names = chosen_methods(method or None, plan)
-        components = project_of(app_path)["app"].get("components", {})
-        load = _loader(components, plan, settings, "seed" in declared, evaluate)
+        judge = _object(evaluate, "evaluate") if evaluate else None
+        plan = Plan(num_nodes, rounds, delta, clip, partial(LdpFedAvg, **own), make, metric)
+        names = plan.chosen(method or None)
+
+        @cache
+        def at(seed: int | None) -> "App":
+            with_seed = settings if seed is None else {**settings, "seed": seed}
+            app = captured(project.client, project.server, num_nodes, with_seed)
+            return app if judge is None else replace(app, evaluate_fn=judge)
+
+        def load(seed: int) -> "App":
+            """Return the app at a seed, which it gets if it has such a setting."""
+            return at(seed if "seed" in settings else None)
+
         console.print(
             f"{app_path.name}: {num_nodes} nodes, {len(names)} methods, "
             f"{len(asked)} epsilons, {seeds} seeds. Finished cells are kept in {cells}"
@@ -169,15 +177,6 @@ def compare(
     console.print(f"Wrote {', '.join(map(str, written))}", style="green")
 
 
-def _strategy(texts: list[str]) -> Callable[..., Any]:
-    """Return LdpFedAvg with these arguments, its epsilon to be given."""
-    from functools import partial
-
-    from ..strategies import LdpFedAvg
-
-    return partial(LdpFedAvg, **{key: scalar(value) for key, value in map(pair, texts)})
-
-
 def _object(reference: str, what: str) -> Any:
     """Return what a reference ``module:name`` means in the app's folder."""
     module, colon, name = reference.partition(":")
@@ -188,34 +187,6 @@ def _object(reference: str, what: str) -> Any:
     except Exception as error:  # whatever the app's modules do
         kind = type(error).__name__
         raise ValueError(f"{what} {reference!r} cannot be imported: {kind}: {error}") from error
-
-
-def _loader(
-    components: dict[str, str],
-    plan: "Plan",
-    settings: dict[str, Scalar],
-    seeded: bool,
-    evaluate: str | None,
-) -> Callable[[int], "App"]:
-    """Return what captures the app at a seed, which it gets if it has such a setting."""
-    from dataclasses import replace
-    from functools import cache
-
-    from ..compare.capture import captured
-
-    client_app, server_app = (
-        _object(components.get(name, ""), f"[tool.flwr.app.components] {name}")
-        for name in ("clientapp", "serverapp")
-    )
-    judge = _object(evaluate, "evaluate") if evaluate else None
-
-    @cache
-    def at(seed: int | None) -> "App":
-        with_seed = settings if seed is None else {**settings, "seed": seed}
-        app = captured(client_app, server_app, plan.num_nodes, with_seed)
-        return app if judge is None else replace(app, evaluate_fn=judge)
-
-    return lambda seed: at(seed if seeded else None)
 
 
 def _fingerprint(app: Path, *settings: object) -> str:

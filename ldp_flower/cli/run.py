@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,12 +18,97 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 from ..audit.app.loading import flattened, project_of
 from .console import Scalar
-from .processes import Family, signals_wait
+
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else ()
+
+
+class TimeIsUp(Exception):
+    """The end of the time; no TimeoutError, which is an OSError and handled as such."""
+
+
+@contextmanager
+def ended_by_signals(timeout: float | None = None) -> Iterator[None]:
+    """Let signals leave the block as SystemExit, and the end of the time as TimeIsUp."""
+
+    def leave(number: int, _frame: object) -> None:
+        if number == signal.SIGALRM:
+            raise TimeIsUp
+        raise SystemExit(128 + number)
+
+    previous = {number: signal.getsignal(number) for number in (*_ENDING_SIGNALS, signal.SIGALRM)}
+    for number, handler in previous.items():
+        if handler is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, leave)
+    signal.setitimer(signal.ITIMER_REAL, timeout or 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Keep an impatient second Ctrl-C from interrupting the clean-up."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    # Not a mask: another thread would take the signal and Python hand it to this one.
+    signals = (signal.SIGINT, *_ENDING_SIGNALS)
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class Family:
+    """The session of a process and all sessions that were started from it.
+
+    Parents do not show it: an orphan is adopted by the system. Sessions do, as long as
+    they were looked up before the process that started them ended.
+    """
+
+    def __init__(self, leader: int) -> None:
+        self._sessions = {leader}
+
+    def members(self) -> set[int]:
+        """Return the ids of all living members."""
+        alive = []  # ids of a process, its parent and its session
+        for one in psutil.process_iter(["ppid", "status"]):
+            with suppress(OSError):
+                if one.info["status"] != psutil.STATUS_ZOMBIE:  # that only waits to be collected
+                    alive.append((one.pid, one.info["ppid"], os.getsid(one.pid)))
+        while True:
+            members = {pid for pid, _, session in alive if session in self._sessions}
+            sessions = {session for _, parent, session in alive if parent in members}
+            if sessions <= self._sessions:
+                return members
+            self._sessions |= sessions
+
+    def end(self, timeout: float) -> None:
+        """Ask all members to end, and kill those that have not after some seconds."""
+        end = time.monotonic() + timeout
+        self._send(signal.SIGTERM)
+        while self.members() and time.monotonic() < end:
+            time.sleep(0.1)
+        while self._send(signal.SIGKILL):
+            time.sleep(0.1)
+
+    def _send(self, number: signal.Signals) -> bool:
+        members = self.members()
+        for pid in members:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return bool(members)
+
 
 Lines = Generator[str, None, None]
 

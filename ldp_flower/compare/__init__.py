@@ -1,7 +1,6 @@
 """Compare one's own app under FedAvg, DP-FedAvg, LocalDpMod, DP-SGD and LdpFedAvg."""
 
-from .comparison import compare
-from .jobs import METHODS
+from .comparison import METHODS, compare
 from .nodes import CannotCompareError
 from .report import Comparison
 

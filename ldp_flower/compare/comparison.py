@@ -1,38 +1,271 @@
-"""One app under all methods: which cells there are, and which of them are to be run."""
+"""One app under all methods: the settings, which runs there are, and how each is made."""
 
 import hashlib
 import json
 import math
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 
-from ..guarantee.training import flattened, parameters_of
+from ..accounting import flower_epsilon, gaussian_noise_multiplier
+from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..strategies import LdpFedAvg
 from ..sweep import Sweep, rows_of
-from ..validation import check_choice, check_integer, check_positive
-from .jobs import METHODS, MakeDpSgd, Plan
-from .methods import quiet
-from .nodes import App, Evaluate, RunConfig
+from ..validation import check_choice, check_integer, check_optional, check_positive
+from .methods import Guarantee, Outcome, Training, dp_fedavg, fedavg, ldp_fedavg, local_dp, quiet
+from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
-from .runner import COLUMNS, KEY, Cell, Runner
+
+#: Makes the app of DP-SGD from epsilon, delta and the number of rounds that a node trains in.
+MakeDpSgd = Callable[[float, float, int], ClientApp]
+
+#: The methods by name, and whether each has an epsilon.
+METHODS = {
+    "untrained": False,
+    "FedAvg": False,
+    "DP-FedAvg": True,
+    "LocalDpMod, nominal": True,
+    "LocalDpMod, calibrated": True,
+    "DP-SGD": True,
+    "LdpFedAvg": True,
+}
+_ROUNDS = 20
+_MEASURED = 50  # nodes whose updates say how long updates are
+_JUDGES = 500  # nodes that evaluate, if the server does not
+_KEY = ("settings", "method", "epsilon", "seed")
+_COLUMNS = (
+    *_KEY,
+    *("metric", "score", "true_epsilon", "delta", "unit", "trusted", "rounds"),
+    *("bytes_per_node", "failures", "seconds", "notes"),
+)
 
 
-def chosen_methods(given: Sequence[str] | None, plan: Plan) -> list[str]:
-    """Return the methods to run, in their order; raise ValueError at an unknown one."""
-    for name in given or ():
-        check_choice("methods", name, METHODS)
-    if plan.dp_sgd is None and given is not None and "DP-SGD" in given:
-        raise ValueError("Expected dp_sgd, the app with DP-SGD, for method 'DP-SGD', got None.")
-    return [
-        name
-        for name in METHODS
-        if (name in given if given is not None else name != "DP-SGD" or plan.dp_sgd is not None)
-    ]
+@dataclass(frozen=True)
+class Plan:
+    """All settings of a comparison but the app; arguments of :func:`compare`."""
+
+    num_nodes: int
+    rounds: int | None = None
+    delta: float = 1e-5
+    clip: float | None = None
+    strategy: Callable[..., LdpFedAvg] = LdpFedAvg
+    dp_sgd: MakeDpSgd | None = None
+    metric: str | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("num_nodes", self.num_nodes, 1)
+        if self.rounds is not None:
+            check_integer("rounds", self.rounds, 1)
+        check_optional(self, "clip")
+        if not 0 < self.delta < 1 / self.num_nodes:
+            raise ValueError(
+                f"Expected 0 < delta < 1 / num_nodes = {1 / self.num_nodes:g}, got {self.delta}."
+            )
+
+    @property
+    def rounds_of_flower(self) -> int:
+        """Number of rounds of all methods but LdpFedAvg, which has a rule."""
+        return min(self.rounds or _ROUNDS, self.num_nodes)
+
+    def chosen(self, given: Sequence[str] | None) -> list[str]:
+        """Return the methods to run, in their order; raise ValueError at an unknown one."""
+        for name in given or ():
+            check_choice("methods", name, METHODS)
+        if given is None:
+            return [name for name in METHODS if name != "DP-SGD" or self.dp_sgd is not None]
+        if self.dp_sgd is None and "DP-SGD" in given:
+            raise ValueError("Expected dp_sgd, the app with DP-SGD, for method 'DP-SGD', got None.")
+        return [name for name in METHODS if name in given]
+
+    def settings(self, method: str, epsilon: float) -> dict[str, Any]:
+        """Return what a method's result depends on."""
+        if method != "LdpFedAvg":
+            return {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
+        strategy = self.strategy(epsilon=epsilon)
+        own = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
+        # A function by its name: its text has an address, another one in every process.
+        shown = {k: str(getattr(v, "__qualname__", None) or repr(v)) for k, v in own.items()}
+        return {"rounds": self.rounds, **shown}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method at an epsilon and a seed; ``settings`` is the digest of all else."""
+
+    settings: str
+    method: str
+    epsilon: float
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What identifies its row in the file."""
+        return self.settings, self.method, f"{self.epsilon:g}", str(self.seed)
+
+    @property
+    def label(self) -> str:
+        """What to show while it runs."""
+        epsilon = f", epsilon {self.epsilon:g}" if math.isfinite(self.epsilon) else ""
+        return f"{self.method}{epsilon}, seed {self.seed}"
+
+
+class Runner:
+    """Fills cells by a plan, with the app that ``load`` returns at a seed."""
+
+    def __init__(self, load: Callable[[int], App], plan: Plan) -> None:
+        self._plan = plan
+        self._load = lru_cache(maxsize=1)(load)
+        self._clip = lru_cache(maxsize=1)(self._measured_clip)
+
+    def check(self) -> None:
+        """Train some nodes and judge the initial model; raise CannotCompareError if that fails."""
+        app = self._load(0)
+        if not len(flattened(parameters_of(app.initial_arrays))):
+            raise CannotCompareError(
+                "Expected initial_arrays with at least one array of floats, got none."
+            )
+        AppNodes(app, self._plan.num_nodes).check()
+        self._clip(0)
+        self._judged(app, app.initial_arrays, 0)
+
+    def __call__(self, cell: Cell) -> dict[str, Any]:
+        """Return the row of a cell."""
+        app, plan = self._load(cell.seed), self._plan
+        if cell.method == "DP-SGD":
+            assert plan.dp_sgd is not None
+            private = plan.dp_sgd(cell.epsilon, plan.delta, plan.rounds_of_flower)
+            app = replace(app, client_app=private)
+        nodes = AppNodes(app, plan.num_nodes)
+        started = time.perf_counter()
+        outcome = self._outcome(cell, app, nodes)
+        seconds = time.perf_counter() - started
+        metric, score = plan.metric or "", math.nan
+        if outcome.model is not None:
+            arrays = with_parameters(app.initial_arrays, outcome.model)
+            metric, score = self._judged(app, arrays, outcome.rounds)
+        promised = outcome.guarantee
+        return {
+            **dict(zip(_KEY, cell.key, strict=True)),
+            "metric": metric,
+            "score": score,
+            "true_epsilon": promised.epsilon,
+            "delta": promised.delta,
+            "unit": promised.unit,
+            "trusted": promised.trusted,
+            "rounds": outcome.rounds,
+            "bytes_per_node": outcome.bytes_per_node,
+            "failures": nodes.failures,
+            "seconds": round(seconds, 3),
+            "notes": " ".join(f"{outcome.notes} {nodes.reason}".split()),
+        }
+
+    def _outcome(self, cell: Cell, app: App, nodes: AppNodes) -> Outcome:
+        """Return what a method makes of the nodes."""
+        plan, epsilon = self._plan, cell.epsilon
+        parameters = parameters_of(app.initial_arrays)
+        initial = flattened(parameters)
+        if cell.method == "untrained":
+            return Outcome(initial, Guarantee(trusted="nobody", epsilon=0.0), 0, 0)
+        if cell.method == "LdpFedAvg":
+            strategy = plan.strategy(epsilon=epsilon)
+            return ldp_fedavg(
+                replace(strategy, arrayrecord_key=app.arrays_key, configrecord_key=app.config_key),
+                nodes.counted(),
+                app.initial_arrays,
+                plan.num_nodes,
+                num_rounds=plan.rounds or 0,
+                train_config=app.train_config,
+                run_config=app.run_config,
+                seed=cell.seed,
+            )
+        local, notes = cell.method.startswith("LocalDpMod"), ""
+        training = Training(
+            nodes,
+            initial,
+            plan.rounds_of_flower,
+            lambda noise: self._clip(cell.seed),
+            plan.delta,
+            everybody=not local,
+            seed=cell.seed,
+        )
+        if local:
+            model, guarantee = local_dp(training, epsilon, cell.method.endswith("nominal"))
+        elif cell.method == "DP-FedAvg":
+            model, guarantee = dp_fedavg(training, epsilon)
+            notes = _as_flower_counts(training, epsilon)
+        else:
+            model, guarantee = fedavg(training)
+            if cell.method == "DP-SGD":
+                guarantee = Guarantee("record", "nobody", epsilon, plan.delta)
+        # A node sends the whole model.
+        size = sum(array.nbytes for array in parameters.values())
+        return Outcome(model, guarantee, training.rounds, size * training.answers, notes)
+
+    def _measured_clip(self, seed: int) -> float:
+        """Return the clip: the median length of updates of the initial model, unless one is given.
+
+        Nobody paid for it, and it helps the methods that need a clip.
+        """
+        if self._plan.clip is not None:
+            return self._plan.clip
+        app = self._load(seed)
+        nodes = np.arange(min(_MEASURED, self._plan.num_nodes))
+        initial = flattened(parameters_of(app.initial_arrays))
+        updates = AppNodes(app, self._plan.num_nodes).updates(initial, nodes, 1)
+        clip = float(np.median([np.linalg.norm(some, axis=1) for some in updates]))
+        if not clip > 0:
+            raise CannotCompareError(
+                "Expected training that changes the model, got updates of length 0 from half of "
+                "the nodes: nothing to clip by. Set clip, or look at the train function."
+            )
+        return clip
+
+    def _judged(self, app: App, arrays: ArrayRecord, number: int) -> tuple[str, float]:
+        """Return the name of the metric and what it is of a model."""
+        if app.evaluate_fn is not None:
+            try:
+                found = app.evaluate_fn(number, arrays)
+            except Exception as error:
+                raise CannotCompareError(
+                    f"evaluate_fn failed: {type(error).__name__}: {error}"
+                ) from error
+        else:
+            found = AppNodes(app, self._plan.num_nodes).evaluated(arrays, number, _JUDGES)
+        numbers = {k: v for k, v in (found or {}).items() if isinstance(v, int | float)}
+        if not numbers:
+            raise CannotCompareError(
+                "Expected metrics of a model, from evaluate_fn or from the app's own function for "
+                "messages of type evaluate, got none: pass evaluate_fn=, or "
+                "--evaluate MODULE:FUNCTION, with the arguments of Flower's evaluate_fn."
+            )
+        # By default the first that is not a loss, or else the first.
+        usual = next((name for name in numbers if "loss" not in name.lower()), next(iter(numbers)))
+        name = self._plan.metric or usual
+        if name not in numbers:
+            raise CannotCompareError(f"Expected metric in {sorted(numbers)}, got {name!r}.")
+        return name, float(numbers[name])
+
+
+def _as_flower_counts(training: Training, epsilon: float) -> str:
+    """Return what Flower's own accountant states for the noise; nothing without dp-accounting."""
+    if find_spec("dp_accounting") is None:
+        return ""
+    noise = gaussian_noise_multiplier(epsilon, training.delta, training.answers)
+    stated = flower_epsilon(noise, training.delta, training.answers, training.nodes.num_nodes)
+    return (
+        f"Flower's RdpAccountant states epsilon {stated:.3g} for the same noise, where a node is "
+        "added or removed and not replaced."
+    )
 
 
 def run_comparison(
@@ -53,7 +286,6 @@ def run_comparison(
     for epsilon in epsilons:
         check_positive("epsilon", epsilon)
         plan.strategy(epsilon=epsilon)  # refuses what it cannot do before anything runs
-    names = chosen_methods(chosen, plan)
 
     def cell(method: str, epsilon: float, seed: int) -> Cell:
         known = {
@@ -66,21 +298,22 @@ def run_comparison(
         settings = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
         return Cell(settings, method, epsilon, seed)
 
+    names = plan.chosen(chosen)
     cells = [
         cell(method, epsilon, seed)
         for seed in range(seeds)
         for method in names
-        for epsilon in (sorted({*epsilons}) if METHODS[method][1] else [math.inf])
+        for epsilon in (sorted({*epsilons}) if METHODS[method] else [math.inf])
     ]
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(path) if path is not None else Path(scratch) / "cells.csv"
         runner = Runner(load, plan)
-        sweep = Sweep(KEY, COLUMNS, runner)
+        sweep = Sweep(_KEY, _COLUMNS, runner)
         if sweep.missing(cells, file):
             runner.check()
             with quiet(failures=True):
                 sweep(cells, file, 1)
-        kept = {tuple(row[column] for column in KEY): row for row in rows_of(file)}
+        kept = {tuple(row[column] for column in _KEY): row for row in rows_of(file)}
     return Comparison(name, plan.num_nodes, [kept[each.key] for each in cells])
 
 

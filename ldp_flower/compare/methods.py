@@ -11,15 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 from numpy.random import default_rng
 
-from ..accounting import (
-    gaussian_noise_multiplier,
-    local_dp_multiplier,
-    noise_multiplier_epsilon,
-)
+from ..accounting import gaussian_noise_multiplier, local_dp_multiplier, noise_multiplier_epsilon
 from ..clients import LdpUpdateMod
 from ..guarantee.training import flattened, parameters_of
 from ..simulation.grid import InProcessGrid
@@ -171,12 +167,7 @@ def ldp_fedavg(
 ) -> Outcome:
     """Train an app with LdpUpdateMod and LdpFedAvg, in process; 0 rounds: by its own rule."""
     private = ClientApp(mods=[LdpUpdateMod(seed=seed)])
-
-    @private.train()
-    def train(message: Message, context: Context) -> Message:
-        reply: Message = client_app(message, context)
-        return reply
-
+    private.train()(client_app.__call__)
     try:
         result = strategy.start(
             InProcessGrid(private, num_nodes, run_config),
@@ -206,14 +197,13 @@ def quiet(failures: bool = False) -> Iterator[None]:
 
     With ``failures`` trainings that fail are not logged either: for whoever counts them.
     """
-    limits = {"flwr": logging.ERROR}
+    flower, mod = logging.getLogger("flwr"), logging.getLogger(LdpUpdateMod.__module__)
+    before = flower.level, mod.level
+    flower.setLevel(logging.ERROR)
     if failures:
-        limits[LdpUpdateMod.__module__] = logging.CRITICAL
-    levels = {name: logging.getLogger(name).level for name in limits}
-    for name, limit in limits.items():
-        logging.getLogger(name).setLevel(limit)
+        mod.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        flower.setLevel(before[0])
+        mod.setLevel(before[1])

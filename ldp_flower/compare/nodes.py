@@ -1,6 +1,5 @@
 """Nodes that train one model, as the methods of a comparison see them: model in, updates out."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -99,7 +98,7 @@ class AppNodes:
     def counted(self) -> ClientApp:
         """Return the app, for another grid to ask; trainings that fail there count here, too."""
         app = ClientApp()
-        nowhere = np.zeros(sum(math.prod(shape) for shape in self._shapes.values()))
+        nowhere = np.zeros_like(flattened(parameters_of(self._app.initial_arrays)))
 
         @app.train()
         def train(message: Message, context: Context) -> Message:
@@ -108,7 +107,7 @@ class AppNodes:
             except Exception as error:
                 self._failed(f"Training failed on a node: {type(error).__name__}: {error}")
                 raise
-            self._update(reply, nowhere)
+            self._update(reply, nowhere)  # counts what is none
             return reply
 
         return app

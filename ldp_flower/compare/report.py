@@ -31,8 +31,6 @@ _STYLES = {  # colour, marker
     "untrained": (charts.GREY, ":"),
 }
 _HEIGHT = 4.2  # inches of the figure
-# The same sum and the same noise, so the same model: only what the server sees differs.
-_CLIENTS_CLIP = {"DP-FedAvg": "DP-FedAvg, clients clip"}
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,23 @@ class Line:
             return math.nan
         return float(np.std(self.scores, ddof=1) / math.sqrt(len(self.scores)))
 
+    @property
+    def row(self) -> tuple[str, ...]:
+        """What a table says of it."""
+        asked = f"{self.epsilon:g}" if math.isfinite(self.epsilon) else ""
+        true, protects = "none", "nothing"
+        if self.unit != "nothing":
+            true = f"{self.true_epsilon:.3g}" + (f", delta {self.delta:g}" if self.delta else "")
+            protects = "node" if self.unit == "user" else self.unit
+            protects += ", (eps, delta)" if self.delta else ", pure"
+        trusted = "" if self.method == "untrained" else self.trusted
+        error = "" if math.isnan(self.std_error) else f" ({self.std_error:.3f})"
+        score = "refused" if math.isnan(self.mean) else f"{self.mean:.3f}{error}"
+        return (
+            *(self.method, asked, true, trusted, protects, score),
+            *(str(self.rounds), f"{self.bytes_per_node:,}", f"{self.seconds:.1f}"),
+        )
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -82,6 +97,10 @@ class Comparison:
     name: str
     num_nodes: int
     cells: list[dict[str, str]]
+
+    @property
+    def _title(self) -> str:
+        return f"{self.name}, {self.num_nodes:,} nodes"
 
     @property
     def metric(self) -> str:
@@ -120,10 +139,10 @@ class Comparison:
     def rows(self) -> Iterator[tuple[str, ...]]:
         """Yield the table's rows."""
         for line in self.lines:
-            row = _row(line)
-            yield row
-            if line.method in _CLIENTS_CLIP:
-                yield (_CLIENTS_CLIP[line.method], *row[1:])
+            yield line.row
+            if line.method == "DP-FedAvg":
+                # The same sum and the same noise, so the same model: what the server sees differs.
+                yield ("DP-FedAvg, clients clip", *line.row[1:])
 
     @property
     def notes(self) -> list[str]:
@@ -142,7 +161,7 @@ class Comparison:
         """What the numbers are."""
         seeds = max(len(line.scores) for line in self.lines)
         return (
-            f"{self.name}, {self.num_nodes:,} nodes; {self.metric}: mean (standard error) over "
+            f"{self._title}; {self.metric}: mean (standard error) over "
             f"{seeds} seed{'s' * (seeds > 1)}. The true epsilon is for the whole run, by one "
             "definition for all: neighbours differ in one unit's data, replaced; no "
             "amplification by sampling. Clipping by server or clients gives the same model: "
@@ -215,10 +234,6 @@ class Comparison:
             axes.legend()
 
     @property
-    def _title(self) -> str:
-        return f"{self.name}, {self.num_nodes:,} nodes"
-
-    @property
     def _sections(self) -> list[Section]:
         from pandas import DataFrame
 
@@ -251,23 +266,3 @@ class Comparison:
         self.figure().savefig(picture, dpi=110)
         self.to_html(shown)
         return [table, picture, shown]
-
-
-def _row(line: Line) -> tuple[str, ...]:
-    asked = f"{line.epsilon:g}" if math.isfinite(line.epsilon) else ""
-    true, protects = "none", "nothing"
-    if line.unit != "nothing":
-        true = f"{line.true_epsilon:.3g}" + (f", delta {line.delta:g}" if line.delta else "")
-        protects = f"{'node' if line.unit == 'user' else line.unit}, " + (
-            "(eps, delta)" if line.delta else "pure"
-        )
-    trusted = "" if line.method == "untrained" else line.trusted
-    if math.isnan(line.mean):
-        score = "refused"
-    else:
-        error = "" if math.isnan(line.std_error) else f" ({line.std_error:.3f})"
-        score = f"{line.mean:.3f}{error}"
-    return (
-        *(line.method, asked, true, trusted, protects, score),
-        *(str(line.rounds), f"{line.bytes_per_node:,}", f"{line.seconds:.1f}"),
-    )

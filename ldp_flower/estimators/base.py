@@ -1,30 +1,28 @@
-"""What both estimators share: a table made of X and y, a simulated run, how it is shown."""
+"""What both estimators share: a table made of X and y, what is public about it, a run of it."""
 
 import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_consistent_length, estimator_html_repr
+from sklearn.utils import check_array, check_consistent_length, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..schema import Categories, Numeric, Schema, check_rows, column_of
-from ..simulation.simulate import simulate
+from ..schema import Categories, Numeric, Schema, Table, check_rows, collected, column_of
+from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, is_integer
-from ..values.entries import Column
-from .public import (
-    check_numbers,
-    in_memory,
-    named_columns,
-    numeric_columns,
-    target_name,
-    warn_of_clipping,
-)
+from ..values.entries import Column, as_numbers, entries, number_of
 
+#: Bounds of columns and targets that nobody gave any: those of standardised numbers.
+STANDARDISED = (-3.0, 3.0)
+TARGET = "target"
+_CLIPPED = 0.01  # share of a column's entries, above which a note names it
 _SAYS = (
     "Simulated in this process, which sees all rows: nobody is protected yet. In a deployment "
     "estimator.strategy goes into server_app.py, and rows stay with the clients."
@@ -86,6 +84,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     # Whose row is whose travels with the rows, wherever metadata are routed.
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
     _y_numeric: ClassVar[bool]
+    _protocol: ClassVar[Any]  # for tables
 
     schema: Schema | None = None
     _: KW_ONLY
@@ -95,10 +94,6 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     method: str = "auto"
     on_refusal: Literal["raise", "constant"] = "raise"
     random_state: int | None = None
-
-    def _strategy(self, schema: Schema) -> LdpStrategy[Any]:
-        """Return the protocol for a table."""
-        raise NotImplementedError
 
     def _known_of(self, y: Any) -> Numeric | Categories:
         """Return what is public about the targets where no schema says it."""
@@ -115,7 +110,10 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
             raise NotFittedError(
                 f"This {type(self).__name__} has no schema: give it one, or call fit first."
             )
-        return self._strategy(schema)
+        found: LdpStrategy[Any] = self._protocol(
+            schema, epsilon=self.epsilon, rows_per_user=self.rows_per_user, method=self.method
+        )
+        return found
 
     def fit(self, X: Any, y: Any, groups: str | Column | None = None) -> Self:
         """Simulate the protocol on users with these rows.
@@ -212,3 +210,105 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         result = getattr(self, "result_", None)
         shown = "" if result is None else result._repr_html_()
         return f"{estimator_html_repr(self)}{shown}<p>{_SAYS}</p>"
+
+
+def target_name(columns: Collection[str]) -> str:
+    """Return a name for the target that no column has."""
+    name = TARGET
+    while name in columns:
+        name += "_"
+    return name
+
+
+def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str, Numeric]:
+    """Return columns of numbers within public bounds.
+
+    Bounds, shape (2,) or (columns, 2), are the lowest and highest number, of all columns or of
+    each; :data:`STANDARDISED` by default. Raises ValueError if they have another shape, or are not
+    finite and in order.
+    """
+    pairs = np.asarray(STANDARDISED if bounds is None else bounds, np.float64)
+    if pairs.shape not in ((2,), (len(names), 2)):
+        raise ValueError(
+            f"Expected bounds as (low, high) or one pair for each of {len(names)} columns, "
+            f"got shape {pairs.shape}."
+        )
+    pairs = np.broadcast_to(pairs, (len(names), 2))
+    return {
+        name: Numeric(float(low), float(high))
+        for name, (low, high) in zip(names, pairs, strict=True)
+    }
+
+
+def warn_of_clipping(schema: Schema, table: Table) -> None:
+    """Warn of columns with entries beyond their public bounds: these count as the bounds.
+
+    Who simulates has the table before them, and this is about it; clients in a deployment report
+    nobody.
+    """
+    shares = {name: _beyond(schema.kind(name), table[name]) for name in schema.columns_read}
+    clipped = [f"{share:.0%} of {name!r}" for name, share in shares.items() if share > _CLIPPED]
+    if clipped:
+        shown = ", ".join(clipped[:5]) + (
+            f" and of {len(clipped) - 5} more columns" * (len(clipped) > 5)
+        )
+        warnings.warn(
+            f"Entries beyond the public bounds count as the bound: {shown}. Declare bounds that "
+            "hold the column, in its own units, from what is known without the data.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _beyond(kind: Numeric | Categories, values: object) -> float:
+    if isinstance(kind, Categories):
+        return 0.0
+    numbers = as_numbers(values)
+    known = numbers[np.isfinite(numbers)]
+    return float(np.mean((known < kind.low) | (known > kind.high))) if len(known) else 0.0
+
+
+def in_memory(X: Any) -> Any:
+    """Run what is a query, and return a pyarrow Table as a DataFrame; anything else as it is."""
+    X = collected(X)
+    if hasattr(X, "to_pylist") and hasattr(X, "column_names"):
+        return pd.DataFrame({name: X.column(name).to_pylist() for name in X.column_names})
+    return X
+
+
+def check_numbers(X: Any) -> None:
+    """Raise ValueError with the column and the entry if a named column has texts in it.
+
+    Without a schema all columns are numbers; what is no number may be missing, but no text.
+    """
+    if not hasattr(X, "columns"):
+        return
+    for name in X.columns:
+        for value in entries(X[name]):
+            if isinstance(value, str) and np.isnan(number_of(value)):
+                raise ValueError(
+                    f"Expected numbers in column {name!r}, got {value!r}: declare its categories "
+                    "in a schema."
+                )
+
+
+def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
+    """Return the columns of a schema: by name, or those of an array in their order.
+
+    Raises ValueError if a table lacks some or has some twice, or an array has another number of
+    columns.
+    """
+    if isinstance(X, Mapping) or hasattr(X, "columns"):
+        known = list(X) if isinstance(X, Mapping) else list(X.columns)
+        if absent := [name for name in names if name not in known]:
+            raise ValueError(f"Expected the columns {names} in the table, {absent} are missing.")
+        if twice := [name for name in names if known.count(name) > 1]:
+            raise ValueError(f"Expected each column once in the table, got {twice} more often.")
+        return pd.DataFrame({name: X[name] for name in names})
+    rows = check_array(X, dtype=None, ensure_all_finite=False)
+    if rows.shape[1] != len(names):
+        raise ValueError(
+            f"Expected {len(names)} columns, those of the schema in their order, "
+            f"got {rows.shape[1]}."
+        )
+    return pd.DataFrame({name: rows[:, i] for i, name in enumerate(names)})

@@ -1,7 +1,7 @@
 """Private classification and regression as scikit-learn's estimators."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..schema import Categories, Numeric, Schema
-from ..strategies import LdpStrategy, PrivateClassification, PrivateRegression
-from .base import LdpEstimator
-from .public import STANDARDISED, decoded, labels_of
+from ..strategies import PrivateClassification, PrivateRegression
+from .base import STANDARDISED, LdpEstimator
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -36,7 +35,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
         result's own ``predict_proba`` has them in the schema's order.
     """
 
-    _y_numeric = False
+    _y_numeric, _protocol = False, PrivateClassification
 
     classes: Sequence[Any] | None = None
 
@@ -53,11 +52,6 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
             return np.full((rows, len(self.classes_)), 1 / len(self.classes_))
         return np.asarray(self.result_.predict_proba(table))[:, self._order]
 
-    def _strategy(self, schema: Schema) -> LdpStrategy[Any]:
-        return PrivateClassification(
-            schema, epsilon=self.epsilon, rows_per_user=self.rows_per_user, method=self.method
-        )
-
     def _known_of(self, y: Any) -> Numeric | Categories:
         if self.classes is not None:
             return Categories(self.classes)
@@ -65,10 +59,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
         found = np.unique(y)
         if len(found) < 2:
             raise ValueError(f"Expected two classes at least, got one class in y: {found[0]!r}.")
-        warnings.warn(
-            f"The classes {found.tolist()} are taken from y: declare them.",
-            stacklevel=5,
-        )
+        warnings.warn(f"The classes {found.tolist()} are taken from y: declare them.", stacklevel=5)
         return Categories(found.tolist())
 
     def _check_schema(self, schema: Schema) -> None:
@@ -110,7 +101,7 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
         As ``bounds``, of the targets.
     """
 
-    _y_numeric = True
+    _y_numeric, _protocol = True, PrivateRegression
 
     target_bounds: tuple[float, float] | None = None
 
@@ -122,11 +113,6 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
             rows = len(next(iter(table.values())))
             return np.full(rows, float(self.schema_.bounds.restore(0.0)))
         return np.asarray(self.result_.predict(table))
-
-    def _strategy(self, schema: Schema) -> LdpStrategy[Any]:
-        return PrivateRegression(
-            schema, epsilon=self.epsilon, rows_per_user=self.rows_per_user, method=self.method
-        )
 
     def _known_of(self, y: Any) -> Numeric | Categories:
         low, high = STANDARDISED if self.target_bounds is None else self.target_bounds
@@ -143,3 +129,44 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # few rows are few users
         return tags
+
+
+def decoded(schema: Schema, targets: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the labels that scikit-learn has numbered, None where targets are no such numbers.
+
+    Cross-validated probabilities and stacking replace labels by their places among the sorted
+    labels, and expect classes 0, 1, ... back. If the last class is there, all are taken to be.
+    """
+    assert isinstance(schema.bounds, Categories)
+    classes = np.sort(np.array(schema.classes))
+    if targets.dtype.kind not in "iu" or not np.isnan(schema.bounds.coded(targets)).all():
+        return None
+    if targets.min() < 0 or targets.max() != len(classes) - 1:
+        return None
+    return np.asarray(classes[targets])
+
+
+def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
+    """Return the schema's classes, in its order, as entries of the type that targets have.
+
+    Raises ValueError if a target is none of them.
+    """
+    assert isinstance(schema.bounds, Categories)
+    distinct = np.unique(targets)
+    places = schema.bounds.coded(distinct)
+    if len(unknown := distinct[np.isnan(places)]):
+        raise ValueError(
+            f"Expected labels among {list(schema.classes)}, got {unknown[:3].tolist()}."
+        )
+    held = {int(place): label for place, label in zip(places, distinct.tolist(), strict=True)}
+    # Classes that nobody has: their text, as what the others are.
+    made: dict[str, Callable[[str], object]] = {"i": int, "u": int, "f": float}
+    made["b"] = lambda text: text == "1"
+    labels = []
+    for i, text in enumerate(schema.classes):
+        if distinct.dtype.kind in made and i not in held:
+            number = {"False": "0", "True": "1"}.get(text, text)
+            labels.append(made[distinct.dtype.kind](number))
+        else:
+            labels.append(held.get(i, text))
+    return np.array(labels, object if distinct.dtype.kind == "O" else None)

@@ -1,4 +1,4 @@
-"""Runs a network's graph: on shapes alone, to check it, and on one record."""
+"""Runs a network's graph: on shapes alone, to check it, and on one record, up to its loss."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 from torch.utils.flop_counter import flop_registry
 
-from .graph import Dtype, Graph, Limits, NetworkError, Operation, Reference, Tensor
+from .graph import FLOATS, Dtype, Graph, Limits, NetworkError, Operation, Reference, Tensor
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -95,9 +96,8 @@ def evaluate(
     """Return a network's output for one record, as a batch of one.
 
     The graph has been checked. ``given`` are results of operations that are known already, as
-    :meth:`.frozen.Frozen.given` has them. ``added`` is added to results of products: the gradient
-    by it is that by the result. ``taken`` takes what these products are computed of beside the
-    weight.
+    :meth:`.Frozen.given` has them. ``added`` is added to results of products: the gradient by it is
+    that by the result. ``taken`` takes what these products are computed of beside the weight.
     """
     values = Values(parameters, record)
     for number, operation in enumerate(graph.operations):
@@ -221,3 +221,55 @@ def _check(operation: Operation, arguments: list[Any], keywords: Mapping[str, An
         )
         if not fits or groups < 1 or channels % groups:
             raise NetworkError(f"Operation {name}: Expected groups that fit the values.")
+
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def target_of(loss: str, output: Tensor) -> Tensor:
+    """Return what a record's target has to be, for a network of this output.
+
+    Raises NetworkError if the loss does not fit the output.
+    """
+    if output.dtype not in FLOATS or not output.shape or output.shape[0] != 1:
+        raise NetworkError(
+            f"Expected an output of floats with a first dimension of 1, got {output.dtype} of "
+            f"shape {list(output.shape)}."
+        )
+    if loss == "cross_entropy":
+        if len(output.shape) < 2 or output.shape[1] < 2:
+            raise NetworkError(
+                f"Expected an output of shape [1, classes, ...] for cross_entropy, got "
+                f"{list(output.shape)}."
+            )
+        return Tensor("int64", output.shape[2:])
+    shape = output.shape[1:]
+    return Tensor("float32", () if shape == (1,) else shape)
+
+
+def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the mean over all places with a class; of those out of range none counts."""
+    known = (target >= 0) & (target < output.shape[1])
+    classes = torch.where(known, target, torch.zeros_like(target))
+    each = F.cross_entropy(output, classes[None], reduction="none")[0]
+    return torch.where(known, each, torch.zeros_like(each)).sum() / known.sum().clamp(min=1)
+
+
+def _of_numbers(loss: Loss, *within: float) -> Loss:
+    """Return a loss of targets that have the output's shape, and are brought within bounds."""
+
+    def clamped(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        goal = target.clamp(*within) if within else target
+        return loss(output, goal.reshape(output.shape).to(output.dtype))
+
+    return clamped
+
+
+#: The closed list of losses: from an output, for a batch of one, and a target to a number.
+LOSSES: Mapping[str, Loss] = {
+    "cross_entropy": _cross_entropy,
+    "binary_cross_entropy": _of_numbers(F.binary_cross_entropy_with_logits, 0, 1),
+    "mse": _of_numbers(F.mse_loss),
+    "huber": _of_numbers(F.huber_loss),
+    "poisson": _of_numbers(F.poisson_nll_loss, 0),
+}

@@ -122,8 +122,7 @@ class Network:
         Raises NetworkError if shapes do not fit, the loss does not fit the output, or a bound is
         exceeded.
         """
-        from .interpreter import measure
-        from .losses import target_of
+        from .interpreter import measure, target_of
 
         cost = measure(self.graph, limits or Limits())
         target_of(self.graph.loss, cost.output)
@@ -131,7 +130,7 @@ class Network:
 
     def target(self, limits: Limits | None = None) -> Tensor:
         """Return type and shape of a record's target."""
-        from .losses import target_of
+        from .interpreter import target_of
 
         return target_of(self.graph.loss, self.check(limits).output)
 

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,16 +12,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
-from ..presentation import charts, page, words
+from ..presentation import charts, page
+from ..presentation.page import Section, listed, table_of
+from ..presentation.words import counted, guarantee, number
 from ..randomizers.base import Randomizer
 from ..randomness import SystemRandom
 from ..validation import check_positive
-from .plan_page import draw, sections_of, title_of
 from .variants import MOST_EPSILON, MOST_USERS, Variants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+_HEIGHT = 3.6  # inches of the figure
+_LABEL = 34  # characters of an axis's label that a figure has room for in a line
+_SPAN = 30  # of errors that one scale of equal steps can show
+_COLOURS = (charts.PURPLE, charts.GREEN, charts.BLUE)
+_UNKNOWN = (
+    "How many of the people answer: the plan is about those who do.",
+    "Whether declared bounds fit the data: what lies outside counts as the bound.",
+    "Whether people answer honestly: many false answers move any estimate.",
+)
+_NO_DATA = "This plan was made from public numbers. No data were read, and nobody was asked."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +97,8 @@ class Plan:
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draw the expected error over epsilon, a line for each number of users."""
         with charts.style():
-            axes = charts.new_axes(3.6) if axes is None else axes
-            draw(self, axes)
+            axes = charts.new_axes(_HEIGHT) if axes is None else axes
+            self._draw(axes)
         return axes
 
     def to_html(self, path: str | Path | None = None) -> str:
@@ -94,11 +107,11 @@ class Plan:
         It says in plain words what is asked, what is promised, which error to expect, what
         that rests on, and what it does not know. It needs no other file.
         """
-        return page.page(title_of(self), sections_of(self), path)
+        return page.page(self._title, self._sections(), path)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        return page.fragment(title_of(self), sections_of(self))
+        return page.fragment(self._title, self._sections())
 
     def __repr__(self) -> str:
         expected = self.expected
@@ -108,20 +121,18 @@ class Plan:
     def _answer(self) -> str:
         if self.expected is None:
             return f"Refused: {self.refusal}"
-        low, value, high = map(
-            words.number, (self.expected.low, self.expected.value, self.expected.high)
-        )
+        low, value, high = map(number, (self.expected.low, self.expected.value, self.expected.high))
         return f"Expected: {self.expected.error} {value}; in 8 runs of 10 {low} to {high}."
 
     def _ways(self) -> list[str]:
         features = "feature" if self.holder == "user" else "parameter"
         nouns = {"users": self.holder, "features": features}
         ways = [
-            f"epsilon {value:g}" if name == "epsilon" else words.counted(int(value), nouns[name])
+            f"epsilon {value:g}" if name == "epsilon" else counted(int(value), nouns[name])
             for name, value in self.changes.items()
             if value is not None
         ]
-        which = "" if math.isnan(self.target) else f" of {words.number(self.target)}"
+        which = "" if math.isnan(self.target) else f" of {number(self.target)}"
         if not ways:
             return [
                 f"Nothing that was tried reaches an error{which}: not {MOST_USERS:,} "
@@ -133,6 +144,108 @@ class Plan:
         if self.expected is not None and self.expected.value <= self.target:
             return [f"That reaches an error{which}; so would {either}."]
         return [f"What would reach an error{which}: {either}."]
+
+    @property
+    def _title(self) -> str:
+        return f"Plan: {self.question}"
+
+    def _draw(self, axes: "Axes") -> None:
+        own = self.setting.num_users
+        crowds = sorted({point["users"] for point in self.curve})
+        for users, colour in zip(crowds, _COLOURS, strict=False):
+            points = [p for p in self.curve if p["users"] == users and not math.isnan(p["error"])]
+            if not points:
+                continue
+            at, error = ([point[name] for point in points] for name in ("epsilon", "error"))
+            axes.plot(at, error, "o-", ms=4, color=colour, label=f"{users:,} {self.holder}s")
+            if users == own:
+                low, high = ([point[name] for point in points] for name in ("low", "high"))
+                axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
+        if self.expected is not None:
+            axes.plot(self.epsilon, self.expected.value, "o", ms=9, mfc="none", color=charts.INK)
+        if not math.isnan(self.target):
+            axes.axhline(
+                self.target, color=charts.GREY, lw=1, ls="--", label=f"target {self.target:.3g}"
+            )
+        axes.set_xscale("log", base=2)
+        ticks = sorted({point["epsilon"] for point in self.curve})
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        errors = [p["error"] for p in self.curve if not math.isnan(p["error"])]
+        if errors and min(errors) > 0 and max(errors) > _SPAN * min(errors):
+            axes.set_yscale("log")  # shows small errors, too
+        else:
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel(f"epsilon of each {self.protects}")
+        axes.set_ylabel(textwrap.fill(self.expected.error if self.expected else "error", _LABEL))
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend()
+
+    def _sections(self) -> list[Section]:
+        """Return what the plan says, in a reader's order."""
+        whom = "person" if self.holder == "user" else self.protects
+        with charts.style():
+            axes = charts.standing_alone(_HEIGHT)
+            self._draw(axes)
+        figure = charts.svg(axes, "Expected error over epsilon, by number of users")
+        expected = self.expected
+        return [
+            Section("", [self._asked(), _NO_DATA]),
+            Section("What to expect", [*self.sentences(), figure]),
+            Section(f"What it costs each {whom}", [self._costs()]),
+            Section("What is protected", [guarantee(self.epsilon, self.delta, self.protects)]),
+            Section("What this rests on", [listed(expected.assumes)] if expected else []),
+            Section("What to know", [listed(expected.notes)] if expected else []),
+            Section("What it does not know", [listed(_UNKNOWN)]),
+            Section("Other numbers", [table_of(self._numbers())]),
+        ]
+
+    def _numbers(self) -> "DataFrame":
+        """Return the curve, with a word where such a run would be refused."""
+        table = self.table()
+        refused = table["error"].isna()
+        for name in ("error", "low", "high"):
+            shown = [*map(number, table[name])]
+            table[name] = [
+                "refused" if no else text for no, text in zip(refused, shown, strict=True)
+            ]
+        return table
+
+    def _asked(self) -> str:
+        setting, asks = self.setting, f"{self.protocol} of ldp-flower would ask"
+        if self.holder == "silo":
+            return (
+                f"{asks} {counted(setting.num_users, 'silo')} of {setting.rows_per_user:g} records "
+                f"each, with epsilon {self.epsilon:g} for each of these."
+            )
+        people = "1 person" if setting.num_users == 1 else f"{number(setting.num_users)} people"
+        rows = f", {setting.rows_per_user:g} rows each" if setting.rows_per_user != 1 else ""
+        features = f", {counted(setting.num_features, 'feature')}" if setting.num_features else ""
+        return f"{asks} {people}{rows}{features}, with epsilon {self.epsilon:g} each."
+
+    def _costs(self) -> str:
+        if (error := self.expected) is None:
+            return ""
+        spent = f"epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else "")
+        size, rounds = counted(error.report_bytes, "byte"), error.rounds
+        if self.holder == "silo":
+            return (
+                f"At most {spent} of the budget of every record, for {counted(rounds, 'answer')} "
+                f"of its silo, of {size} at most. The silo's ledger is charged with all of it "
+                "before the first answer leaves."
+            )
+        # Whether a person's whole budget pays for one report.
+        once = all(each.epsilon > self.epsilon / 2 for each in error.randomizers)
+        if not once:
+            asked = f"The server asks {counted(rounds, 'time')} in all, and a person more than once"
+        elif rounds == 1:
+            asked = "Each person answers once, and the server asks once"
+        else:
+            asked = f"Each person answers once: the server asks {rounds} groups of people, one "
+            asked += "after the other"
+        return (
+            f"At most {spent} of the person's budget, for {'one report' if once else 'reports'} of "
+            f"{size} at most, made in about {1000 * self.seconds:.2g} ms. {asked}."
+        )
 
 
 def plan(
@@ -233,6 +346,13 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
     except WouldRefuse as error:
         refusal = str(error)
     aim = target if target is not None else expected.value / 2 if expected else math.inf
+    reached = min(aim, 1e300)
+    changes: dict[str, float | None] = {
+        "users": variants.users_for(reached),
+        "epsilon": variants.epsilon_for(reached),
+    }
+    if variants.error() > reached and (features := variants.features_for(reached)) is not None:
+        changes["features"] = features
     return Plan(
         protocol=kind.__name__,
         question=kind.card.question,
@@ -243,19 +363,10 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
         expected=expected,
         refusal=refusal,
         target=aim if math.isfinite(aim) else math.nan,
-        changes=_changes(variants, min(aim, 1e300)),
+        changes=changes,
         curve=_curve(variants),
         seconds=max(map(_seconds, expected.randomizers)) if expected else math.nan,
     )
-
-
-def _changes(variants: Variants, target: float) -> dict[str, float | None]:
-    found: dict[str, float | None] = {
-        "users": variants.users_for(target),
-        "epsilon": variants.epsilon_for(target),
-    }
-    features = None if variants.error() <= target else variants.features_for(target)
-    return found | ({} if features is None else {"features": features})
 
 
 def _curve(variants: Variants) -> tuple[dict[str, float], ...]:

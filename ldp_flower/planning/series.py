@@ -18,27 +18,18 @@ SPREAD = 0.25
 class SeriesPlan:
     """Standard errors to expect, root mean squares over all collections; NaN if refused."""
 
-    #: What they are errors of, as of :class:`~ldp_flower.planning.Expectation`.
-    error: str
-    #: Everybody answers at every collection, at ``epsilon / collections``.
-    split: float
-    #: One panel answers, at ``epsilon``: a collection's own estimate.
-    panel: float
-    #: The level from the panels up to a collection's.
-    today: float
-    #: The level from all panels.
-    past: float
-    #: Everybody answers permanently, at ``epsilon``, and the times of changes are public; infinite
-    #: where the protocol cannot ask so.
+    error: str  # what they are errors of, as of :class:`~ldp_flower.planning.Expectation`
+    split: float  # everybody answers at every collection, at epsilon / collections
+    panel: float  # one panel answers, at epsilon: a collection's own estimate
+    today: float  # the level from the panels up to a collection's
+    past: float  # the level from all panels
+    # Everybody answers permanently, at epsilon, and the times of changes are public; infinite where
+    # the protocol cannot ask so.
     memoised: float
 
 
 def plan_series(
-    protocol: type[Plannable],
-    setting: Setting,
-    epsilon: float,
-    collections: int,
-    drift: float,
+    protocol: type[Plannable], setting: Setting, epsilon: float, collections: int, drift: float
 ) -> SeriesPlan:
     """Return the errors to expect of a series of 2 or more collections, at epsilon for all of them.
 
@@ -51,17 +42,11 @@ def plan_series(
     panel = math.hypot(of_panel, SPREAD / math.sqrt(few.num_users))
     other, split = _expected(protocol, setting, epsilon / collections)
     today, past = level_errors(panel, drift, collections)
-    permanent = _memoised(protocol, setting, epsilon)
-    return SeriesPlan(what or other or "error", split, panel, today, past, permanent)
-
-
-def _memoised(protocol: type[Plannable], setting: Setting, epsilon: float) -> float:
-    """Return the error of permanent answers; infinite where the protocol has none."""
     planned: Any = protocol.planned_for(setting, epsilon)
-    form = planned.permanent() if hasattr(planned, "permanent") else None
-    if form is None:
-        return math.inf
-    return float(form.expected(setting.num_users, planned.min_reports))
+    permanent = math.inf
+    if hasattr(planned, "permanent") and (form := planned.permanent()) is not None:
+        permanent = float(form.expected(setting.num_users, planned.min_reports))
+    return SeriesPlan(what or other or "error", split, panel, today, past, permanent)
 
 
 def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tuple[str, float]:

@@ -1,6 +1,5 @@
 """Strategy and client in one process: the grid, generated users, and ``simulate``."""
 
-from .grid import InProcessGrid
-from .simulate import GeneratedUsers, simulate
+from .grid import GeneratedUsers, InProcessGrid, simulate
 
 __all__ = ["GeneratedUsers", "InProcessGrid", "simulate"]

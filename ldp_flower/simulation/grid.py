@@ -1,34 +1,37 @@
-"""An in-process Flower Grid, for tests, notebooks and sweeps.
+"""Strategy and client in one process: a grid for tests and sweeps, and ``simulate`` on it.
 
-Calls a ClientApp directly, one node after the other, with the semantics of
+The grid calls a ClientApp directly, one node after the other, with the semantics of
 Flower's simulation engine: a node keeps its context between messages, a handler
 that raises loses its changes, a reply that answers nothing is lost.
 """
 
+import logging
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass, field
 from threading import Lock
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
-from flwr.app import (
-    ArrayRecord,
-    ConfigRecord,
-    Context,
-    Error,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity  # private: messages need it
+from numpy.typing import NDArray
 
-from ..guarantee.budget import in_process_grid
+from ..guarantee.budget import PrivacyPolicy, in_process_grid
+from ..guarantee.users import Users, UserSource, share
 from ..validation import check_integer
+from ..values.entries import without_numbers
+
+if TYPE_CHECKING:
+    from ..clients.statistics import OwnStatistics
+    from ..strategies import LdpStrategy, Result
 
 _CLIENT_RAISED = 2  # Flower's error code
 _RUN_ID = 1
@@ -191,3 +194,215 @@ def _copied(content: RecordDict) -> RecordDict:
     for name, record in content.items():
         records[name] = record.copy()
     return RecordDict(records)
+
+
+R = TypeVar("R", bound="Result")
+
+# The logger that says the same of the rows of every cohort: nodes have a log a message.
+_OF_ROWS = "ldp_flower.clients.respond"
+
+#: Function from the indices of some users to these users.
+Generate = Callable[[NDArray[np.int64]], Users]
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedUsers:
+    """Simulated users, generated a few at a time and forgotten after their answer.
+
+    Takes the place of :class:`Users` in :func:`~ldp_flower.simulate` and in a
+    ``load_users`` function. It has no ids, so a deployment's client refuses it.
+
+    Parameters
+    ----------
+    num_users, num_features : int
+        Number of users, and of columns of their features.
+    generate : callable
+        Function from the indices of some users, an ndarray of int64, to the
+        :class:`Users` of these, in this order. A user's rows must depend on its index
+        alone; ``KeyedRandom(derive(seed, indices))`` draws them so for all at once.
+    first : int, optional
+        Index of the first user, as in :class:`Users`; indices start from it.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or ``generate`` returns something else than it
+        was asked for.
+    """
+
+    num_users: int
+    num_features: int
+    generate: Generate = field(repr=False)
+    first: int | None = None
+
+    ids = None
+    has_targets = True
+
+    def __post_init__(self) -> None:
+        check_integer("num_users", self.num_users, 0)
+        check_integer("num_features", self.num_features, 1)
+
+    def __len__(self) -> int:
+        return self.num_users
+
+    def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Users:
+        """Generate some users, in the given order, each with its first ``max_rows`` rows."""
+        taken = self.generate((self.first or 0) + users)
+        if len(taken) != len(users) or taken.num_features != self.num_features:
+            raise ValueError(
+                f"Expected generate to return {len(users)} users with {self.num_features} "
+                f"features, got {len(taken)} with {taken.num_features}."
+            )
+        return taken if max_rows is None else taken.take(np.arange(len(taken)), max_rows)
+
+    def partition(self, index: int, num_partitions: int) -> Self:
+        """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
+        start, stop = share(self.num_users, index, num_partitions)
+        first = (self.first or 0) + start
+        return type(self)(stop - start, self.num_features, self.generate, first)
+
+
+def simulate(
+    strategy: "LdpStrategy[R]",
+    users: UserSource | Generate,
+    *,
+    num_users: int | None = None,
+    seed: int | None = None,
+    num_nodes: int = 1,
+    policy: PrivacyPolicy | None = None,
+    statistics: "OwnStatistics | None" = None,
+) -> R:
+    """Run a protocol on users in this process, and return its result.
+
+    In a terminal or a notebook one line shows at which step a run of more than two seconds is.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        The protocol.
+    users : Users, GeneratedUsers or callable
+        All users; they are split over the nodes in order. A callable generates users while
+        they are asked, as in :class:`GeneratedUsers`.
+    num_users : int, optional
+        Number of users, if they are generated by a callable.
+    seed : int, optional
+        Makes the run reproducible, whatever the number of nodes. By default the
+        system's randomness, as in a deployment.
+    num_nodes : int (default: 1)
+        Number of simulated nodes.
+    policy : PrivacyPolicy, optional
+        What the clients allow; by default anything.
+    statistics : mapping of type to callable, optional
+        As of :class:`~ldp_flower.clients.LdpClientApp`.
+
+    Raises
+    ------
+    ValueError
+        If ``num_users`` is given without a callable, or a callable without it, or an argument
+        is of another type; if no row of the users can be used, or none has a target that a model
+        of a table needs.
+    """
+    from ..clients import LdpClientApp
+
+    _check_strategy(strategy)
+    everyone = _everyone(users, num_users)
+    if isinstance(everyone, Users):
+        _check_usable(everyone)
+        _check_targets(everyone, strategy)
+
+    def load_users(context: Context) -> UserSource:
+        return everyone.partition(int(context.node_config["partition-id"]), num_nodes)
+
+    client_app = LdpClientApp(load_users, policy, seed, statistics)
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(max(level, logging.WARNING))  # Flower's log of a run is for long ones
+    grid = TellingGrid(client_app, num_nodes)
+    try:
+        with said_once():
+            return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
+    finally:
+        grid.wipe()
+        logger.setLevel(level)
+
+
+def _check_strategy(strategy: object) -> None:
+    from ..strategies import LdpStrategy
+
+    if not isinstance(strategy, LdpStrategy):
+        kind = type(strategy).__name__
+        if kind == "RecordDpSgd":
+            raise ValueError(
+                "RecordDpSgd asks silos, not users: RecordDpSgd(...).start(InProcessGrid("
+                "NetworkClientApp(load_records), num_silos)), as docs/silos.md has it."
+            )
+        got = f"the class {strategy.__name__}" if isinstance(strategy, type) else kind
+        raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
+
+
+def _check_usable(users: Users) -> None:
+    """Refuse users of whom no row can be used, which a node would let answer at random."""
+    finite = np.isfinite(users.features)
+    if len(finite) and not finite.all(axis=1).any():
+        raise ValueError(
+            "Expected rows of numbers, got none: no numbers in column "
+            f"{without_numbers(users.features, users.columns)}. Text is coded by a Schema, and "
+            "items by Users.from_items."
+        )
+
+
+def _check_targets(users: Users, strategy: object) -> None:
+    """Refuse a model of a table in which nobody has a target, whose users answer at random."""
+    from ..strategies import PrivateClassification, PrivateRegression
+
+    if not isinstance(strategy, PrivateClassification | PrivateRegression):
+        return
+    if users.has_targets and len(users.targets) and not np.isfinite(users.targets).any():
+        known = " or ".join(map(repr, strategy.schema.classes[:5])) or "a number"
+        raise ValueError(
+            f"Expected rows whose {strategy.schema.target!r} is {known}, got none among "
+            f"{len(users.targets):,}."
+        )
+
+
+def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource:
+    if not isinstance(users, type) and isinstance(users, UserSource):
+        if num_users is not None:
+            raise ValueError(f"Expected num_users with a callable only, got {num_users}.")
+        return users
+    if not callable(users):
+        raise ValueError(
+            f"Expected Users or a function that generates them, got {type(users).__name__}; "
+            "see Users.from_rows."
+        )
+    if num_users is None:
+        raise ValueError("Expected num_users with users that a callable generates, got None.")
+    check_integer("num_users", num_users, 1)
+    return GeneratedUsers(num_users, users(np.zeros(1, np.int64)).num_features, users)
+
+
+@contextmanager
+def said_once() -> Iterator[None]:
+    """Say once, at the end, what clients say of the rows of every cohort, with numbers added up."""
+    said: dict[tuple[object, ...], logging.LogRecord] = {}
+
+    def kept(record: logging.LogRecord) -> bool:
+        args = record.args if isinstance(record.args, tuple) else ()
+        words = tuple(arg for arg in args if not isinstance(arg, int))
+        first = said.setdefault((record.name, record.msg, *words), record)
+        if first is not record:
+            assert isinstance(first.args, tuple)  # as that of the same words
+            pairs = zip(first.args, args, strict=True)
+            first.args = tuple(
+                a + b if isinstance(a, int) and isinstance(b, int) else a for a, b in pairs
+            )
+        return False
+
+    logger = logging.getLogger(_OF_ROWS)
+    logger.addFilter(kept)
+    try:
+        yield
+    finally:
+        logger.removeFilter(kept)
+        for record in said.values():
+            logger.handle(record)

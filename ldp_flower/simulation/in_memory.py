@@ -17,12 +17,7 @@ from numpy.random import default_rng
 
 from ..expectation import Expectation, WouldRefuse
 from ..guarantee.users import Users
-from ..randomizers import (
-    Estimate,
-    FrequencyOracle,
-    Randomizer,
-    SubsetHypercube,
-)
+from ..randomizers import Estimate, FrequencyOracle, Randomizer, SubsetHypercube
 from ..randomizers.base import OfNumber, OfVector
 from ..validation import Floats
 

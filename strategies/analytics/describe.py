@@ -17,10 +17,9 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ..runtime import Ask, Card, Protocol, Run
 from ..subprotocols.one_number import number_randomizer
 from .base import ColumnStrategy, categories_of
-from .cells import CellShares, cell_question
+from .cells import CellShares, LevelEstimate, Levels, cell_question
 from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
-from .levels import LevelEstimate, Levels
 from .means import Means, MeansResult
 from .quantiles import Quantiles, QuantilesResult
 

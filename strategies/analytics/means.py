@@ -19,8 +19,7 @@ from ..runtime import Card, Estimates, Protocol, Result, Run
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
-from .cells import PopulationErrors, cell_question
-from .levels import GroupMeans, Levels
+from .cells import GroupMeans, Levels, PopulationErrors, cell_question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -179,10 +178,13 @@ class Means(ColumnStrategy[MeansResult]):
         names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
         if not names or len(set(names)) < len(names):
             raise ValueError(f"Expected distinct columns, at least one, got {names}.")
+        bounds = []
         for name in names:
-            if not isinstance(self.schema.kind(name), Numeric):
+            kind = self.schema.kind(name)
+            if not isinstance(kind, Numeric):
                 raise ValueError(f"Expected columns of numbers, got {name!r}, one of categories.")
-        self._names = names
+            bounds.append((kind.low, kind.high))
+        self._names, self._bounds = names, np.array(bounds).T
         self._groups = [""] if self.by is None else categories_of(self.schema, "by", self.by)
         self._levels = Levels(self.epsilon, len(self._groups))
         self._levels.number  # noqa: B018  # refuses a bad epsilon now
@@ -235,9 +237,7 @@ class Means(ColumnStrategy[MeansResult]):
             for name in self._names
             for end in ends
         ]
-        kinds = [self.schema.kind(name) for name in self._names]
-        low = np.array([kind.low for kind in kinds if isinstance(kind, Numeric)])
-        width = np.array([kind.high for kind in kinds if isinstance(kind, Numeric)]) - low
+        low, width = self._bounds[0], self._bounds[1] - self._bounds[0]
 
         def read(found: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
             without, others = np.array(found)[:, 1].reshape(-1, 2).T
@@ -250,7 +250,7 @@ class Means(ColumnStrategy[MeansResult]):
             return low + width * share, slopes
 
         in_the_middle = flip.covariance(np.full(2, 0.5))[0, 0]
-        one_user = float(width.max()) * (len(kinds) * in_the_middle) ** 0.5
+        one_user = float(width.max()) * (len(width) * in_the_middle) ** 0.5
         useful = _USEFUL / 2 * float(width.max())
         return PermanentForm(self._names, [(each, flip) for each in asked], read, one_user, useful)
 
@@ -289,10 +289,8 @@ class Means(ColumnStrategy[MeansResult]):
 
     def _result(self, found: Sequence[GroupMeans], num_users: int) -> MeansResult:
         """Return the means in units, of those groups only that are surely not empty."""
-        kinds = [self.schema.kind(name) for name in self._names]
-        bounds = [(kind.low, kind.high) for kind in kinds if isinstance(kind, Numeric)]
-        half = np.array([(high - low) / 2 for low, high in bounds])[:, None]
-        middle = np.array([(high + low) / 2 for low, high in bounds])[:, None]
+        low, high = self._bounds[:, :, None]
+        half, middle = (high - low) / 2, (high + low) / 2
         share = np.array([each.share for each in found])
         share_errors = np.array([each.share_error for each in found])
         clear = share > _CLEAR * share_errors

@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Projected, Question
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import GaussianRecord, Randomizer, ball_codebook
@@ -22,7 +23,7 @@ from ldp_flower.validation import (
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import projection, reach, seed_of
 
-from ..forecasts.populations import normal_users
+from ..forecasts.populations import features_of, normal_users
 from ..runtime import Cohort, Protocol, Result, Run
 from ..runtime.coefficients import FeatureStrategy
 
@@ -77,6 +78,11 @@ class CollectOnce(FeatureStrategy[R]):
         users = normal_users(dim, 1)[:200]
         for method in METHODS:
             yield cls(dim, epsilon=epsilon, method=method), users
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the strategy for so many features."""
+        return cls(features_of(setting, cls), epsilon=epsilon)
 
     def protocol(self, run: Run) -> Protocol:
         """Ask all users the one question of the chosen method."""

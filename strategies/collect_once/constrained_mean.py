@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from ldp_flower.guarantee.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import Floats, check_integer, check_optional
 
-from ..forecasts.populations import MeanUsers, features_of
+from ..forecasts.populations import MeanUsers
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.first_order import fista
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
@@ -91,11 +90,6 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
                 f"Expected at most {MAX_REPORT} numbers in a report, got {self.dim} features: "
                 f"project them with projected_dim <= {MAX_REPORT}, for example {_SUGGESTED}."
             )
-
-    @classmethod
-    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy for so many features."""
-        return cls(features_of(setting, cls), epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> MeanUsers:
         """Return users around a mean of half the bound's length in eight features."""

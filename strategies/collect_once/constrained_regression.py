@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 
@@ -11,12 +10,12 @@ from ldp_flower.guarantee.questions import Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 
-from ..forecasts.populations import SphereUsers, features_of
+from ..forecasts.populations import SphereUsers
 from ..numerics.denoising import project_on_l1_ball
 from ..numerics.first_order import fista
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
-from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
+from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
 _SHARE, _PLANNED_SPARSITY = 0.8, 4  # of a plan: of the l1 ball's radius, and coefficients
 
@@ -88,11 +87,6 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             check_report(self.dim, self.projected_dim, [2])
         elif self.projected_dim is not None:
             check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT - 1))
-
-    @classmethod
-    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy for so many features."""
-        return cls(features_of(setting, cls), epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> SphereUsers:
         """Return users whose target four equal coefficients determine."""

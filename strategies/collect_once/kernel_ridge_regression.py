@@ -16,7 +16,7 @@ from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..runtime.coefficients import as_rows
 from .base import CollectOnce, largest_dim
-from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
+from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 from ..numerics.first_order import StepSizes, sigm
 from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
-from .polynomial_loss import PolynomialLoss, interpolated, is_odd, truncated, value
+from .moment_losses import PolynomialLoss, interpolated, is_odd, truncated, value
 
 
 @dataclass(repr=False, kw_only=True)

@@ -18,18 +18,17 @@ from ldp_flower.validation import check_integer, check_unused
 from ..numerics.walk import Walk
 from ..runtime import Ask, Card, Protocol, Run, TooFewReports
 from ..runtime.run import Arguments
-from .fedavg_arguments import FedAvgResult
+from .fedavg_arguments import FedAvgArguments, FedAvgResult
 from .schedule import LONGEST_STEP, expected
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
-from .step_arguments import StepArguments
 from .trained import Trained, check_trainable
 
 logger = logging.getLogger("flwr")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpFedAvg(StepArguments):
+class LdpFedAvg(FedAvgArguments):
     """Federated averaging in which every user reports its update privately, once.
 
     A user is a node (:class:`ldp_flower.clients.LdpUpdateMod`) or one of several behind a node
@@ -39,9 +38,8 @@ class LdpFedAvg(StepArguments):
     a step length, is added to the model. Messages and records are those of Flower's
     ``FedAvg``, so that an app needs no change but the mod.
 
-    Other parameters are those of :class:`~.step_arguments.StepArguments`,
-    :class:`~.fedavg_arguments.FedAvgArguments`, which FedAvg has, and
-    :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.fedavg_arguments.FedAvgArguments`, some of which FedAvg
+    has, and :class:`~..runtime.base.LdpStrategy`.
 
     Parameters
     ----------

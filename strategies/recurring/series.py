@@ -13,16 +13,25 @@ from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, is_integer
 
-from ..runtime.base import Card, LdpStrategy
+from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports
 from ..runtime.plain import to_plain
 from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
-from ..runtime.run import Arguments, LiveRun, Protocol, Run, TooFewReports
+from ..runtime.run import Arguments, LiveRun
 from ..runtime.run_store import RunStore, prints_of, recognise
 from ..subprotocols.permanent import AsksPermanently, PermanentForm, ask_for_bits
 from ..tables.private_evaluation import PrivateEvaluation
-from .collected import Collected, all_complete, chosen, complete, has_estimates
-from .memoised import BitsResult, found_in, keep_bits, kept_bits
-from .series_result import SeriesResult
+from .series_result import (
+    BitsResult,
+    Collected,
+    SeriesResult,
+    all_complete,
+    chosen,
+    complete,
+    found_in,
+    has_estimates,
+    keep_bits,
+    kept_bits,
+)
 
 _MAX_COLLECTIONS = 1000  # levels of so many take a second for each estimate
 

@@ -16,9 +16,8 @@ from ldp_flower.validation import (
 from ldp_flower.values.links import LINKS
 
 from ..forecasts.populations import one_silo
+from ..runtime import Cohort, Run
 from ..runtime.coefficients import SparseStrategy
-from ..runtime.population import Cohort
-from ..runtime.run import Run
 
 _LINKS = ("identity", "logistic")
 

@@ -9,13 +9,10 @@ import numpy as np
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import RecordGaussian
-from ldp_flower.validation import Floats, check_integer, check_positive
+from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
-from ..runtime.base import Card
-from ..runtime.coefficients import LinearResult
-from ..runtime.exchange import Ask
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
 from .base import SiloRegression
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
@@ -130,16 +127,15 @@ class DpIht(SiloRegression):
     def protocol(self, run: Run) -> Protocol:
         """Ask everybody for the gradient ahead, step, threshold; ``num_steps`` times."""
         theta = before = np.zeros(self.dim)
-        covariance, curvature = np.zeros((2, 2)), self._usual_curvature()
+        covariance = np.zeros((2, 2))
+        # The loss's along an axis, if rows are isotropic and as long as they may be.
+        curvature = LINKS[self.link].curvature * self.row_bound**2 / self.dim + self.ridge
         everyone, step_size = self.everyone(run), self.step_size
         for number in range(self.num_steps):
             momentum = number / (number + 3)
             ahead = theta + momentum * (theta - before)
             question = Gradient(
-                ahead,
-                row_bound=self.row_bound,
-                residual_bound=self._residual_bound,
-                link=self.link,
+                ahead, row_bound=self.row_bound, residual_bound=self._residual_bound, link=self.link
             )
             try:
                 gradient = yield Ask(everyone, question, self.randomizer())
@@ -156,15 +152,8 @@ class DpIht(SiloRegression):
             step = np.array([[kept * (1 + momentum), -kept * momentum], [1.0, 0.0]])
             covariance = step @ covariance @ step.T
             covariance[0, 0] += (step_size * float(gradient.std_error[0])) ** 2
-        notes = [_RUN_AWAY] if self._has_run_away(theta) else []
+        # Whether a classifier's predictors reach where chances of 1e-22 are distinguished.
+        longest = float(np.linalg.norm(theta)) * self.row_bound
+        notes = [_RUN_AWAY] if self.link == "logistic" and longest > _RUNS_AWAY else []
         errors = np.where(theta != 0, math.sqrt(covariance[0, 0]), 0.0)
         return LinearResult(coef=theta, std_error=errors, notes=notes).doubted()
-
-    def _has_run_away(self, theta: Floats) -> bool:
-        """Whether a classifier's predictors reach where chances of 1e-22 are distinguished."""
-        longest = float(np.linalg.norm(theta)) * self.row_bound
-        return self.link == "logistic" and longest > _RUNS_AWAY
-
-    def _usual_curvature(self) -> float:
-        """Return the loss's curvature along an axis if rows are isotropic and as long as can be."""
-        return LINKS[self.link].curvature * self.row_bound**2 / self.dim + self.ridge

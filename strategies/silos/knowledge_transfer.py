@@ -11,15 +11,13 @@ from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht, keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import Floats, check_choice, check_integer, check_positive, check_unused
+from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above
-from ..runtime.base import Card
-from ..runtime.coefficients import LinearResult, SparseStrategy
-from ..runtime.exchange import Ask
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
+from ..runtime.coefficients import SparseStrategy
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
 _NOTHING = (
@@ -151,9 +149,13 @@ class KnowledgeTransfer(SparseStrategy):
         pooled, precision = np.zeros(self.num_answers or self.dim), 0.0
         for left in range(self.num_waves, 0, -1):
             (cohort,) = run.cohorts([run.num_unasked // left])
-            mechanism = self.randomizer(bound)
+            question = Teacher(
+                *(student, self.sparsity, self.radius, self.ridge or None, self.num_answers),
+                self._synthetic_seed if self.num_answers else None,
+                self.link,
+            )
             try:
-                answer: Estimate = yield Ask(cohort, self._teacher(student), mechanism)
+                answer: Estimate = yield Ask(cohort, question, self.randomizer(bound))
             except TooFewReports:
                 if not precision:
                     raise
@@ -163,32 +165,18 @@ class KnowledgeTransfer(SparseStrategy):
             pooled = (precision * pooled + gained * (known + answer.mean)) / (precision + gained)
             precision += gained
             noise = 1 / math.sqrt(precision)
-            student = self._student(pooled, features, noise)
+            found = pooled
+            if features is not None:
+                found = iht(features, pooled, self.sparsity, radius=self.radius)
+            found = keep_above(found, self._cutoff * noise)  # without what may be chance
+            student = project_on_ball(keep_largest(found, self.sparsity), self.radius)
             wrong = math.sqrt(self.sparsity) * (1 + self._cutoff) * noise
             bound = min(bound, max(wrong, _MIN_BOUND * self.radius))
         notes = [] if student.any() else [_NOTHING]
         std_error = np.where(student != 0, noise, 0.0)
         return LinearResult(coef=student, std_error=std_error, notes=notes)
 
-    def _teacher(self, student: Floats) -> Teacher:
-        return Teacher(
-            student,
-            self.sparsity,
-            self.radius,
-            self.ridge or None,
-            self.num_answers,
-            self._synthetic_seed if self.num_answers else None,
-            self.link,
-        )
-
     @property
     def _cutoff(self) -> float:
         """Standard deviations that hardly any of all coefficients exceeds by chance."""
         return math.sqrt(2 * math.log(self.dim))
-
-    def _student(self, answers: Floats, features: Floats | None, noise: float) -> Floats:
-        """Return the sparse model of the pooled answers, without what may be chance."""
-        if features is not None:
-            answers = iht(features, answers, self.sparsity, radius=self.radius)
-        kept = keep_largest(keep_above(answers, self._cutoff * noise), self.sparsity)
-        return project_on_ball(kept, self.radius)

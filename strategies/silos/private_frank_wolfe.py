@@ -11,10 +11,7 @@ from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
 
-from ..runtime.base import Card
-from ..runtime.coefficients import LinearResult
-from ..runtime.exchange import Ask
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
 from .base import ClippedSilos
 
 _STEPS = 2  # by default, times the sparsity
@@ -31,7 +28,7 @@ class PrivateFrankWolfe(ClippedSilos):
     has twice the error of :class:`PeelingDpIht`, with correlated ones, where the latter's
     few long steps end anywhere, much less.
 
-    Other parameters are those of :class:`~.clipped.ClippedSilos`, but for ``radius``.
+    Other parameters are those of :class:`~.base.ClippedSilos`, but for ``radius``.
 
     Parameters
     ----------

@@ -14,11 +14,7 @@ from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertice
 from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 
-from ..runtime.base import Card
-from ..runtime.coefficients import LinearResult
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
 from .base import ShrinkingClip
 
 Integers = NDArray[np.int64]
@@ -36,7 +32,7 @@ class TwoStageRegression(ShrinkingClip):
     gradients in the chosen features, with Gaussian noise. For classes; with the squared loss
     :class:`PeelingDpIht`, which may correct a choice, is better.
 
-    Other parameters are those of :class:`~.clipped.ShrinkingClip`.
+    Other parameters are those of :class:`~.base.ShrinkingClip`.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from ldp_flower import Users, simulate
-from ldp_flower.cli.processes import Family
+from ldp_flower.cli.run import Family
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.strategies import LdpIht
 

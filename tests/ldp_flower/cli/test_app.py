@@ -19,7 +19,7 @@ import ldp_flower
 from ldp_flower.audit.runs import audited_runs
 from ldp_flower.cli.console import console, override
 from ldp_flower.cli.plan import QUESTIONS
-from ldp_flower.cli.processes import Family, TimeIsUp, ended_by_signals
+from ldp_flower.cli.run import Family, TimeIsUp, ended_by_signals
 from ldp_flower.cli.screen import Screen
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger

@@ -3,17 +3,17 @@
 import csv
 import shutil
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from flwr.app import RecordDict
+from flwr.app import MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from typer.testing import CliRunner
 
-from ldp_flower.compare import METHODS
 from ldp_flower.compare.capture import captured
-from ldp_flower.compare.jobs import Job, Plan
+from ldp_flower.compare.comparison import Cell, Plan, Runner
 from ldp_flower.compare.nodes import AppNodes
 
 application = import_module("ldp_flower.cli.app").app
@@ -141,7 +141,8 @@ def test_what_main_gives_to_start_is_what_nodes_are_sent(quick):
     assert isinstance(content, RecordDict)
     assert dict(content["config"]) == {"lr": 0.25, "proximal-mu": 0.3, "server-round": 1}
     assert list(content.array_records) == ["model"]
-    METHODS["LdpFedAvg"][0](Job(app, Plan(120, rounds=1), 0, lambda seed: 1.0), 4.0)
+    app = replace(app, evaluate_fn=lambda number, arrays: MetricRecord({"score": 0.0}))
+    Runner(lambda seed: app, Plan(120, rounds=1))(Cell("", "LdpFedAvg", 4.0, 0))
     assert len(seen) == 1 + 120
     assert dict(seen[-1]["config"]) == dict(content["config"])
     assert list(seen[-1].array_records) == ["model"]
@@ -174,7 +175,11 @@ def without_evaluation(server):
             1,
             "got LdpFedAvg: put FedAvg in its place",
         ),
-        (lambda s: s.replace("from flwr.app", "from flwr.nowhere"), 2, "cannot be imported"),
+        (
+            lambda s: s.replace("from flwr.app", "from flwr.nowhere"),
+            2,
+            "has no flwr.nowhere: the app",
+        ),
     ],
 )
 def test_an_app_that_cannot_be_compared_is_told_what_to_change(quick, edit, code, text):

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from ldp_flower.clients.private_training import network_gradients
 from ldp_flower.models import Network, NetworkError
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
-from ldp_flower.models.losses import LOSSES
-from ldp_flower.models.repeated import Repeated
+from ldp_flower.models.interpreter import LOSSES
+from ldp_flower.models.shortcuts import Repeated
 
 
 @pytest.mark.parametrize("kind", KINDS)

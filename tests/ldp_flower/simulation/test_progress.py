@@ -8,7 +8,7 @@ import pytest
 
 from ldp_flower import Numeric, Schema, Users, simulate
 from ldp_flower.simulation import grid
-from ldp_flower.simulation.simulate import said_once
+from ldp_flower.simulation.grid import said_once
 from ldp_flower.strategies import LdpIht, Means
 
 USERS = Users.from_rows(np.ones((400, 2)), np.ones(400))

@@ -24,9 +24,8 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.randomness import NumpyRandom
 from ldp_flower.strategies import Counts, Describe, Means, TooFewReports, TwoWay
-from ldp_flower.strategies.analytics.cells import CellShares, cell_question
+from ldp_flower.strategies.analytics.cells import CellShares, Levels, cell_question
 from ldp_flower.strategies.analytics.describe import root_with_error
-from ldp_flower.strategies.analytics.levels import Levels
 from ldp_flower.strategies.numerics.denoising import project_on_simplex
 from ldp_flower.strategies.runtime.population import Cohort
 from ldp_flower.strategies.runtime.run import Run

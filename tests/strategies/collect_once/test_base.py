@@ -25,8 +25,7 @@ from ldp_flower.strategies import (
     TooFewReports,
 )
 from ldp_flower.strategies.collect_once.kernel_ridge_regression import KernelResult
-from ldp_flower.strategies.collect_once.least_squares import LeastSquares
-from ldp_flower.strategies.collect_once.polynomial_loss import PolynomialLoss
+from ldp_flower.strategies.collect_once.moment_losses import LeastSquares, PolynomialLoss
 from ldp_flower.strategies.collect_once.smooth_glm import GlmResult
 from ldp_flower.strategies.numerics.denoising import project_on_l1_ball
 from ldp_flower.strategies.numerics.first_order import fista

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import Chebyshev, Polynomial
 
-from ldp_flower.strategies.collect_once.polynomial_loss import (
+from ldp_flower.strategies.collect_once.moment_losses import (
     fitted,
     interpolated,
     is_odd,

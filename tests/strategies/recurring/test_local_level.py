@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ldp_flower.strategies.recurring import local_level as module
-from ldp_flower.strategies.recurring.collected import _steadied
 from ldp_flower.strategies.recurring.local_level import local_level
+from ldp_flower.strategies.recurring.series_result import _steadied
 
 RNG = np.random.default_rng(3)
 ESTIMATES = RNG.normal(0, 1, 7).cumsum()
