@@ -18,7 +18,7 @@ from ..validation import Floats, check_positive
 from .base import Estimate, Randomizer, Reports, Summary
 from .real_valued.records import RecordMechanism
 from .sampled import SampledCoordinate
-from .two_level import Enumerable, Law, check_terms
+from .two_level import Law, check_terms, enumerable
 
 _MAX_PARTS = 16
 _SEPARATOR = "/"
@@ -212,22 +212,16 @@ class Composed(Randomizer):
             part.well_formed(own, len(reports)) for part, own, _ in self._opened(reports, coins)
         )
 
-    def _enumerable(self) -> list[Enumerable]:
-        parts: list[Enumerable] = [part for part in self.parts if isinstance(part, Enumerable)]
-        if len(parts) < len(self.parts):
-            raise TypeError("Expected parts whose law can be enumerated.")
-        return parts
-
     def worst_ratio(self) -> Fraction:
         """Return the product of the parts' ratios: pieces of a value differ independently."""
-        return math.prod((part.worst_ratio() for part in self._enumerable()), start=Fraction(1))
+        ratios = (enumerable(part).worst_ratio() for part in self.parts)
+        return math.prod(ratios, start=Fraction(1))
 
     def law(self, value: Floats, coin: Words) -> Law:
         """Return the probability of every report: the product of the parts' laws."""
         law = {b"": Fraction(1)}
-        places = self._each(lambda part: part.width)
-        for part, (number, _, place) in zip(self._enumerable(), places, strict=True):
-            own = part.law(value[place], derive(coin, number))
+        for number, part, place in self._each(lambda part: part.width):
+            own = enumerable(part).law(value[place], derive(coin, number))
             check_terms(len(law) * len(own))
             pairs = product(law.items(), own.items())
             law = {first + second: p * q for (first, p), (second, q) in pairs}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..randomness import RandomSource, Words, derive
 from ..validation import Floats, check_integer
 from .base import Estimate, Randomizer, Reports, Summary
-from .two_level import Enumerable, Law
+from .two_level import Law, enumerable
 
 _WHICH, _PART = 0, 1  # what the user's coin is used for
 
@@ -174,19 +174,14 @@ class SampledCoordinate(Randomizer):
         """Whether every report is a possible report of the part."""
         return self.part.contains(reports)
 
-    def _enumerable(self) -> Enumerable:
-        if not isinstance(self.part, Enumerable):
-            raise TypeError("Expected a part whose law can be enumerated.")
-        return self.part
-
     def worst_ratio(self) -> Fraction:
         """Return that of the part."""
-        return self._enumerable().worst_ratio()
+        return enumerable(self.part).worst_ratio()
 
     def law(self, value: Floats, coin: Words) -> Law:
         """Return the part's law of the coordinate that the coin names."""
         own = value[self.assigned(coin)]
-        return self._enumerable().law(own, derive(coin, _PART))
+        return enumerable(self.part).law(own, derive(coin, _PART))
 
     def to_config(self) -> dict[str, int | float | str]:
         """Return ``dim`` and the part's configuration, ``part/name`` and so on, in one."""

@@ -157,6 +157,13 @@ class Enumerable(Protocol):
         """
 
 
+def enumerable(mechanism: Randomizer) -> Enumerable:
+    """Return a mechanism whose law can be enumerated, and raise TypeError for another one."""
+    if not isinstance(mechanism, Enumerable):
+        raise TypeError(f"Expected mechanisms whose law can be enumerated, got {mechanism}.")
+    return mechanism
+
+
 def report_type(num_outputs: int) -> np.dtype[np.generic]:
     """Return the smallest unsigned type that holds the numbers below ``num_outputs``."""
     return np.min_scalar_type(num_outputs - 1)
