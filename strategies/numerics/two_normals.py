@@ -18,6 +18,7 @@ from ldp_flower.validation import Floats
 _MAX_DISTANCE = 6.0  # standard deviations; AUC is .99999
 _DISTANCES = np.linspace(0.0, _MAX_DISTANCE, 241)  # a grid for sums over the posterior
 _PRIOR_DISTANCE = 0.7  # of distances, as half of a normal distribution
+_NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _GRID = np.linspace(0.0005, 0.9995, 1000)  # of AUCs, likewise
 
 
@@ -44,13 +45,17 @@ def ranked(covariance: float, std_error: float, share: float) -> Ranked:
     possible = float(np.clip(covariance, -most, most))
     below, auc, above = (
         float(ndtr(_distance(possible + moved, share) / math.sqrt(2)))
-        for moved in (-std_error, 0.0, std_error)
+        for moved in (-_NORMAL * std_error, 0.0, _NORMAL * std_error)
     )
     misfit = ((covariance - _covariance(_DISTANCES, share)) / std_error) ** 2
     weights = np.exp(-0.5 * ((_DISTANCES / _PRIOR_DISTANCE) ** 2 + misfit - misfit.min()))
     likely = float(weights @ _DISTANCES / weights.sum())
     # The larger of both: on one side there may be no AUC that is farther off.
-    return Ranked(auc, max(auc - below, above - auc), likely)
+    noise = max(auc - below, above - auc) / _NORMAL
+    # Scores need not be normal. Of all concave ROC curves through the one point that is known, the
+    # least area is of two straight lines; the largest one is about as far above that of normals.
+    lines = 0.5 + possible / (4 * share * (1 - share))
+    return Ranked(auc, math.hypot(noise, (auc - lines) / _NORMAL), likely)
 
 
 def discriminant(distance: float, share: float) -> tuple[float, float]:
