@@ -13,8 +13,7 @@ from .classifier import Summary, furthest, lower_bound
 from .findings import AppAudit, CannotAuditError, Finding, Worth
 from .leaks import Leaks, stacked
 from .loading import AuditedApp, RunConfig
-from .node import Conversation, Node, Run, run_server
-from .replies import LAST_BITS
+from .node import LAST_BITS, Conversation, Node, Run, run_server
 from .sources import Sources
 from .variants import BASE, Variant, arrays, digest, other_records, variants
 

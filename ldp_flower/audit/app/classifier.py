@@ -18,8 +18,7 @@ from ...validation import Floats
 from ..distinguish import log_ratio
 from .leaks import stacked
 from .loading import quiet
-from .node import Node, Run
-from .replies import LAST_BITS
+from .node import LAST_BITS, Node, Run
 from .variants import Variant
 
 Pair = tuple[Variant, Variant]

@@ -8,8 +8,7 @@ import numpy as np
 
 from ...validation import Floats
 from .findings import Finding
-from .node import Node, Run
-from .replies import LAST_BITS, LENGTH, Seen
+from .node import LAST_BITS, LENGTH, Node, Run, Seen
 from .variants import BASE, Variant
 
 _CONFIRMING = 40  # runs of either data set that confirm what noise may have made

@@ -17,8 +17,7 @@ from ldp_flower.audit.app import AuditedApp, CannotAuditError, Options, audit_ap
 from ldp_flower.audit.app.claims import Claims
 from ldp_flower.audit.app.classifier import Summary, furthest, lower_bound
 from ldp_flower.audit.app.leaks import differences
-from ldp_flower.audit.app.node import _standing_clock
-from ldp_flower.audit.app.replies import Seen, seen
+from ldp_flower.audit.app.node import Seen, _standing_clock, seen
 from ldp_flower.audit.app.sources import Sources
 from ldp_flower.audit.app.variants import (
     BASE,
