@@ -58,7 +58,8 @@ def test_it_ranks_is_calibrated_and_knows_how_well(fitted):
     left = fresh.left == "yes"
     auc = roc_auc_score(left, found[:, 1])
     assert auc > 0.74
-    assert abs(fitted.score - auc) < 4 * fitted.score_std_error < 0.2
+    # Scores need not be normal: .035 of the error is of that, at an AUC of .77.
+    assert abs(fitted.score - auc) < 4 * fitted.score_std_error < 4 * np.hypot(0.05, 0.035)
     assert log_loss(left, found) < 0.9 * log_loss(left, np.full(len(fresh), left.mean()))
     assert abs(fitted.shares[1] - left.mean()) < 4 * fitted.shares_std_error[1] < 0.2
     assert not fitted.notes
@@ -141,9 +142,12 @@ def test_the_error_of_an_auc_is_what_covariances_beside_it_tell(share):
     """Inside it is the slope's; where the classes are far apart, or rare, it is no nothing."""
     covariance = share * (1 - share) * (2 / np.pi) ** 0.5 * 0.2  # of a distance of .2, nearly
     slope = 1 / (share * (1 - share) * 8**0.5)  # of the AUC, in the covariance
-    small = 0.01 * share
+    small = 0.03 * share
     found = ranked(covariance, small, share)
-    assert found.std_error == pytest.approx(small * slope, rel=0.1)
+    lines = 0.5 + covariance / (4 * share * (1 - share))  # the area if scores are not normal
+    wanted = np.hypot(small * slope, (found.auc - lines) / 1.96)
+    assert found.std_error == pytest.approx(wanted, rel=0.1)
+    assert small * slope > 0.5 * wanted  # it is most of it here
     assert ranked(9.0, 0.3 * share, share).std_error > 0.02
     assert 0.3 < ranked(9.0, share, share).std_error <= 1
 
