@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum, auto
-from functools import cache
 from types import NoneType
 from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
@@ -113,9 +112,17 @@ def integer_expected(name: str, high: int, value: float) -> MessageError:
     return MessageError(f"Expected an integer {name} of at most {high}, got {value}.")
 
 
-@cache
+_SLOTS: dict[type["Question"], tuple[FieldSpec, ...]] = {}
+
+
 def slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
     """Return the fields of a question that cross the wire beside its name."""
+    if kind not in _SLOTS:
+        _SLOTS[kind] = _slots(kind)
+    return _SLOTS[kind]
+
+
+def _slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
     hints = get_type_hints(kind, include_extras=True)
     found = []
     for own in fields(kind):
