@@ -76,6 +76,7 @@ class KernelResult(LinearResult):
         return [f"{len(self.coef)} Fourier features of length scale {self.length_scale:g}"]
 
 
+# Pairs of cosine and sine; with more one report would be longer than a message may be.
 _MAX_FEATURES = largest_dim([2]) // 2 * 2
 _LENGTH = 1.0  # of Fourier features
 

@@ -12,6 +12,8 @@ from ldp_flower.randomizers import Estimate, SubsetSelection
 from ..numerics.spike_and_slab import Vote, passing, passing_threshold
 from ..runtime import Ask, Cohort
 
+# Of users with 100 rows the best of these has .97 of the information of the best size up to 40, at
+# epsilon .5 to 8 and up to 4,096 features; with 20 rows .78 of 1,024 features and .69 of 4,096.
 _SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 _TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale
 # Information of all voters with which a feature is selected: 1.2 of 256 features, by
