@@ -16,7 +16,7 @@ from .items.frequency import FrequencyOracle, KRandomizedResponse, OptimizedUnar
 from .items.hadamard import HadamardBit, HadamardResponse
 from .items.hashing import OptimizedLocalHashing
 from .items.prefix import PrefixExtending, TreeHist
-from .items.square_wave import DiscreteSquareWave
+from .items.square_wave import DiscreteSquareWave, NarrowSquareWave
 from .items.subset import SubsetSelection
 from .real_valued.gaussian import GaussianMechanism, GaussianRecord
 from .real_valued.records import (
@@ -45,6 +45,7 @@ __all__ = [
     "HybridMechanism",
     "KRandomizedResponse",
     "LaplaceMechanism",
+    "NarrowSquareWave",
     "OptimizedLocalHashing",
     "OptimizedUnaryEncoding",
     "PiecewiseMechanism",
@@ -81,6 +82,7 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         HybridMechanism,
         KRandomizedResponse,
         LaplaceMechanism,
+        NarrowSquareWave,
         OptimizedLocalHashing,
         OptimizedUnaryEncoding,
         PiecewiseMechanism,

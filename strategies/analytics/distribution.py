@@ -11,7 +11,7 @@ import numpy as np
 from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.questions import Cell
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers import DiscreteSquareWave, RandomizedResponse
+from ldp_flower.randomizers import DiscreteSquareWave, NarrowSquareWave, RandomizedResponse
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
@@ -144,8 +144,7 @@ class Distribution(ColumnStrategy[DistributionResult]):
     def _counted(self, run: Run, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
         """Ask so many users for their cells; return the reports."""
         kind, number = self._column.kind, len(cells.edges) - 1
-        apart = self._apart(number)
-        oracle = DiscreteSquareWave(self.epsilon, number + apart + 1)
+        oracle, apart = self._oracle(number)
         tiny = ATOM * (kind.high - kind.low)
         ends = self._column.standardised(cells.edges[1:-1] + tiny / 2)  # what is on one is below it
         beyond = self._column.standardised(kind.high) + np.arange(1, apart + 1)
@@ -155,10 +154,16 @@ class Distribution(ColumnStrategy[DistributionResult]):
         law = np.delete(oracle.law_of_reports(), number + np.arange(apart), axis=1)
         return Counted(law, counts.astype(np.float64))
 
-    def _apart(self, cells: int) -> int:
-        """Return how many empty cells lie between those of entries and that of users without."""
-        # Least variance of averages: with none, who has no entry looks like who has a high one.
-        return -(-DiscreteSquareWave(self.epsilon, cells + 1).window // 2)
+    def _oracle(self, cells: int) -> tuple[NarrowSquareWave, int]:
+        """Return the mechanism, and the number of empty cells before that of no entry.
+
+        They are half a window, for which averages have the least variance: with none, a user
+        without an entry looks like one with a high entry.
+        """
+        widest = DiscreteSquareWave(self.epsilon, cells + 1).window
+        window = min(widest, max(1, round(_WINDOW * cells)))
+        apart = -(-window // 2)
+        return NarrowSquareWave(self.epsilon, cells + apart + 1, window), apart
 
     def _error(self, num_users: int) -> float:
         """Return the error of a share below one threshold that all users are asked about."""
@@ -190,8 +195,7 @@ class Distribution(ColumnStrategy[DistributionResult]):
         """Return the largest error of the distribution function."""
         users = setting.num_users
         step = users_for_step_estimate(self, self._column, users)
-        cells = self._cells(users)
-        oracle = DiscreteSquareWave(self.epsilon, cells + self._apart(cells) + 1)
+        oracle, _ = self._oracle(self._cells(users))
         rounds, randomizers = 3 + (step is not None), (oracle, *([step[0]] if step else []))
         return expected_function(
             *(self.epsilon, users, setting.rows_per_user), rounds, randomizers, self._doubts(users)

@@ -31,6 +31,7 @@ from ldp_flower.randomizers import (
     DiscreteSquareWave,
     GaussianMechanism,
     KRandomizedResponse,
+    NarrowSquareWave,
     OptimizedLocalHashing,
     PrefixExtending,
     RandomizedResponse,
@@ -166,7 +167,7 @@ def fitting_randomizer(width, draw):
     choices.append(RecordPeeling(epsilon, width, steps=2))
     if width == 1:
         choices += [RandomizedResponse(epsilon), KRandomizedResponse(epsilon, 9)]
-        choices.append(DiscreteSquareWave(epsilon, 40))
+        choices += [DiscreteSquareWave(epsilon, 40), NarrowSquareWave(epsilon, 40, 7)]
         choices += [OptimizedLocalHashing(epsilon, 40), PrefixExtending(epsilon, 1 << 20)]
     return draw(st.sampled_from(choices)).to_config()
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import RandomSource, Words
-from ...validation import Floats
+from ...validation import Floats, check_integer
 from ..base import Reports
 from ..two_level import OneChoice, TwoLevel
 from .frequency import OfItem
@@ -33,7 +33,7 @@ class DiscreteSquareWave(OneChoice, OfItem):
     -----
     Source: Li, Wang, Lopuhaa-Zwakenberg, Li & Skoric (2020), over the reals; here likely reports
     are drawn exactly. The window has their width, at which a report is most informative about a
-    cell that may be any. A debiased report is an unbiased estimate of the cell's number; what
+    cell that may be any; see :class:`NarrowSquareWave` for others. A debiased report is an unbiased estimate of the cell's number; what
     reports say about all cells together is in their counts, so they are not added up.
 
     Guarantee
@@ -113,3 +113,35 @@ class DiscreteSquareWave(OneChoice, OfItem):
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         start, slope = self._line
         return (reports.astype(np.float64)[:, None] - start) / slope
+
+
+@dataclass(frozen=True)
+class NarrowSquareWave(DiscreteSquareWave):
+    """The square wave with a window of one's own.
+
+    The window of :class:`DiscreteSquareWave` is more than half of the cells at epsilon 1. Reports
+    then hardly show what varies within so many cells, such as two humps. A narrower window shows
+    it, and less of what varies over all cells.
+
+    Parameters
+    ----------
+    epsilon, domain_size
+        As of :class:`DiscreteSquareWave`.
+    window : int
+        Number of likely reports for a cell, 1 to ``domain_size``.
+
+    Guarantee
+    ---------
+    That of :class:`DiscreteSquareWave`, which holds for any window:
+
+    1. Protected: any two values of one user, at pure ``epsilon``.
+    2. Every cell has ``window`` likely outputs of :class:`TwoLevel`, so the probabilities of any
+       report for any two cells differ by at most exp(epsilon), rounding included.
+    3. A value that is no cell's number becomes a random one by separate random words.
+    """
+
+    window: int = field()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("window", self.window, 1, self.domain_size)

@@ -5,13 +5,22 @@ import math
 import numpy as np
 import pytest
 
-from ldp_flower.randomizers import DiscreteSquareWave
+from ldp_flower.randomizers import DiscreteSquareWave, NarrowSquareWave
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("cells", [2, 9])
-def test_the_law_of_reports_is_the_one_that_the_audit_enumerates(epsilon, cells):
-    oracle = DiscreteSquareWave(epsilon, cells)
+@pytest.mark.parametrize("window", [None, 1, 2, 9])
+def test_the_law_of_reports_is_the_one_that_the_audit_enumerates(epsilon, cells, window):
+    if window is None:
+        oracle = DiscreteSquareWave(epsilon, cells)
+    elif window <= cells:
+        oracle = NarrowSquareWave(epsilon, cells, window)
+        assert (oracle.window, oracle.num_reports) == (window, cells + window - 1)
+    else:
+        with pytest.raises(ValueError, match="Expected an integer 1 <= window <= 2, got 9"):
+            NarrowSquareWave(epsilon, cells, window)
+        return
     told = oracle.law_of_reports()
     for cell in range(cells):
         law = oracle.law(np.array([float(cell)]), np.zeros(1, np.uint64))
@@ -63,3 +72,25 @@ def test_what_is_no_cell_reports_as_a_random_one():
 def test_a_bad_number_of_cells_is_refused(cells):
     with pytest.raises(ValueError, match="domain_size"):
         DiscreteSquareWave(1.0, cells)
+
+
+@pytest.mark.parametrize("window", [0, -1, 9, 2.5, True])
+def test_a_bad_window_is_refused(window):
+    with pytest.raises(ValueError, match="Expected an integer 1 <= window <= 8"):
+        NarrowSquareWave(1.0, 8, window)
+
+
+def test_a_narrow_window_shows_two_humps_that_the_square_waves_hides():
+    """By the Fisher information about the height of a wave of two periods over the cells."""
+
+    def information(oracle):
+        law, cells = oracle.law_of_reports(), oracle.domain_size
+        wave = np.cos(4 * np.pi * (np.arange(cells) + 0.5) / cells) / cells
+        return ((law @ wave) ** 2 / law.mean(axis=1)).sum()
+
+    widest = DiscreteSquareWave(1.0, 40)
+    assert widest.window == 20
+    ratio = information(NarrowSquareWave(1.0, 40, 10)) / information(widest)
+    assert ratio == pytest.approx(4.94, abs=0.05)
+    same = NarrowSquareWave(1.0, 40, widest.window)
+    np.testing.assert_array_equal(same.law_of_reports(), widest.law_of_reports())
