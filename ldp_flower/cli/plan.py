@@ -1,10 +1,6 @@
 """The command ``ldp-flower plan``."""
 
-import itertools
 import math
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +31,6 @@ QUESTIONS = {
 }
 _WIDTH = 60
 _DRIFT = 0.005  # of a level's width: .036 in a year of weeks
-_QUIET = 2.0  # seconds without a word of progress
 # What errors call the numbers that options give, here and in the strategies.
 _OPTIONS = {
     "num_users": "--users",
@@ -106,7 +101,7 @@ def plan(
         _show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
         return
     try:
-        with _progress() as tell:
+        with console.status("Simulating runs on synthetic users"):
             made = planned(
                 PROTOCOLS[name],
                 num_users=users,
@@ -116,7 +111,6 @@ def plan(
                 quality=quality,
                 variance_between=between,
                 target=target,
-                tell=tell,
             )
     except NoPlan as error:
         console.print(Text(str(error)))
@@ -166,24 +160,6 @@ def _show_series(
         f"Assumes that a level changes by {drift:g} from one collection to the next, and that "
         f"users' values have a standard deviation of {SPREAD:g} (of the width of their bounds)."
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[], None]]:
-    """Show in a terminal how many runs have been simulated, from the third second on."""
-    started, runs = time.monotonic(), itertools.count(1)
-    status = console.status("")
-
-    def tell() -> None:
-        number = next(runs)
-        if console.is_terminal and time.monotonic() - started > _QUIET:
-            status.update(f"Simulated {counted(number, 'run')} on synthetic users")
-            status.start()
-
-    try:
-        yield tell
-    finally:
-        status.stop()
 
 
 def _show(plan: Plan) -> None:

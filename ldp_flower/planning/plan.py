@@ -4,7 +4,6 @@ import inspect
 import math
 import textwrap
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,16 +149,14 @@ class Plan:
         return f"Plan: {self.question}"
 
     def _draw(self, axes: "Axes") -> None:
-        own = self.setting.num_users
-        crowds = sorted({point["users"] for point in self.curve})
-        for users, colour in zip(crowds, _COLOURS, strict=False):
-            points = [p for p in self.curve if p["users"] == users and not math.isnan(p["error"])]
-            if not points:
+        table = self.table()
+        for (users, every), colour in zip(table.groupby("users"), _COLOURS, strict=False):
+            if (points := every.dropna()).empty:
                 continue
-            at, error = ([point[name] for point in points] for name in ("epsilon", "error"))
-            axes.plot(at, error, "o-", ms=4, color=colour, label=f"{users:,} {self.holder}s")
-            if users == own:
-                low, high = ([point[name] for point in points] for name in ("low", "high"))
+            at, label = points["epsilon"], f"{users:,} {self.holder}s"
+            axes.plot(at, points["error"], "o-", ms=4, color=colour, label=label)
+            if users == self.setting.num_users:
+                low, high = points["low"], points["high"]
                 axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
         if self.expected is not None:
             axes.plot(self.epsilon, self.expected.value, "o", ms=9, mfc="none", color=charts.INK)
@@ -168,10 +165,9 @@ class Plan:
                 self.target, color=charts.GREY, lw=1, ls="--", label=f"target {self.target:.3g}"
             )
         axes.set_xscale("log", base=2)
-        ticks = sorted({point["epsilon"] for point in self.curve})
+        ticks = sorted(set(table["epsilon"]))
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        errors = [p["error"] for p in self.curve if not math.isnan(p["error"])]
-        if errors and min(errors) > 0 and max(errors) > _SPAN * min(errors):
+        if 0 < _SPAN * table["error"].min() < table["error"].max():
             axes.set_yscale("log")  # shows small errors, too
         else:
             axes.set_ylim(bottom=0)
@@ -202,12 +198,9 @@ class Plan:
     def _numbers(self) -> "DataFrame":
         """Return the curve, with a word where such a run would be refused."""
         table = self.table()
-        refused = table["error"].isna()
+        known = table["error"].notna()
         for name in ("error", "low", "high"):
-            shown = [*map(number, table[name])]
-            table[name] = [
-                "refused" if no else text for no, text in zip(refused, shown, strict=True)
-            ]
+            table[name] = table[name].map(number).where(known, "refused")
         return table
 
     def _asked(self) -> str:
@@ -258,7 +251,6 @@ def plan(
     quality: float | None = None,
     variance_between: float | None = None,
     target: float | None = None,
-    tell: Callable[[], object] = lambda: None,
 ) -> Plan:
     """Return the error to expect of a protocol, from public numbers alone.
 
@@ -282,8 +274,6 @@ def plan(
         that are alike a user is worth few rows.
     target : float, optional
         The error that is wanted; by default half of the expected one.
-    tell : callable, optional
-        Called after each simulated run, about a hundred times.
 
     Returns
     -------
@@ -335,8 +325,7 @@ def plan(
             f"{value!r}."
         )
     own = protocol.epsilon if epsilon is None else float(epsilon)
-    variants = Variants(protocol, setting, own, tell)
-    return _made(kind, variants, target)
+    return _made(kind, Variants(protocol, setting, own), target)
 
 
 def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
@@ -373,7 +362,7 @@ def _curve(variants: Variants) -> tuple[dict[str, float], ...]:
     points = []
     for users, epsilon in variants.points():
         try:
-            expected = variants.expect(epsilon, users)
+            expected = variants.expect(epsilon, num_users=users)
             error = (expected.value, expected.low, expected.high)
         except WouldRefuse:
             error = (math.nan,) * 3
