@@ -180,7 +180,7 @@ class Counts(ColumnStrategy[CountsResult]):
         estimator = self._shares(len(self._categories))
         cohorts = run.cohorts(estimator.sizes(run.num_users, self.min_reports))
         shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
-        return counted(self.column, self._categories, shares, shares.users)
+        return counted(self.column, self._categories, shares)
 
     def permanent(self) -> PermanentForm:
         """Ask for the sign of the category's Hadamard row in the user's column; one for none."""
@@ -217,15 +217,12 @@ class Counts(ColumnStrategy[CountsResult]):
         return expected_share(waves, number, setting, "a category's share")
 
 
-def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:
-    """Return the result of a column, given the share of all users that is in each category.
-
-    ``users_std_error`` is about the own shares of so many users.
-    """
+def counted(column: str, categories: list[str], found: Shares) -> CountsResult:
+    """Return the result of a column, given the share of all users that is in each category."""
     answering = found.answering
     shares, covariance = found.among_answering()
     likely = found.likely / max(found.likely.sum(), 1e-9)
-    spread = likely * (1 - likely) / (min(answering, 1.0) * num_users)
+    spread = likely * (1 - likely) / (min(answering, 1.0) * found.users)
     population = np.maximum(np.diag(covariance), 0.0)
     error = float(found.error_of(np.ones((1, len(shares))))[0])
     notes = []

@@ -215,7 +215,7 @@ class TwoWay(ColumnStrategy[TwoWayResult]):
         question = cell_question(self.schema, [self.row, self.column])
         found = yield from self._shares.estimate(cohorts, question)
         shape = len(self._rows), len(self._columns)
-        shown = counted(f"{self.row} and {self.column}", [], found, found.users)
+        shown = counted(f"{self.row} and {self.column}", [], found)
         chi_squared, p_value = independence(found, shape)
         return TwoWayResult(
             row=self.row,
