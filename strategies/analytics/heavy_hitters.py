@@ -29,7 +29,6 @@ from .item_mechanism import (
     Mechanism,
     choose_mechanism,
     epsilon_to_see,
-    fits_direct,
     num_candidates,
     users_to_see,
 )
@@ -95,7 +94,7 @@ class HeavyHittersResult(Result):
         ValueError
             If the domain is too large for it, more than 2**20 items.
         """
-        if not fits_direct(self.domain_size):
+        if self.domain_size > MAX_DIRECT:
             raise ValueError(f"Expected at most {MAX_DIRECT} items, got {self.domain_size}.")
         whole = np.zeros(self.domain_size)
         whole[self.items] = self.frequencies
@@ -271,7 +270,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         if self.false_alarm is not None:
             check_fraction("false_alarm", self.false_alarm)
         self._level = self.false_alarm or _LEVELS[self.cutoff]
-        direct = fits_direct(self.domain_size) and self.backend in ("auto", "direct")
+        direct = self.domain_size <= MAX_DIRECT and self.backend in ("auto", "direct")
         if self.cutoff == "fdr" and not direct:
             raise ValueError(
                 f"Expected direct counts (domain_size <= {MAX_DIRECT}) with cutoff='fdr', got "
@@ -279,7 +278,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             )
         check_choice("item", self.item, get_args(Item))
         check_choice("backend", self.backend, get_args(Backend))
-        if not fits_direct(self.domain_size) and (self.backend == "direct" or self.set_size > 1):
+        if self.domain_size > MAX_DIRECT and (self.backend == "direct" or self.set_size > 1):
             raise ValueError(
                 f"Expected domain_size <= {MAX_DIRECT} for direct counts and for sets of items, "
                 f"got {self.domain_size}."
@@ -433,9 +432,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         return expected_misses(mechanism, chances, [self._to_see(mechanism, users)])
 
 
-def _of_population(
-    errors: NDArray[np.float64], shares: NDArray[np.float64], users: int
-) -> NDArray[np.float64]:
+def _of_population(errors: Floats, shares: Floats, users: int) -> Floats:
     """Return standard errors with the draw of the users and of their items from a population."""
     own = np.clip(shares, 0.0, 1.0)
     return np.asarray(np.sqrt(errors**2 + users * own * (1 - own)))

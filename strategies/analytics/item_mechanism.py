@@ -29,11 +29,6 @@ _LARGEST_EPSILON = 16.0  # beyond, no advice is given
 _SURE = 0.95  # probability of seeing an item, of which advice speaks
 
 
-def fits_direct(domain_size: int) -> bool:
-    """Whether the counts of all items can be held at once."""
-    return domain_size <= MAX_DIRECT
-
-
 def choose_mechanism(
     epsilon: float,
     domain_size: int,
@@ -57,7 +52,7 @@ def choose_mechanism(
     if backend == "tree":
         return TreeHist(epsilon, num_bits)
     numbers = min(domain_size + set_size, MAX_DIRECT)
-    counted = fits_direct(domain_size)
+    counted = domain_size <= MAX_DIRECT
     cheap = num_users * numbers <= _AFFORDABLE or set_size > 1
     if backend == "direct" or (backend == "auto" and counted and cheap):
         oracle = best_frequency_oracle(epsilon, numbers, num_users, set_size)
