@@ -94,13 +94,13 @@ def plan(
         fail(unknown(question, QUESTIONS, PROTOCOLS), USAGE)
     if collections is None and drift is not None:
         fail("Expected --drift with --collections only.", USAGE)
-    if collections is not None:
-        if any(given is not None for given in (quality, target, html)):
-            fail("Expected no --quality, --target and --html with --collections.", USAGE)
-        setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
-        _show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
-        return
+    if collections is not None and any(given is not None for given in (quality, target, html)):
+        fail("Expected no --quality, --target and --html with --collections.", USAGE)
     try:
+        if collections is not None:
+            setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
+            _show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
+            return
         with console.status("Simulating runs on synthetic users"):
             made = planned(
                 PROTOCOLS[name],
@@ -135,13 +135,7 @@ def _show_series(
 ) -> None:
     """Show the errors of a series side by side: split budgets, panels, permanent answers."""
     drift = _DRIFT if drift is None else drift
-    try:
-        plan = plan_series(protocol, setting, epsilon, collections, drift)
-    except NoPlan as error:
-        console.print(Text(str(error)))
-        return
-    except ValueError as error:
-        fail(str(error), USAGE)
+    plan = plan_series(protocol, setting, epsilon, collections, drift)
     table = Table(title=f"Expected {plan.error}", title_justify="left")
     table.add_column(f"{collections} collections, epsilon {epsilon:g} for all of them")
     table.add_column("error", justify="right")

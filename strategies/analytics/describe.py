@@ -167,7 +167,11 @@ class Describe(ColumnStrategy[DescribeResult]):
         return self._result(found, run.num_users)
 
     def _refusal(self, num_users: int) -> str:
-        if self._fits(num_users) or num_users < self.min_reports:
+        sizes = self._sizes(num_users)
+        fits = sum(sizes) <= num_users and not any(
+            task.protocol._refusal(size) for task, size in zip(self._tasks, sizes, strict=True)
+        )
+        if fits or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
             f"{num_users:,} users are too few for {len(self._tasks)} tasks at epsilon "
@@ -214,14 +218,6 @@ class Describe(ColumnStrategy[DescribeResult]):
         least = 3 * self.min_reports
         rest = max(0, num_users - least * len(needs))
         return [least + int(part * rest) for part in needs / needs.sum()]
-
-    def _fits(self, num_users: int) -> bool:
-        """Whether so many users would do for all tasks."""
-        sizes = self._sizes(num_users)
-        if sum(sizes) > num_users:
-            return False
-        tasks = zip(self._tasks, sizes, strict=True)
-        return not any(task.protocol._refusal(size) for task, size in tasks)
 
     def _result(self, found: dict[str, list[Any]], num_users: int) -> DescribeResult:
         numbers = [name for name, parts in found.items() if len(parts) > 1]

@@ -22,7 +22,7 @@ from ldp_flower.values.entries import hash_items
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
 from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run
-from ..runtime.result import Result, frame
+from ..runtime.result import Result, first_of, frame
 from .item_mechanism import (
     MAX_DIRECT,
     Backend,
@@ -163,14 +163,12 @@ class HeavyHittersResult(Result):
         rows = zip(self.items, self.counts, self.std_error, self.frequencies, strict=True)
         lines = [
             f"  {item}: {count:.0f} ± {error:.0f} ({share:.1%})"
-            for item, count, error, share in list(rows)[:_SHOWN]
+            for item, count, error, share in rows
         ]
-        more = len(self.items) - len(lines)
         return [
             f"{len(self.items)} of {self.domain_size} items above the cut-off of "
             f"{self.cutoff:.0f} users",
-            *lines,
-            *([f"  and {more} more"] if more else []),
+            *first_of(lines, _SHOWN),
         ]
 
 

@@ -13,7 +13,7 @@ from ldp_flower.validation import Floats, check_integer
 
 from ..runtime import Estimates, LdpStrategy, Result
 from ..runtime.plain import from_plain, made, to_plain
-from ..runtime.result import PrivacySpent, Step, frame, interval
+from ..runtime.result import PrivacySpent, Step, first_of, frame, interval
 from ..runtime.run_store import RunStore
 from ..subprotocols.permanent import Bits
 from .local_level import local_level
@@ -340,16 +340,16 @@ class SeriesResult(Result):
         charts.finish(panel, "reports")
 
     def _findings(self) -> list[str]:
-        pairs = list(zip(self.names, self.level[-1], self.std_error[-1], strict=True))[:_SHOWN]
-        more = len(self.names) - len(pairs)
-        return [
-            f"collection {len(self.level)} of {self.collections}, over {self.users[-1]:,} users:",
-            *(
-                f"  {name}: {level:.4g} ± {error:.2g}" if np.isfinite(error) else f"  {name}: none"
-                for name, level, error in pairs
-            ),
-            *([f"  and {more} more"] if more > 0 else []),
+        header = (
+            f"collection {len(self.level)} of {self.collections}, over {self.users[-1]:,} users:"
+        )
+        lines = [
+            f"  {name}: {level:.4g} ± {error:.2g}" if np.isfinite(error) else f"  {name}: none"
+            for name, level, error in zip(
+                self.names, self.level[-1], self.std_error[-1], strict=True
+            )
         ]
+        return [header, *first_of(lines, _SHOWN)]
 
 
 def _of_missing(raw: Floats, names: Sequence[str]) -> list[str]:
