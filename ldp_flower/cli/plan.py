@@ -165,9 +165,7 @@ def _show(plan: Plan) -> None:
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column()
         grid.add_row(f"each {plan.protects}", spent)
-        grid.add_row(
-            "a report", f"{counted(expected.report_bytes, 'byte')}, {1000 * plan.seconds:.2g} ms"
-        )
+        grid.add_row("a report", counted(expected.report_bytes, "byte"))
         grid.add_row("rounds", str(expected.rounds))
         for label, texts in (("assumes", expected.assumes), ("know", expected.notes)):
             for text in texts:

@@ -3,19 +3,14 @@
 import inspect
 import math
 import textwrap
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
 from ..presentation import charts, page
 from ..presentation.page import Section, listed, table_of
 from ..presentation.words import counted, guarantee, number
-from ..randomizers.base import Randomizer
-from ..randomness import SystemRandom
 from ..validation import check_positive
 from .variants import MOST_EPSILON, MOST_USERS, Variants
 
@@ -61,8 +56,6 @@ class Plan:
         reaches the target while the others stay; None if none does.
     curve : tuple of dict
         Expected errors at other numbers of users and epsilon, with their ranges.
-    seconds : float
-        Time that the slowest mechanism took for one report on this machine.
     """
 
     protocol: str
@@ -76,7 +69,6 @@ class Plan:
     target: float
     changes: dict[str, float | None]
     curve: tuple[dict[str, float], ...]
-    seconds: float
 
     @property
     def holder(self) -> str:
@@ -237,7 +229,7 @@ class Plan:
             asked += "after the other"
         return (
             f"At most {spent} of the person's budget, for {'one report' if once else 'reports'} of "
-            f"{size} at most, made in about {1000 * self.seconds:.2g} ms. {asked}."
+            f"{size} at most. {asked}."
         )
 
 
@@ -354,7 +346,6 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
         target=aim if math.isfinite(aim) else math.nan,
         changes=changes,
         curve=_curve(variants),
-        seconds=max(map(_seconds, expected.randomizers)) if expected else math.nan,
     )
 
 
@@ -369,12 +360,3 @@ def _curve(variants: Variants) -> tuple[dict[str, float], ...]:
         names = ("users", "epsilon", "error", "low", "high")
         points.append(dict(zip(names, (users, epsilon, *error), strict=True)))
     return tuple(points)
-
-
-def _seconds(randomizer: Randomizer) -> float:
-    value, times = np.zeros((1, randomizer.width)), []
-    for _ in range(3):
-        started = time.perf_counter()
-        randomizer.randomize(value, SystemRandom())
-        times.append(time.perf_counter() - started)
-    return min(times)

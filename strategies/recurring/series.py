@@ -209,7 +209,13 @@ class Series(LdpStrategy[SeriesResult]):
         """
         with self._opened_series() as kept:
             collected = all_complete(kept)
-        return self._result(collected)
+        return SeriesResult.of(
+            collected,
+            strategy=f"{type(self).__name__} of {type(self.strategy).__name__}",
+            question=self.strategy.card.question,
+            schema=self.schema,
+            collections=self.collections,
+        )
 
     def refusal(self, num_users: int, arguments: Arguments | None = None) -> str:
         """Return why a series of so many users does not start, and how many would do."""
@@ -319,13 +325,3 @@ class Series(LdpStrategy[SeriesResult]):
             own = replace(own, change=found.change, change_std_error=found.change_std_error)
         self._kept.part(self._number).put("collected", to_plain(own))
         return self.result()
-
-    def _result(self, collected: list[Collected]) -> SeriesResult:
-        """Return the levels of some collections."""
-        return SeriesResult.of(
-            collected,
-            strategy=f"{type(self).__name__} of {type(self.strategy).__name__}",
-            question=self.strategy.card.question,
-            schema=self.schema,
-            collections=self.collections,
-        )
