@@ -183,9 +183,10 @@ class Counts(CellStrategy[CountsResult]):
             slope[:, number] = 0.0
             return shares, [slope]
 
-        parts = [(self._question, oracle)]
         one_user = oracle.variance**0.5
-        return PermanentForm(self._categories, parts, read, one_user, USEFUL_SHARE)
+        return PermanentForm(
+            self._categories, [(self._question, oracle)], read, one_user, USEFUL_SHARE
+        )
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:

@@ -29,7 +29,6 @@ from .item_mechanism import (
     Mechanism,
     choose_mechanism,
     epsilon_to_see,
-    num_candidates,
     users_to_see,
 )
 
@@ -385,7 +384,10 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
     def _to_see(self, mechanism: Mechanism, users: int) -> str:
         """Say what it would take to see a frequent item."""
-        candidates = num_candidates(mechanism, self.domain_size, self.max_items)
+        candidates = self.domain_size
+        if isinstance(mechanism, PrefixTree) and len(mechanism.lengths) > 1:
+            before, last = mechanism.lengths[-2:]
+            candidates = 2 * self.max_items << (last - before)
         question = (_ADVISED, candidates, self._level)
         needed = users_to_see(mechanism, *question)
         if needed <= users:

@@ -78,14 +78,6 @@ def _prefix_extending(
     return min((PrefixExtending(epsilon, num_bits, *each) for each in ladders), key=effort)
 
 
-def num_candidates(mechanism: Mechanism, domain_size: int, max_items: int) -> int:
-    """Return how many items are compared with the cut-off, at most."""
-    if isinstance(mechanism, FrequencyOracle) or len(mechanism.lengths) == 1:
-        return domain_size
-    before, last = mechanism.lengths[-2:]
-    return 2 * max_items << (last - before)
-
-
 def users_to_see(
     mechanism: Mechanism, frequency: float, candidates: int, false_alarm: float
 ) -> float:
