@@ -1,10 +1,6 @@
 """The command ``ldp-flower plan``."""
 
-import itertools
 import math
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +31,6 @@ QUESTIONS = {
 }
 _WIDTH = 60
 _DRIFT = 0.005  # of a level's width: .036 in a year of weeks
-_QUIET = 2.0  # seconds without a word of progress
 # What errors call the numbers that options give, here and in the strategies.
 _OPTIONS = {
     "num_users": "--users",
@@ -99,14 +94,14 @@ def plan(
         fail(unknown(question, QUESTIONS, PROTOCOLS), USAGE)
     if collections is None and drift is not None:
         fail("Expected --drift with --collections only.", USAGE)
-    if collections is not None:
-        if any(given is not None for given in (quality, target, html)):
-            fail("Expected no --quality, --target and --html with --collections.", USAGE)
-        setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
-        _show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
-        return
+    if collections is not None and any(given is not None for given in (quality, target, html)):
+        fail("Expected no --quality, --target and --html with --collections.", USAGE)
     try:
-        with _progress() as tell:
+        if collections is not None:
+            setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
+            _show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
+            return
+        with console.status("Simulating runs on synthetic users"):
             made = planned(
                 PROTOCOLS[name],
                 num_users=users,
@@ -116,7 +111,6 @@ def plan(
                 quality=quality,
                 variance_between=between,
                 target=target,
-                tell=tell,
             )
     except NoPlan as error:
         console.print(Text(str(error)))
@@ -141,13 +135,7 @@ def _show_series(
 ) -> None:
     """Show the errors of a series side by side: split budgets, panels, permanent answers."""
     drift = _DRIFT if drift is None else drift
-    try:
-        plan = plan_series(protocol, setting, epsilon, collections, drift)
-    except NoPlan as error:
-        console.print(Text(str(error)))
-        return
-    except ValueError as error:
-        fail(str(error), USAGE)
+    plan = plan_series(protocol, setting, epsilon, collections, drift)
     table = Table(title=f"Expected {plan.error}", title_justify="left")
     table.add_column(f"{collections} collections, epsilon {epsilon:g} for all of them")
     table.add_column("error", justify="right")
@@ -168,24 +156,6 @@ def _show_series(
     )
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[], None]]:
-    """Show in a terminal how many runs have been simulated, from the third second on."""
-    started, runs = time.monotonic(), itertools.count(1)
-    status = console.status("")
-
-    def tell() -> None:
-        number = next(runs)
-        if console.is_terminal and time.monotonic() - started > _QUIET:
-            status.update(f"Simulated {counted(number, 'run')} on synthetic users")
-            status.start()
-
-    try:
-        yield tell
-    finally:
-        status.stop()
-
-
 def _show(plan: Plan) -> None:
     for sentence in plan.sentences():
         console.print(Text(sentence), width=_WIDTH, soft_wrap=False)
@@ -195,9 +165,7 @@ def _show(plan: Plan) -> None:
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column()
         grid.add_row(f"each {plan.protects}", spent)
-        grid.add_row(
-            "a report", f"{counted(expected.report_bytes, 'byte')}, {1000 * plan.seconds:.2g} ms"
-        )
+        grid.add_row("a report", counted(expected.report_bytes, "byte"))
         grid.add_row("rounds", str(expected.rounds))
         for label, texts in (("assumes", expected.assumes), ("know", expected.notes)):
             for text in texts:

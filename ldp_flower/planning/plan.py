@@ -3,20 +3,14 @@
 import inspect
 import math
 import textwrap
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
 from ..presentation import charts, page
 from ..presentation.page import Section, listed, table_of
 from ..presentation.words import counted, guarantee, number
-from ..randomizers.base import Randomizer
-from ..randomness import SystemRandom
 from ..validation import check_positive
 from .variants import MOST_EPSILON, MOST_USERS, Variants
 
@@ -62,8 +56,6 @@ class Plan:
         reaches the target while the others stay; None if none does.
     curve : tuple of dict
         Expected errors at other numbers of users and epsilon, with their ranges.
-    seconds : float
-        Time that the slowest mechanism took for one report on this machine.
     """
 
     protocol: str
@@ -77,7 +69,6 @@ class Plan:
     target: float
     changes: dict[str, float | None]
     curve: tuple[dict[str, float], ...]
-    seconds: float
 
     @property
     def holder(self) -> str:
@@ -150,16 +141,14 @@ class Plan:
         return f"Plan: {self.question}"
 
     def _draw(self, axes: "Axes") -> None:
-        own = self.setting.num_users
-        crowds = sorted({point["users"] for point in self.curve})
-        for users, colour in zip(crowds, _COLOURS, strict=False):
-            points = [p for p in self.curve if p["users"] == users and not math.isnan(p["error"])]
-            if not points:
+        table = self.table()
+        for (users, every), colour in zip(table.groupby("users"), _COLOURS, strict=False):
+            if (points := every.dropna()).empty:
                 continue
-            at, error = ([point[name] for point in points] for name in ("epsilon", "error"))
-            axes.plot(at, error, "o-", ms=4, color=colour, label=f"{users:,} {self.holder}s")
-            if users == own:
-                low, high = ([point[name] for point in points] for name in ("low", "high"))
+            at, label = points["epsilon"], f"{users:,} {self.holder}s"
+            axes.plot(at, points["error"], "o-", ms=4, color=colour, label=label)
+            if users == self.setting.num_users:
+                low, high = points["low"], points["high"]
                 axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
         if self.expected is not None:
             axes.plot(self.epsilon, self.expected.value, "o", ms=9, mfc="none", color=charts.INK)
@@ -168,10 +157,9 @@ class Plan:
                 self.target, color=charts.GREY, lw=1, ls="--", label=f"target {self.target:.3g}"
             )
         axes.set_xscale("log", base=2)
-        ticks = sorted({point["epsilon"] for point in self.curve})
+        ticks = sorted(set(table["epsilon"]))
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        errors = [p["error"] for p in self.curve if not math.isnan(p["error"])]
-        if errors and min(errors) > 0 and max(errors) > _SPAN * min(errors):
+        if 0 < _SPAN * table["error"].min() < table["error"].max():
             axes.set_yscale("log")  # shows small errors, too
         else:
             axes.set_ylim(bottom=0)
@@ -202,12 +190,9 @@ class Plan:
     def _numbers(self) -> "DataFrame":
         """Return the curve, with a word where such a run would be refused."""
         table = self.table()
-        refused = table["error"].isna()
+        known = table["error"].notna()
         for name in ("error", "low", "high"):
-            shown = [*map(number, table[name])]
-            table[name] = [
-                "refused" if no else text for no, text in zip(refused, shown, strict=True)
-            ]
+            table[name] = table[name].map(number).where(known, "refused")
         return table
 
     def _asked(self) -> str:
@@ -244,7 +229,7 @@ class Plan:
             asked += "after the other"
         return (
             f"At most {spent} of the person's budget, for {'one report' if once else 'reports'} of "
-            f"{size} at most, made in about {1000 * self.seconds:.2g} ms. {asked}."
+            f"{size} at most. {asked}."
         )
 
 
@@ -258,7 +243,6 @@ def plan(
     quality: float | None = None,
     variance_between: float | None = None,
     target: float | None = None,
-    tell: Callable[[], object] = lambda: None,
 ) -> Plan:
     """Return the error to expect of a protocol, from public numbers alone.
 
@@ -282,8 +266,6 @@ def plan(
         that are alike a user is worth few rows.
     target : float, optional
         The error that is wanted; by default half of the expected one.
-    tell : callable, optional
-        Called after each simulated run, about a hundred times.
 
     Returns
     -------
@@ -335,8 +317,7 @@ def plan(
             f"{value!r}."
         )
     own = protocol.epsilon if epsilon is None else float(epsilon)
-    variants = Variants(protocol, setting, own, tell)
-    return _made(kind, variants, target)
+    return _made(kind, Variants(protocol, setting, own), target)
 
 
 def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
@@ -365,7 +346,6 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
         target=aim if math.isfinite(aim) else math.nan,
         changes=changes,
         curve=_curve(variants),
-        seconds=max(map(_seconds, expected.randomizers)) if expected else math.nan,
     )
 
 
@@ -373,19 +353,10 @@ def _curve(variants: Variants) -> tuple[dict[str, float], ...]:
     points = []
     for users, epsilon in variants.points():
         try:
-            expected = variants.expect(epsilon, users)
+            expected = variants.expect(epsilon, num_users=users)
             error = (expected.value, expected.low, expected.high)
         except WouldRefuse:
             error = (math.nan,) * 3
         names = ("users", "epsilon", "error", "low", "high")
         points.append(dict(zip(names, (users, epsilon, *error), strict=True)))
     return tuple(points)
-
-
-def _seconds(randomizer: Randomizer) -> float:
-    value, times = np.zeros((1, randomizer.width)), []
-    for _ in range(3):
-        started = time.perf_counter()
-        randomizer.randomize(value, SystemRandom())
-        times.append(time.perf_counter() - started)
-    return min(times)

@@ -53,15 +53,12 @@ def expectation(
 class Variants:
     """A protocol at other numbers of users, features and epsilon.
 
-    A strategy keeps its own parameters; those of a class follow from the setting. ``tell`` is
-    called after each simulated run.
+    A strategy keeps its own parameters; those of a class follow from the setting.
     """
 
-    def __init__(
-        self, protocol: Any, setting: Setting, epsilon: float, tell: Callable[[], object]
-    ) -> None:
+    def __init__(self, protocol: Any, setting: Setting, epsilon: float) -> None:
         self._protocol, self.setting, self.epsilon = protocol, setting, epsilon
-        self._simulations = Simulations(tell)
+        self._simulations = Simulations()
         self._simulated = self.strategy(setting, epsilon).synthetic(setting) is not None
         self._near = _FAR_USERS if self._simulated else _NEAR
         self._known: dict[tuple[Setting, float], Expectation | WouldRefuse] = {}
@@ -83,42 +80,41 @@ class Variants:
             for epsilon in sorted({*(_EPSILONS if share == 1 else _FEW_EPSILONS), self.epsilon})
         ]
 
-    def expect(self, epsilon: float | None = None, num_users: int | None = None) -> Expectation:
-        """Return what to expect with another epsilon or number of users, or raise a WouldRefuse.
+    def expect(self, epsilon: float | None = None, **changed: Any) -> Expectation:
+        """Return what to expect with other numbers, or raise a WouldRefuse.
 
         Users and epsilon that a protocol makes no use of could be left away. So the error is never
         larger than that of a smaller point of the curve; medians of runs, which scatter, would
         else say that more makes it worse.
         """
-        users = self.setting.num_users if num_users is None else num_users
         epsilon = self.epsilon if epsilon is None else epsilon
-        own = self._expected(epsilon, num_users=users)
-        least = own
-        for fewer, less in self.points():
-            if fewer <= users and less <= epsilon:
+        setting = dataclasses.replace(self.setting, **changed)
+        own = least = self._expected(setting, epsilon)
+        if "num_features" in changed:
+            return own
+        for users, less in self.points():
+            if users <= setting.num_users and less <= epsilon:
                 with suppress(WouldRefuse):
-                    found = self._expected(less, num_users=fewer)
-                    least = found if found.value < least.value else least
+                    fewer = dataclasses.replace(self.setting, num_users=users)
+                    least = min(least, self._expected(fewer, less), key=lambda each: each.value)
         return dataclasses.replace(own, low=least.low, value=least.value, high=least.high)
 
     def error(self, epsilon: float | None = None, **changed: Any) -> float:
         """Return the expected error; infinite where the run would be refused."""
         try:
-            if "num_features" in changed:
-                return self._expected(self.epsilon, **changed).value
             return self.expect(epsilon, **changed).value
         except WouldRefuse:
             return math.inf
 
-    def _expected(self, epsilon: float, **changed: Any) -> Expectation:
+    def _expected(self, setting: Setting, epsilon: float) -> Expectation:
         """Return what the strategy itself expects, which is asked once."""
-        at = dataclasses.replace(self.setting, **changed), epsilon
+        at = setting, epsilon
         if at not in self._known:
             own = self._known.get((self.setting, self.epsilon))
             try:
                 found = self._known[at] = expectation(
                     self.strategy(*at),
-                    at[0],
+                    setting,
                     _RUNS if at == (self.setting, self.epsilon) else _FEW_RUNS,
                     self._simulations,
                 )
@@ -164,18 +160,16 @@ class Variants:
         if most is None or (isinstance(self._protocol, Plannable) and self._protocol.sized):
             return None
 
-        def error(share: float) -> float:
+        def error(number: int) -> float:
             try:
-                return self.error(num_features=max(round(most / share), 1))
+                return self.error(num_features=number)
             except ValueError:  # fewer than the protocol is for
-                return 0.0
+                return -math.inf
 
-        least = _least(error, target, 1, 1, most, (_FAR, self._near))
+        stride = _FAR, self._near
+        least = _least(lambda n: error(max(round(most / n), 1)), target, 1, 1, most, stride)
         found = 0 if least is None else int(most / least + 1e-6)
-        try:
-            return found if found and self.error(num_features=found) < math.inf else None
-        except ValueError:
-            return None
+        return found if found and math.isfinite(error(found)) else None
 
 
 def _least(

@@ -8,7 +8,7 @@ runs on synthetic users give the error to expect.
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -161,12 +161,10 @@ class Simulations:
     """Runs on synthetic users, who are drawn once: every number of users and epsilon has the same.
 
     Where fewer runs are made than before, they are of the draws whose errors were nearest to the
-    median one: few of these show how errors change better than many at random. ``report`` is called
-    after every run.
+    median one: few of these show how errors change better than many at random.
     """
 
-    def __init__(self, report: Callable[[], object] = lambda: None) -> None:
-        self._report = report
+    def __init__(self) -> None:
         self._drawn: dict[tuple[str, bool, int], Drawn] = {}
         self._typical: list[int] = []
 
@@ -188,7 +186,6 @@ class Simulations:
             errors[place] = drawn.error(found.result)
             rounds = max(rounds, len(found.asks))
             mechanisms |= dict.fromkeys(ask.randomizer for ask in found.asks)
-            self._report()
         errors *= math.sqrt(number / num_users)
         finite = errors[np.isfinite(errors)]
         low, value, high = np.quantile(finite if len(finite) else [population.useless], _QUANTILES)

@@ -1,14 +1,17 @@
 """What the protocols share that describe columns of users' tables."""
 
 from abc import abstractmethod
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.randomizers import Estimate
 from ldp_flower.schema import Categories, Schema
 
-from ..runtime import LdpStrategy, Protocol, Result, Run, TooFewReports
-from .cells import MOST_CELLS
+from ..forecasts.formulas import expected_share
+from ..runtime import Ask, LdpStrategy, Protocol, Result, Run, TooFewReports
+from .cells import MOST_CELLS, CellShares, Shares, cell_question
 
 R = TypeVar("R", bound=Result)
 
@@ -58,6 +61,39 @@ class ColumnStrategy(LdpStrategy[R]):
         if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         return self._expected(setting)
+
+
+#: Standard error of a share beyond which nothing is asked.
+USEFUL_SHARE = 0.1
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CellStrategy(ColumnStrategy[R]):
+    """Base class: users report, once, in which cell of some columns of categories they are.
+
+    Other parameters are those of :class:`ColumnStrategy`.
+    """
+
+    plans_with = frozenset({"rows_per_user", "num_features"})
+    _share_of: ClassVar[str]  # what a plan calls a cell
+
+    def _set_cells(self, columns: Sequence[str], num_cells: int) -> None:
+        CellShares(self.epsilon, 2).noise(1000)  # refuses a bad epsilon now
+        self._question = cell_question(self.schema, columns)
+        self._shares = CellShares(self.epsilon, num_cells)
+
+    def _found(self, run: Run) -> Generator[Ask, Estimate, Shares]:
+        """Ask in which cell users fall."""
+        cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
+        return (yield from self._shares.estimate(cohorts, self._question))
+
+    def _refusal(self, num_users: int) -> str:
+        return too_few(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
+
+    def _expected(self, setting: Setting) -> Expectation:
+        """Return the standard error of a share, the square root of the mean of their squares."""
+        waves = self._shares.waves(setting.num_users, self.min_reports)
+        return expected_share(waves, self._shares.num_cells, setting, f"{self._share_of}'s share")
 
 
 def categories_of(schema: Schema, argument: str, column: str) -> list[str]:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -174,24 +175,20 @@ class CellShares:
         """Ask the cohorts, of the sizes of :meth:`sizes`, in which cell they fall."""
         oracle, *others = self.oracles([cohort.size for cohort in cohorts])
         answer = yield Ask(cohorts[0], question, oracle)
-        fit = _Fit.of_first(oracle, answer)
-        users = answer.count
+        fit, users = _Fit.of(oracle, answer, None), answer.count
         if len(cohorts) > 1:
             found = clipped(fit.solved()[0])
             instead = (found + 1e-9) / (found + 1e-9).sum()
-            oracle, other = others[0], oracle
-            second = _noise(oracle, found + (1 - found.sum()) * instead) < _noise(other, found)
-            asked = replace(question, instead=instead) if second else question
+            drawn = found + (1 - found.sum()) * instead
+            if _noise(others[0], drawn) < _noise(oracle, found):
+                oracle, question = others[0], replace(question, instead=instead)
             try:
-                answer = yield Ask(cohorts[1], asked, oracle if second else other)
+                answer = yield Ask(cohorts[1], question, oracle)
             except TooFewReports:  # the first wave estimates the shares, less well
                 return Shares(*fit.solved(), users)
-            more = (
-                _Fit.of_second(oracle, answer, instead) if second else _Fit.of_first(other, answer)
-            )
+            more = _Fit.of(oracle, answer, question.instead)
             fit, users = fit + more, users + answer.count
-        cells, covariance = fit.solved()
-        return Shares(cells, covariance, users)
+        return Shares(*fit.solved(), users)
 
 
 @dataclass(frozen=True)
@@ -202,16 +199,22 @@ class _Fit:
     score: Floats
 
     @classmethod
-    def of_first(cls, oracle: FrequencyOracle, answer: Estimate) -> "_Fit":
-        """Return those of a wave with one more cell."""
-        cells = len(answer.mean) - 1
-        design = np.vstack([np.eye(cells), -np.ones(cells)])
-        return cls(*_normal(oracle, answer, design, np.eye(cells + 1)[-1]))
+    def of(cls, oracle: FrequencyOracle, answer: Estimate, instead: Floats | None) -> "_Fit":
+        """Return those of one wave, whose mean is ``design u + offset``.
 
-    @classmethod
-    def of_second(cls, oracle: FrequencyOracle, answer: Estimate, instead: Floats) -> "_Fit":
-        """Return those of a wave in which others have answered instead."""
-        return cls(*_normal(oracle, answer, np.eye(len(instead)) - instead[:, None], instead))
+        Users without an answer are in one more cell or have drawn one ``instead``.
+        """
+        if instead is None:
+            cells = len(answer.mean) - 1
+            design, offset = np.vstack([np.eye(cells), -np.ones(cells)]), np.eye(cells + 1)[-1]
+        else:
+            design, offset = np.eye(len(instead)) - instead[:, None], instead
+        covariance: Floats = oracle.covariance(clipped(answer.mean)) / answer.count
+        covariance += _JITTER * np.eye(len(covariance))
+        # Where the counts add up the last one says nothing.
+        rows = slice(None if oracle.support_size is None else -1)
+        weighted = np.asarray(np.linalg.solve(covariance[rows, rows], design[rows]).T, np.float64)
+        return cls(weighted @ design[rows], weighted @ (answer.mean - offset)[rows])
 
     def __add__(self, other: "_Fit") -> "_Fit":
         return _Fit(self.information + other.information, self.score + other.score)
@@ -227,19 +230,6 @@ def _noise(oracle: FrequencyOracle, cells: Floats) -> float:
     covariance = oracle.covariance(rest)[: len(cells), : len(cells)]
     projection = np.eye(len(cells)) - (cells / max(cells.sum(), 1e-9))[:, None]
     return float(np.trace(projection @ covariance @ projection.T))
-
-
-def _normal(
-    oracle: FrequencyOracle, answer: Estimate, design: Floats, offset: Floats
-) -> tuple[Floats, Floats]:
-    """Return the information and the score of one wave, whose mean is ``design u + offset``."""
-    covariance: Floats = oracle.covariance(clipped(answer.mean)) / answer.count
-    covariance += _JITTER * np.eye(len(covariance))
-    rows = slice(None)
-    if oracle.support_size is not None:  # the counts add up: the last one says nothing
-        rows = slice(-1)
-    weighted = np.asarray(np.linalg.solve(covariance[rows, rows], design[rows]).T, np.float64)
-    return weighted @ design[rows], weighted @ (answer.mean - offset)[rows]
 
 
 _NUMBERS = (2, 3, 5, 9, 17, 33)  # of levels: each has those before it among its own
@@ -267,11 +257,6 @@ class Levels:
         return min(options, key=lambda number: _worst(self.epsilon, self.groups, number))
 
     @property
-    def values(self) -> Floats:
-        """The levels."""
-        return np.linspace(-1.0, 1.0, self.number)
-
-    @property
     def shares(self) -> CellShares:
         """The estimator of their shares in all groups."""
         return CellShares(self.epsilon, self.groups * self.number)
@@ -294,15 +279,15 @@ class Levels:
 
     def uncertainty(
         self, cohort: Cohort, question: TableCell
-    ) -> Generator[Ask, Estimate, "LevelEstimate"]:
+    ) -> Generator[Ask, Estimate, Estimate]:
         """Ask how uncertain the rounding is, at most 1, less 1 / 2; 0 counts without an answer."""
         given = {each.name: getattr(question, each.name) for each in fields(question)}
-        answer = yield Ask(cohort, LevelRounding(**given), self.rounding)
-        return LevelEstimate(float(answer.mean[0]), float(answer.std_error[0]))
+        return (yield Ask(cohort, LevelRounding(**given), self.rounding))
 
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
         """Return each group's mean from the shares of groups and levels."""
-        levels, cells = self.values, found.cells.reshape(self.groups, self.number)
+        levels = np.linspace(-1.0, 1.0, self.number)
+        cells = found.cells.reshape(self.groups, self.number)
         share = cells.sum(axis=1)
         blocks: Floats = np.repeat(np.eye(self.groups), self.number, axis=1)
         share_error = found.error_of(blocks)
@@ -340,16 +325,7 @@ def _worst(epsilon: float, groups: int, number: int) -> float:
     return worst
 
 
-@dataclass(frozen=True)
-class LevelEstimate:
-    """A number and its standard error."""
-
-    value: float
-    std_error: float
-
-
-@dataclass(frozen=True)
-class GroupMeans:
+class GroupMeans(NamedTuple):
     """Means of groups in [-1, 1], with errors of these users' and of a population's."""
 
     mean: Floats

@@ -112,7 +112,10 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries
         return Entries(hardly_any=True)
 
     def misfit(places: list[int]) -> float:
-        return _misfit(answer.mean, [*places, missing]) / spread**2
+        """Return the squared distance of the estimates from shares of these places alone."""
+        own = answer.mean[[*places, missing]]
+        apart = np.sum((own - project_on_simplex(own)) ** 2)
+        return float(answer.mean @ answer.mean - own @ own + apart) / spread**2
 
     for place, step in enumerate(steps.tolist()):
         coarse = list(range(place + 1))
@@ -121,13 +124,6 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries
         if own - finer < _CLEAR**2 < misfit([none]) - own:
             return Entries(step)
     return Entries()
-
-
-def _misfit(estimates: Floats, places: list[int]) -> float:
-    """Return the squared distance of estimates from shares of these places alone."""
-    own = estimates[places]
-    apart = np.sum((own - project_on_simplex(own)) ** 2)
-    return float(estimates @ estimates - own @ own + apart)
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from flwr.app import ArrayRecord
 
-from ldp_flower.expectation import Expectation, Setting
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import HadamardBit
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
-from ..forecasts.formulas import expected_share
 from ..forecasts.populations import features_of
 from ..runtime import Card, Estimates, Protocol, Result, Run
-from ..runtime.result import frame, interval
+from ..runtime.result import first_of, frame, interval
 from ..subprotocols.permanent import PermanentForm
-from .base import ColumnStrategy, categories_of, too_few
-from .cells import CellShares, PopulationErrors, Shares, cell_question
+from .base import USEFUL_SHARE, CellStrategy, categories_of
+from .cells import PopulationErrors, Shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_USEFUL = 0.1  # standard error of a share beyond which nothing is asked
 _SHOWN = 12  # categories in a result's text
 
 
@@ -97,27 +95,23 @@ class CountsResult(PopulationErrors, Result):
         axes.set_xlabel(f"share of users by {charts.label(self.column)}, with 95 % intervals")
 
     def _findings(self) -> list[str]:
-        order = np.argsort(-self.shares, kind="stable")[:_SHOWN]
-        more = len(self.categories) - len(order)
-        return [
-            f"{self.column}, of the {self.answering:.0%} of users who have one:",
-            *(
-                f"  {self.categories[i]}: {self.shares[i]:.1%} ± {self.std_error[i]:.1%}"
-                for i in order
-            ),
-            *([f"  and {more} more"] if more > 0 else []),
+        lines = [
+            f"  {self.categories[i]}: {self.shares[i]:.1%} ± {self.std_error[i]:.1%}"
+            for i in np.argsort(-self.shares, kind="stable")
         ]
+        header = f"{self.column}, of the {self.answering:.0%} of users who have one:"
+        return [header, *first_of(lines, _SHOWN)]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Counts(ColumnStrategy[CountsResult]):
+class Counts(CellStrategy[CountsResult]):
     """The shares of a column's categories.
 
     Every user reports the category of one of its rows, drawn at random, once. Users weigh alike,
     however many rows they have; those without a row that has a category answer like all others and
     do not weigh on the shares (see :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
 
-    Other parameters are those of :class:`~.base.ColumnStrategy`.
+    Other parameters are those of :class:`~.base.CellStrategy`.
 
     Parameters
     ----------
@@ -139,7 +133,7 @@ class Counts(ColumnStrategy[CountsResult]):
     3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
-    plans_with = frozenset({"rows_per_user", "num_features"})
+    _share_of = "a category"
     card = Card(
         question="shares of a column's categories, with standard errors",
         guarantee="pure epsilon",
@@ -155,10 +149,7 @@ class Counts(ColumnStrategy[CountsResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._categories = categories_of(self.schema, "column", self.column)
-        self._shares(2).noise(1000)  # refuses a bad epsilon now
-
-    def _shares(self, num_cells: int) -> CellShares:
-        return CellShares(self.epsilon, num_cells)
+        self._set_cells([self.column], len(self._categories))
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -177,10 +168,7 @@ class Counts(ColumnStrategy[CountsResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Ask in which category users fall."""
-        estimator = self._shares(len(self._categories))
-        cohorts = run.cohorts(estimator.sizes(run.num_users, self.min_reports))
-        shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
-        return counted(self.column, self._categories, shares, shares.users)
+        return counted(self.column, self._categories, (yield from self._found(run)))
 
     def permanent(self) -> PermanentForm:
         """Ask for the sign of the category's Hadamard row in the user's column; one for none."""
@@ -195,14 +183,10 @@ class Counts(ColumnStrategy[CountsResult]):
             slope[:, number] = 0.0
             return shares, [slope]
 
-        asked = cell_question(self.schema, [self.column])
+        one_user = oracle.variance**0.5
         return PermanentForm(
-            self._categories, [(asked, oracle)], read, oracle.variance**0.5, _USEFUL
+            self._categories, [(self._question, oracle)], read, one_user, USEFUL_SHARE
         )
-
-    def _refusal(self, num_users: int) -> str:
-        shares = self._shares(len(self._categories))
-        return too_few(self, num_users, shares.noise(num_users), _USEFUL, "a share")
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
@@ -210,22 +194,13 @@ class Counts(ColumnStrategy[CountsResult]):
         kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"column": kind}), "column", epsilon=epsilon)
 
-    def _expected(self, setting: Setting) -> Expectation:
-        """Return the standard error of a share, the square root of the mean of their squares."""
-        number = len(self._categories)
-        waves = self._shares(number).waves(setting.num_users, self.min_reports)
-        return expected_share(waves, number, setting, "a category's share")
 
-
-def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:
-    """Return the result of a column, given the share of all users that is in each category.
-
-    ``users_std_error`` is about the own shares of so many users.
-    """
+def counted(column: str, categories: list[str], found: Shares) -> CountsResult:
+    """Return the result of a column, given the share of all users that is in each category."""
     answering = found.answering
     shares, covariance = found.among_answering()
     likely = found.likely / max(found.likely.sum(), 1e-9)
-    spread = likely * (1 - likely) / (min(answering, 1.0) * num_users)
+    spread = likely * (1 - likely) / (min(answering, 1.0) * found.users)
     population = np.maximum(np.diag(covariance), 0.0)
     error = float(found.error_of(np.ones((1, len(shares))))[0])
     notes = []

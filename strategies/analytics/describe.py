@@ -14,10 +14,10 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..runtime import Ask, Card, Protocol, Run
+from ..runtime import Ask, Card, Protocol, Result, Run
 from ..subprotocols.one_number import number_randomizer
 from .base import ColumnStrategy, categories_of
-from .cells import CellShares, LevelEstimate, Levels, cell_question
+from .cells import CellShares, Levels, cell_question
 from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
 from .means import Means, MeansResult
@@ -57,17 +57,11 @@ class _Spread:
     column: str
     epsilon: float
 
-    @property
-    def need(self) -> float:
-        """Variance of a report about an eighth of the bounds' distance, as part of it."""
-        noise = number_randomizer(min(self.epsilon, _SETTLED), 0.5).variance + 2 * _TYPICAL**4
-        return noise / (2 * _TYPICAL) ** 2 / 4
-
     def _refusal(self, num_users: int) -> str:
         """Take as many as there are: other tasks need more."""
         return ""
 
-    def protocol(self, run: Run) -> Generator[Ask, Estimate, LevelEstimate]:
+    def protocol(self, run: Run) -> Generator[Ask, Estimate, Estimate]:
         """Ask for 1 - t^2, less one half."""
         question = cell_question(self.schema, [], self.column, 2)
         (everyone,) = run.population.cut([run.num_users])
@@ -140,10 +134,12 @@ class Describe(ColumnStrategy[DescribeResult]):
             need = cells.noise(10_000) + (1 - 1 / cells.num_cells) / cells.num_cells
             return [_Task(name, Counts(self.schema, name, **given), need)]
         noise = Levels(epsilon).variance + _TYPICAL**2
+        # About an eighth of the bounds' distance, as part of it.
+        spread = (number_randomizer(epsilon, 0.5).variance + 2 * _TYPICAL**4) / (2 * _TYPICAL) ** 2
         bit = RandomizedResponse(epsilon).variance / 4
         return [
             _Task(name, Means(self.schema, name, **given), noise / 4),
-            _Task(name, spread := _Spread(self.schema, name, self.epsilon), spread.need),
+            _Task(name, _Spread(self.schema, name, self.epsilon), spread / 4),
             _Task(name, Quantiles(self.schema, name, _QUARTILES, **given), 1.5 * bit),
         ]
 
@@ -171,7 +167,11 @@ class Describe(ColumnStrategy[DescribeResult]):
         return self._result(found, run.num_users)
 
     def _refusal(self, num_users: int) -> str:
-        if self._fits(num_users) or num_users < self.min_reports:
+        sizes = self._sizes(num_users)
+        fits = sum(sizes) <= num_users and not any(
+            task.protocol._refusal(size) for task, size in zip(self._tasks, sizes, strict=True)
+        )
+        if fits or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
             f"{num_users:,} users are too few for {len(self._tasks)} tasks at epsilon "
@@ -219,14 +219,6 @@ class Describe(ColumnStrategy[DescribeResult]):
         rest = max(0, num_users - least * len(needs))
         return [least + int(part * rest) for part in needs / needs.sum()]
 
-    def _fits(self, num_users: int) -> bool:
-        """Whether so many users would do for all tasks."""
-        sizes = self._sizes(num_users)
-        if sum(sizes) > num_users:
-            return False
-        tasks = zip(self._tasks, sizes, strict=True)
-        return not any(task.protocol._refusal(size) for task, size in tasks)
-
     def _result(self, found: dict[str, list[Any]], num_users: int) -> DescribeResult:
         numbers = [name for name, parts in found.items() if len(parts) > 1]
         values = np.full((len(STATISTICS), len(numbers)), np.nan)
@@ -239,6 +231,8 @@ class Describe(ColumnStrategy[DescribeResult]):
             if _outside_by_noise(values[:, place], errors[:, place]):
                 outside.append(_OUTSIDE.format(name))
         shares = [parts[0] for parts in found.values() if len(parts) == 1]
+        results = [part for parts in found.values() for part in parts if isinstance(part, Result)]
+        notes = [note for result in results for note in result.notes]
         return DescribeResult(
             numbers=numbers,
             values=values,
@@ -248,15 +242,7 @@ class Describe(ColumnStrategy[DescribeResult]):
             shares=[each.shares for each in shares],
             share_errors=[each.std_error for each in shares],
             counts=np.array([each.answering for each in shares]) * num_users,
-            notes=[
-                note
-                for parts in found.values()
-                for part in parts
-                if not isinstance(part, LevelEstimate)
-                for note in part.notes
-            ]
-            + hidden
-            + outside,
+            notes=[*notes, *hidden, *outside],
         )
 
     def _of_number(
@@ -264,7 +250,7 @@ class Describe(ColumnStrategy[DescribeResult]):
         num_users: int,
         name: str,
         mean: MeansResult,
-        spread: LevelEstimate,
+        spread: Estimate,
         quartiles: QuantilesResult,
     ) -> tuple[list[float], list[float]]:
         """Return all statistics of a column, and their standard errors."""
@@ -280,9 +266,10 @@ class Describe(ColumnStrategy[DescribeResult]):
         held = max(min(share, 1.0), 1e-9)
         share_error = float(mean.share_errors[0, 0])
         # The square of an estimated mean is too large by the variance of that estimate.
-        variance = 0.5 - spread.value / held - place**2 + (error / half) ** 2
+        far, far_error = float(spread.mean[0]), float(spread.std_error[0])
+        variance = 0.5 - far / held - place**2 + (error / half) ** 2
         of_variance = math.hypot(
-            spread.std_error / held, spread.value / held**2 * share_error, 2 * place * error / half
+            far_error / held, far / held**2 * share_error, 2 * place * error / half
         )
         std, of_std = root_with_error(variance, of_variance)
         return (

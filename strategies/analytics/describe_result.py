@@ -10,7 +10,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.schema import Numeric
 from ldp_flower.validation import Floats
 
-from ..runtime.result import Result, frame
+from ..runtime import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,25 +92,6 @@ class DescribeResult(Result):
         errors = DataFrame(self.std_error, columns=self.numbers)
         errors.insert(0, "statistic", STATISTICS, allow_duplicates=True)
         return errors
-
-    def shares_of(self, column: str) -> "DataFrame":
-        """Return the shares of a column's categories with their standard errors.
-
-        Raises
-        ------
-        ValueError
-            If it is no column of categories.
-        """
-        if column not in self.categorical:
-            raise ValueError(f"Expected one of the columns {self.categorical}, got {column!r}.")
-        i = self.categorical.index(column)
-        return frame(
-            {
-                column: self.categories[i],
-                "share": self.shares[i],
-                "standard error": self.share_errors[i],
-            }
-        )
 
     @property
     def _height(self) -> float:

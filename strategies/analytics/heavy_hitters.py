@@ -22,15 +22,13 @@ from ldp_flower.values.entries import hash_items
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
 from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run
-from ..runtime.result import Result, frame
+from ..runtime.result import Result, first_of, frame
 from .item_mechanism import (
     MAX_DIRECT,
     Backend,
     Mechanism,
     choose_mechanism,
     epsilon_to_see,
-    fits_direct,
-    num_candidates,
     users_to_see,
 )
 
@@ -95,7 +93,7 @@ class HeavyHittersResult(Result):
         ValueError
             If the domain is too large for it, more than 2**20 items.
         """
-        if not fits_direct(self.domain_size):
+        if self.domain_size > MAX_DIRECT:
             raise ValueError(f"Expected at most {MAX_DIRECT} items, got {self.domain_size}.")
         whole = np.zeros(self.domain_size)
         whole[self.items] = self.frequencies
@@ -164,14 +162,12 @@ class HeavyHittersResult(Result):
         rows = zip(self.items, self.counts, self.std_error, self.frequencies, strict=True)
         lines = [
             f"  {item}: {count:.0f} ± {error:.0f} ({share:.1%})"
-            for item, count, error, share in list(rows)[:_SHOWN]
+            for item, count, error, share in rows
         ]
-        more = len(self.items) - len(lines)
         return [
             f"{len(self.items)} of {self.domain_size} items above the cut-off of "
             f"{self.cutoff:.0f} users",
-            *lines,
-            *([f"  and {more} more"] if more else []),
+            *first_of(lines, _SHOWN),
         ]
 
 
@@ -271,7 +267,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         if self.false_alarm is not None:
             check_fraction("false_alarm", self.false_alarm)
         self._level = self.false_alarm or _LEVELS[self.cutoff]
-        direct = fits_direct(self.domain_size) and self.backend in ("auto", "direct")
+        direct = self.domain_size <= MAX_DIRECT and self.backend in ("auto", "direct")
         if self.cutoff == "fdr" and not direct:
             raise ValueError(
                 f"Expected direct counts (domain_size <= {MAX_DIRECT}) with cutoff='fdr', got "
@@ -279,7 +275,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             )
         check_choice("item", self.item, get_args(Item))
         check_choice("backend", self.backend, get_args(Backend))
-        if not fits_direct(self.domain_size) and (self.backend == "direct" or self.set_size > 1):
+        if self.domain_size > MAX_DIRECT and (self.backend == "direct" or self.set_size > 1):
             raise ValueError(
                 f"Expected domain_size <= {MAX_DIRECT} for direct counts and for sets of items, "
                 f"got {self.domain_size}."
@@ -388,7 +384,10 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
     def _to_see(self, mechanism: Mechanism, users: int) -> str:
         """Say what it would take to see a frequent item."""
-        candidates = num_candidates(mechanism, self.domain_size, self.max_items)
+        candidates = self.domain_size
+        if isinstance(mechanism, PrefixTree) and len(mechanism.lengths) > 1:
+            before, last = mechanism.lengths[-2:]
+            candidates = 2 * self.max_items << (last - before)
         question = (_ADVISED, candidates, self._level)
         needed = users_to_see(mechanism, *question)
         if needed <= users:
@@ -433,9 +432,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         return expected_misses(mechanism, chances, [self._to_see(mechanism, users)])
 
 
-def _of_population(
-    errors: NDArray[np.float64], shares: NDArray[np.float64], users: int
-) -> NDArray[np.float64]:
+def _of_population(errors: Floats, shares: Floats, users: int) -> Floats:
     """Return standard errors with the draw of the users and of their items from a population."""
     own = np.clip(shares, 0.0, 1.0)
     return np.asarray(np.sqrt(errors**2 + users * own * (1 - own)))

@@ -1,9 +1,8 @@
 """Which mechanism finds frequent items: the least noise among what can be read in time."""
 
+import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from typing import Literal
 
 from scipy.special import ndtri
@@ -29,11 +28,6 @@ _LARGEST_EPSILON = 16.0  # beyond, no advice is given
 _SURE = 0.95  # probability of seeing an item, of which advice speaks
 
 
-def fits_direct(domain_size: int) -> bool:
-    """Whether the counts of all items can be held at once."""
-    return domain_size <= MAX_DIRECT
-
-
 def choose_mechanism(
     epsilon: float,
     domain_size: int,
@@ -57,7 +51,7 @@ def choose_mechanism(
     if backend == "tree":
         return TreeHist(epsilon, num_bits)
     numbers = min(domain_size + set_size, MAX_DIRECT)
-    counted = fits_direct(domain_size)
+    counted = domain_size <= MAX_DIRECT
     cheap = num_users * numbers <= _AFFORDABLE or set_size > 1
     if backend == "direct" or (backend == "auto" and counted and cheap):
         oracle = best_frequency_oracle(epsilon, numbers, num_users, set_size)
@@ -74,26 +68,14 @@ def _prefix_extending(
 ) -> PrefixExtending:
     """Return the ladder of the fewest levels that can be read in time."""
 
-    def ladders() -> Iterator[tuple[bool, int, int, int, int]]:
-        for first in range(8, 21):
-            for step in range(4, 13):
-                lengths = PrefixExtending(epsilon, num_bits, first, step).lengths
-                longer = [b - a for a, b in pairwise(lengths)]
-                candidates = 2 ** lengths[0] + sum(2 * max_items * 2**bits for bits in longer)
-                cost = num_users * candidates // len(lengths)
-                levels = len(lengths) if cost <= _AFFORDABLE else 0
-                yield cost > _AFFORDABLE, levels, cost, first, step
+    def effort(ladder: PrefixExtending) -> tuple[bool, int, int]:
+        longer = [b - a for a, b in itertools.pairwise(ladder.lengths)]
+        candidates = 2 ** ladder.lengths[0] + sum(2 * max_items * 2**bits for bits in longer)
+        cost = num_users * candidates // len(ladder.lengths)
+        return cost > _AFFORDABLE, len(ladder.lengths) if cost <= _AFFORDABLE else 0, cost
 
-    *_, first, step = min(ladders())
-    return PrefixExtending(epsilon, num_bits, first, step)
-
-
-def num_candidates(mechanism: Mechanism, domain_size: int, max_items: int) -> int:
-    """Return how many items are compared with the cut-off, at most."""
-    if isinstance(mechanism, FrequencyOracle) or len(mechanism.lengths) == 1:
-        return domain_size
-    before, last = mechanism.lengths[-2:]
-    return 2 * max_items << (last - before)
+    ladders = itertools.product(range(8, 21), range(4, 13))  # the first bits, and a step's
+    return min((PrefixExtending(epsilon, num_bits, *each) for each in ladders), key=effort)
 
 
 def users_to_see(

@@ -217,7 +217,7 @@ class Means(ColumnStrategy[MeansResult]):
             by = [] if self.by is None else [self.by]
             question = cell_question(self.schema, by, name, levels.number)
             for cohort in first:
-                rounding = (yield from levels.uncertainty(cohort, question)).value
+                rounding = float((yield from levels.uncertainty(cohort, question)).mean[0])
             shares = yield from levels.shares.estimate(cohorts, question)
             found.append(levels.means(shares, rounding, run.num_users))
         return self._result(found, run.num_users)
@@ -291,8 +291,7 @@ class Means(ColumnStrategy[MeansResult]):
         """Return the means in units, of those groups only that are surely not empty."""
         low, high = self._bounds[:, :, None]
         half, middle = (high - low) / 2, (high + low) / 2
-        share = np.array([each.share for each in found])
-        share_errors = np.array([each.share_error for each in found])
+        mean, users_error, error, share, share_errors = map(np.array, zip(*found, strict=True))
         clear = share > _CLEAR * share_errors
         notes = []
         if not clear.all():
@@ -307,9 +306,9 @@ class Means(ColumnStrategy[MeansResult]):
             columns=self._names,
             groups=self._groups,
             by=self.by,
-            means=np.where(clear, middle + half * [each.mean for each in found], np.nan),
-            std_error=np.where(clear, half * [each.population_std_error for each in found], np.inf),
-            users_std_error=np.where(clear, half * [each.std_error for each in found], np.inf),
+            means=np.where(clear, middle + half * mean, np.nan),
+            std_error=np.where(clear, half * error, np.inf),
+            users_std_error=np.where(clear, half * users_error, np.inf),
             shares=share,
             share_errors=share_errors,
             notes=notes,

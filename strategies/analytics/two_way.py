@@ -8,27 +8,25 @@ import numpy as np
 from flwr.app import ArrayRecord
 from scipy.stats import chi2
 
-from ldp_flower.expectation import Expectation, Setting
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
-from ..forecasts.formulas import expected_share
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
 from ..runtime import Card, Estimates, Protocol, Result, Run
 from ..runtime.result import frame
-from .base import ColumnStrategy, categories_of, too_few
-from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
+from .base import CellStrategy, categories_of
+from .cells import MOST_CELLS, PopulationErrors, Shares
 from .counts import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_USEFUL = 0.1  # standard error of a share beyond which nothing is asked
 _TABLES = 24  # that are drawn to see what noise looks like
 _LEVEL = 0.05  # of the test, in a result's text
 
@@ -140,13 +138,13 @@ class TwoWayResult(PopulationErrors, Result):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TwoWay(ColumnStrategy[TwoWayResult]):
+class TwoWay(CellStrategy[TwoWayResult]):
     """The contingency table of two columns of categories, and a test of independence.
 
     Every user reports the two categories of one of its rows that has both, drawn at random,
     once. Users weigh alike, and those without such a row do not weigh on the table.
 
-    Other parameters are those of :class:`~.base.ColumnStrategy`.
+    Other parameters are those of :class:`~.base.CellStrategy`.
 
     Parameters
     ----------
@@ -170,7 +168,7 @@ class TwoWay(ColumnStrategy[TwoWayResult]):
     3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
-    plans_with = frozenset({"rows_per_user", "num_features"})
+    _share_of = "a cell"
     card = Card(
         question="contingency table of two columns, with a test of independence",
         guarantee="pure epsilon",
@@ -193,8 +191,7 @@ class TwoWay(ColumnStrategy[TwoWayResult]):
         cells = len(self._rows) * len(self._columns)
         if cells >= MOST_CELLS:
             raise ValueError(f"Expected at most {MOST_CELLS - 1} cells of both, got {cells}.")
-        self._shares = CellShares(self.epsilon, cells)
-        CellShares(self.epsilon, 2).noise(1000)  # refuses a bad epsilon now
+        self._set_cells([self.row, self.column], cells)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -211,11 +208,9 @@ class TwoWay(ColumnStrategy[TwoWayResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Ask in which cell users fall."""
-        cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
-        question = cell_question(self.schema, [self.row, self.column])
-        found = yield from self._shares.estimate(cohorts, question)
+        found = yield from self._found(run)
         shape = len(self._rows), len(self._columns)
-        shown = counted(f"{self.row} and {self.column}", [], found, found.users)
+        shown = counted(f"{self.row} and {self.column}", [], found)
         chi_squared, p_value = independence(found, shape)
         return TwoWayResult(
             row=self.row,
@@ -233,36 +228,24 @@ class TwoWay(ColumnStrategy[TwoWayResult]):
             notes=shown.notes,
         )
 
-    def _refusal(self, num_users: int) -> str:
-        return too_few(self, num_users, self._shares.noise(num_users), _USEFUL, "a share")
-
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the protocol for two columns of ``num_features`` categories each."""
         kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"row": kind, "column": kind}), "row", "column", epsilon=epsilon)
 
-    def _expected(self, setting: Setting) -> Expectation:
-        """Return the standard error of a cell's share, the root of the mean of their squares."""
-        waves = self._shares.waves(setting.num_users, self.min_reports)
-        return expected_share(waves, self._shares.num_cells, setting, "a cell's share")
-
 
 def _deviations(shares: Floats) -> tuple[Floats, Floats]:
     """Return the deviations from the product of the margins, and their derivatives."""
     rows, columns = shares.sum(axis=1), shares.sum(axis=0)
-    size = shares.size
-    of_rows = np.kron(np.eye(len(rows)), np.ones(len(columns)))  # margins by cells
-    of_columns = np.kron(np.ones(len(rows)), np.eye(len(columns)))
-    by_row = np.repeat(np.eye(len(rows)), len(columns), axis=0)  # cells by margins
-    by_column = np.tile(np.eye(len(columns)), (len(rows), 1))
-    product = np.outer(rows, columns)
+    same_row = np.kron(np.eye(len(rows)), np.ones((len(columns), len(columns))))
+    same_column = np.kron(np.ones((len(rows), len(rows))), np.eye(len(columns)))
     jacobian = (
-        np.eye(size)
-        - (by_column @ columns)[:, None] * (by_row @ of_rows)
-        - (by_row @ rows)[:, None] * (by_column @ of_columns)
+        np.eye(shares.size)
+        - np.tile(columns, len(rows))[:, None] * same_row
+        - np.repeat(rows, len(columns))[:, None] * same_column
     )
-    return shares - product, jacobian
+    return shares - np.outer(rows, columns), jacobian
 
 
 def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from ldp_flower.iht import project_on_ball
 from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 
-from ..numerics.first_order import StepSizes, sigm
+from ..numerics.first_order import sigm
 from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .moment_losses import PolynomialLoss, interpolated, is_odd, truncated, value
@@ -192,16 +192,16 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         link = self._mean_function(reach)
         polynomial = truncated(link / self.target_bound, reach, self.degree)
         num_steps = min(_STEPS, answers.count)
-        steps = StepSizes(
-            float(
-                np.abs(polynomial) @ (np.arange(blocks - 1) * reach ** np.arange(-1.0, blocks - 2))
-            ),
-            _oracle_noise(polynomial, reach, size, mechanism.sigma)
-            / math.sqrt(answers.count / num_steps),
-            reach,
+        powers = np.arange(blocks - 1) * reach ** np.arange(-1.0, blocks - 2)
+        noise = _oracle_noise(polynomial, reach, size, mechanism.sigma)
+        coef = sigm(
+            _gradients(answers, polynomial, size, num_steps),
+            lambda w: project_on_ball(w, reach),
+            np.zeros(size),
+            smoothness=float(np.abs(polynomial) @ powers),
+            noise=noise / math.sqrt(answers.count / num_steps),
+            radius=reach,
         )
-        gradients = _gradients(answers, polynomial, size, num_steps)
-        coef = sigm(gradients, lambda w: project_on_ball(w, reach), steps, np.zeros(size))
         return self._of_features(run, coef, np.full(size, np.nan), link, size)
 
     def _viewed(self, run: Run, question: Question, size: int) -> Question:

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -176,19 +176,11 @@ def linear_users(
         length, noise = math.sqrt(quality), math.sqrt(1 - quality)
     else:
         noise = noise_of(quality, length * (feature_size or 1.0))
-    assumes = (assumed, *_rows_assumed(others.get("rows", 1), others.get("variance_between", 0.0)))
-    return LinearUsers(
-        dim=dim, sparsity=sparsity, length=length, noise=noise, assumes=assumes, **others
-    )
-
-
-def _rows_assumed(rows: float, variance_between: float) -> list[str]:
-    if rows == 1:
-        return []
-    return [
-        f"Of the variance of features and noise {variance_between:.0%} is between users"
-        + ("." if rows <= _MAX_ROWS else f", of whom {_MAX_ROWS} rows each are simulated.")
-    ]
+    users = LinearUsers(dim=dim, sparsity=sparsity, length=length, noise=noise, **others)
+    more = "" if users.rows <= _MAX_ROWS else f", of whom {_MAX_ROWS} rows each are simulated"
+    between = f"{users.variance_between:.0%} is between users{more}."
+    alike = f"Of the variance of features and noise {between}"
+    return replace(users, assumes=(assumed,) if users.rows == 1 else (assumed, alike))
 
 
 @dataclass(frozen=True, kw_only=True)

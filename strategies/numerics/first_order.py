@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,74 +36,47 @@ def fista(
     return current
 
 
-@dataclass(frozen=True)
-class StepSizes:
-    """The sequences that the method steps by; ``k`` counts from 0.
+_WEIGHT = 1 / math.sqrt(2)  # of every gradient and of every new point (alpha and B of the source)
 
-    The convergence proof needs ``weight(0) <= 1``, ``damping`` not falling and above
-    ``smoothness``, ``weight(k) <= share(k)``, and ``weight(k)**2 damping(k) <= share(k)
-    damping(k - 1) <= A(k) damping(k - 1)``, A the sum of weights up to the k-th.
+
+def damping(k: int, smoothness: float, noise: float, radius: float) -> float:
+    """Return the divisor of the k-th step (beta).
+
+    The convergence proof needs that it does not fall and is above ``smoothness``.
     """
-
-    smoothness: float  # Lipschitz constant of the true gradient
-    noise: float  # root mean square length of a gradient's noise
-    radius: float  # distance from the start within which the minimum lies
-    # Between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method
-    order: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_positive("smoothness", self.smoothness)
-        check_positive("noise", self.noise)
-        check_positive("radius", self.radius)
-        if not 1 <= self.order <= 2:
-            raise ValueError(f"Expected 1 <= order <= 2, got {self.order}.")
-
-    @property
-    def _scale(self) -> float:
-        return float(math.sqrt(2) ** (2 * self.order - 1))
-
-    def weight(self, k: int) -> float:
-        """Weight of the k-th gradient (alpha)."""
-        return float((1 + k / self.order) ** (self.order - 1) / self._scale)
-
-    def damping(self, k: int) -> float:
-        """Divisor of the k-th step (beta)."""
-        q = self.order
-        factor = 2 ** ((5 - 2 * q) / 4) * q ** ((1 - 2 * q) / 2)
-        growth = (k + q + 1) ** ((2 * q - 1) / 2)
-        return float(self.smoothness + factor * self.noise / self.radius * growth)
-
-    def share(self, k: int) -> float:
-        """Weight of the k-th new point (B)."""
-        return float(self._scale * self.weight(k) ** 2)
+    return float(smoothness + 2**0.75 * noise / radius * math.sqrt(k + 2))
 
 
 def sigm(
     gradients: Iterator[Callable[[Floats], Floats]],
     project: Callable[[Floats], Floats],
-    steps: StepSizes,
     start: Floats,
+    *,
+    smoothness: float,
+    noise: float,
+    radius: float,
 ) -> Floats:
     """Minimise a convex function over a convex set from one noisy gradient after the other.
 
     Each gradient is used at one point, and the method ends with the last. Returned is the last
-    average (y of the source), whose excess is of the order of ``smoothness radius**2 / k**order +
-    noise radius / sqrt(k) + k**(order - 1) bias``. Source: Dvurechensky & Gasnikov (2016),
-    Euclidean; the constants are those that satisfy the conditions of :class:`StepSizes`.
+    average (y of the source), whose excess is of the order of ``smoothness radius**2 / k + noise
+    radius / sqrt(k) + bias``. Source: Dvurechensky & Gasnikov (2016), Euclidean, of order p = 1,
+    which adds up no bias; the constants are those that satisfy the conditions of its proof.
+
+    smoothness: Lipschitz constant of the true gradient.
+    noise: Root mean square length of a gradient's noise.
+    radius: Distance from the start within which the minimum lies.
     """
-    found = next(gradients)(start)
-    summed = steps.weight(0) * found
-    average = project(start - steps.weight(0) / steps.damping(0) * found)
-    total = steps.weight(0)
+    for name, value in (("smoothness", smoothness), ("noise", noise), ("radius", radius)):
+        check_positive(name, value)
+    summed, total = np.zeros_like(start), 0.0
+    average = point = start
     for k, gradient in enumerate(gradients):
-        weight, share, damping = steps.weight(k + 1), steps.share(k + 1), steps.damping(k)
-        mixing = weight / share
-        dual = project(start - summed / damping)
-        point = mixing * dual + (1 - mixing) * average
+        step = damping(max(k - 1, 0), smoothness, noise, radius)
+        point = project(start - summed / step)
         found = gradient(point)
-        summed = summed + weight * found
-        total += weight
-        reached = project(dual - weight / damping * found)
-        new = mixing * reached + (1 - mixing) * average
-        average = (1 - share / total) * average + share / total * new
+        summed = summed + _WEIGHT * found
+        total += _WEIGHT
+        reached = project(point - _WEIGHT / step * found)
+        average = (1 - _WEIGHT / total) * average + _WEIGHT / total * reached
     return np.asarray(average)

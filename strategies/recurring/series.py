@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
@@ -18,7 +19,13 @@ from ..runtime.plain import to_plain
 from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
 from ..runtime.run import Arguments, LiveRun
 from ..runtime.run_store import RunStore, prints_of, recognise
-from ..subprotocols.permanent import AsksPermanently, PermanentForm, ask_for_bits
+from ..subprotocols.permanent import (
+    AsksPermanently,
+    PermanentForm,
+    ask_for_bits,
+    change_of,
+    level_of,
+)
 from ..tables.private_evaluation import PrivateEvaluation
 from .series_result import (
     BitsResult,
@@ -27,7 +34,6 @@ from .series_result import (
     all_complete,
     chosen,
     complete,
-    found_in,
     has_estimates,
     keep_bits,
     kept_bits,
@@ -203,7 +209,13 @@ class Series(LdpStrategy[SeriesResult]):
         """
         with self._opened_series() as kept:
             collected = all_complete(kept)
-        return self._result(collected)
+        return SeriesResult.of(
+            collected,
+            strategy=f"{type(self).__name__} of {type(self.strategy).__name__}",
+            question=self.strategy.card.question,
+            schema=self.schema,
+            collections=self.collections,
+        )
 
     def refusal(self, num_users: int, arguments: Arguments | None = None) -> str:
         """Return why a series of so many users does not start, and how many would do."""
@@ -230,12 +242,22 @@ class Series(LdpStrategy[SeriesResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Ask this collection's panel what the strategy asks, or everybody for permanent bits."""
-        if self._form is not None:
-            last = max((n for n in range(1, self._number) if complete(self._kept, n)), default=None)
-            before = None if last is None else kept_bits(self._kept.part(last))
-            bits = yield from ask_for_bits(self._form, run.population, self.collections)
-            return found_in(self._form, bits, before)
-        return (yield from self.strategy.protocol(run))
+        if (form := self._form) is None:
+            return (yield from self.strategy.protocol(run))
+        bits = yield from ask_for_bits(form, run.population, self.collections)
+        values, errors = level_of(form, bits)
+        change, of_change = np.full(len(values), np.nan), np.full(len(values), np.inf)
+        last = max((n for n in range(1, self._number) if complete(self._kept, n)), default=None)
+        if last is not None:
+            change, of_change = change_of(form, bits, kept_bits(self._kept.part(last)))
+        return BitsResult(
+            names=form.names,
+            values=values,
+            std_errors=errors,
+            change=change,
+            change_std_error=of_change,
+            bits=bits,
+        )
 
     @property
     def _num_features(self) -> int | None:
@@ -303,13 +325,3 @@ class Series(LdpStrategy[SeriesResult]):
             own = replace(own, change=found.change, change_std_error=found.change_std_error)
         self._kept.part(self._number).put("collected", to_plain(own))
         return self.result()
-
-    def _result(self, collected: list[Collected]) -> SeriesResult:
-        """Return the levels of some collections."""
-        return SeriesResult.of(
-            collected,
-            strategy=f"{type(self).__name__} of {type(self.strategy).__name__}",
-            question=self.strategy.card.question,
-            schema=self.schema,
-            collections=self.collections,
-        )

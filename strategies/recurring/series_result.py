@@ -13,9 +13,9 @@ from ldp_flower.validation import Floats, check_integer
 
 from ..runtime import Estimates, LdpStrategy, Result
 from ..runtime.plain import from_plain, made, to_plain
-from ..runtime.result import PrivacySpent, Step
+from ..runtime.result import PrivacySpent, Step, first_of, frame, interval
 from ..runtime.run_store import RunStore
-from ..subprotocols.permanent import Bits, PermanentForm, change_of, level_of
+from ..subprotocols.permanent import Bits
 from .local_level import local_level
 
 if TYPE_CHECKING:
@@ -64,11 +64,6 @@ def has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
     )
 
 
-def begun(kept: RunStore) -> int:
-    """Return the number of the last collection that has begun; 0 before the first."""
-    return int(kept.get("begun") or 0)
-
-
 def complete(kept: RunStore, number: int) -> bool:
     """Whether the collection with this number is complete."""
     return kept.part(number).get("collected") is not None
@@ -76,7 +71,9 @@ def complete(kept: RunStore, number: int) -> bool:
 
 def all_complete(kept: RunStore) -> list[Collected]:
     """Return all collections that are complete; raise ValueError if none is."""
-    found = (kept.part(number).get("collected") for number in range(1, 1 + begun(kept)))
+    found = (
+        kept.part(number).get("collected") for number in range(1, 1 + int(kept.get("begun") or 0))
+    )
     collected = [made(Collected, each) for each in found if each is not None]
     if not collected:
         raise ValueError("Expected a complete collection, got none: call start.")
@@ -91,7 +88,7 @@ def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
     ValueError if no collection is left, or ``collection`` is out of range, or it is not complete
     and a later one has begun.
     """
-    last = begun(kept)
+    last = int(kept.get("begun") or 0)
     if collection is None:
         collection = last + 1 if not last or complete(kept, last) else last
         if collection > collections:
@@ -166,24 +163,6 @@ class BitsResult(Result):
     def estimates(self) -> Estimates:
         """Return the values, for a series of collections."""
         return Estimates(self.names, self.values, self.std_errors)
-
-
-def found_in(
-    form: PermanentForm, bits: Sequence[Bits], before: Sequence[Bits] | None
-) -> BitsResult:
-    """Return what a collection's bits say, with those of the one before if there was any."""
-    values, errors = level_of(form, bits)
-    change, of_change = np.full(len(values), np.nan), np.full(len(values), np.inf)
-    if before is not None:
-        change, of_change = change_of(form, bits, before)
-    return BitsResult(
-        names=form.names,
-        values=values,
-        std_errors=errors,
-        change=change,
-        change_std_error=of_change,
-        bits=list(bits),
-    )
 
 
 def keep_bits(store: RunStore, bits: Sequence[Bits]) -> None:
@@ -302,11 +281,9 @@ class SeriesResult(Result):
             the panel. With permanent answers also the ``change`` since the collection before, and
             the ``change error``.
         """
-        from pandas import DataFrame
-
         so_far, width = self.level.shape
         level, error = self.level.ravel(), self.std_error.ravel()
-        table = DataFrame(
+        table = frame(
             {
                 "name": self.names * so_far,
                 "collection": np.repeat(np.arange(1, so_far + 1), width),
@@ -316,8 +293,7 @@ class SeriesResult(Result):
                 "error then": self.filtered_std_error.ravel(),
                 "level": level,
                 "standard error": error,
-                "95 % from": level - _NORMAL * error,
-                "95 % to": level + _NORMAL * error,
+                **interval(level, error),
                 "users": np.repeat(self.users, width),
                 "reports": np.repeat(self.reports, width),
             }
@@ -364,16 +340,16 @@ class SeriesResult(Result):
         charts.finish(panel, "reports")
 
     def _findings(self) -> list[str]:
-        pairs = list(zip(self.names, self.level[-1], self.std_error[-1], strict=True))[:_SHOWN]
-        more = len(self.names) - len(pairs)
-        return [
-            f"collection {len(self.level)} of {self.collections}, over {self.users[-1]:,} users:",
-            *(
-                f"  {name}: {level:.4g} ± {error:.2g}" if np.isfinite(error) else f"  {name}: none"
-                for name, level, error in pairs
-            ),
-            *([f"  and {more} more"] if more > 0 else []),
+        header = (
+            f"collection {len(self.level)} of {self.collections}, over {self.users[-1]:,} users:"
+        )
+        lines = [
+            f"  {name}: {level:.4g} ± {error:.2g}" if np.isfinite(error) else f"  {name}: none"
+            for name, level, error in zip(
+                self.names, self.level[-1], self.std_error[-1], strict=True
+            )
         ]
+        return [header, *first_of(lines, _SHOWN)]
 
 
 def _of_missing(raw: Floats, names: Sequence[str]) -> list[str]:

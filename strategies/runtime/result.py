@@ -1,7 +1,7 @@
 """What a protocol returns: an estimate, who answered each question, and what each user spent."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -122,6 +122,12 @@ def frame(columns: Mapping[str, object]) -> "DataFrame":
     from pandas import DataFrame
 
     return DataFrame(columns)
+
+
+def first_of(lines: Sequence[str], most: int) -> list[str]:
+    """Return the first lines, and how many more there are."""
+    more = len(lines) - most
+    return [*lines[:most], *([f"  and {more} more"] if more > 0 else [])]
 
 
 def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:

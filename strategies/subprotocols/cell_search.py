@@ -90,11 +90,10 @@ def search_by_cells(
         ]
         if len(finer := ends(np.concatenate(wanted))):
             edges = finer
-    rows = []
-    for function, interval in estimates:
-        values = np.array([float(function.inverse(function.level)), *interval])
-        near = np.abs(values[:, None] - atoms) <= 2 * tiny
-        values = np.where(near.any(axis=1), atoms[np.argmax(near, axis=1)], values)
-        value, lower, upper = values.tolist()
-        rows.append(FoundQuantile(min(max(value, lower), upper), lower, upper))
-    return rows
+    values = np.array([[function.inverse(function.level), *ends] for function, ends in estimates])
+    near = np.abs(values[..., None] - atoms) <= 2 * tiny
+    values = np.where(near.any(axis=-1), atoms[np.argmax(near, axis=-1)], values)
+    return [
+        FoundQuantile(min(max(value, lower), upper), lower, upper)
+        for value, lower, upper in values.tolist()
+    ]

@@ -10,7 +10,6 @@ from ldp_flower.guarantee.questions import Question, Rotated, RotatedBins
 from ldp_flower.randomizers import Estimate, HadamardResponse, SampledCoordinate
 from ldp_flower.randomizers.elementwise import padded
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import rotate_back
 
 from ..runtime import Ask, Cohort
@@ -85,9 +84,15 @@ class CoordinateMean:
         signs = np.where(words >> np.uint64(63), 1.0, -1.0)
         *ranging, answering = cohorts
         midpoints, half = np.zeros(self.order), self.reach
-        for cohort in ranging:
+        for (
+            cohort
+        ) in ranging:  # reports every coordinate's histogram, of which the fullest bin counts
+            bins = RotatedBins(question, signs, self.reach, self.num_bins)
+            histogram = HadamardResponse(self.epsilon, self.num_bins)
+            answer = yield Ask(cohort, bins, SampledCoordinate(histogram, self.order))
+            fullest = np.argmax(answer.mean.reshape(self.order, -1), axis=1)
+            midpoints = ((fullest + 0.5) * 2 / self.num_bins - 1) * self.reach
             half = 2 * self.reach / self.num_bins  # half a bin, and half a bin beyond it
-            midpoints = yield from self._midpoints(cohort, question, signs)
         number = number_randomizer(self.epsilon, half)
         answer = yield Ask(
             answering, Rotated(question, signs, midpoints), SampledCoordinate(number, self.order)
@@ -96,16 +101,3 @@ class CoordinateMean:
         errors = np.where(np.isfinite(answer.std_error), answer.std_error, half)
         mean = rotate_back((midpoints + answer.mean)[None], signs)[0]
         return Estimate(mean, np.full(self.dim, math.sqrt(np.mean(errors**2))), answer.count)
-
-    def _midpoints(
-        self, cohort: Cohort, question: Question, signs: Floats
-    ) -> Generator[Ask, Estimate, Floats]:
-        """Ask for every coordinate's histogram, and return its fullest bin's midpoint."""
-        histogram = HadamardResponse(self.epsilon, self.num_bins)
-        answer = yield Ask(
-            cohort,
-            RotatedBins(question, signs, self.reach, self.num_bins),
-            SampledCoordinate(histogram, self.order),
-        )
-        fullest = np.argmax(answer.mean.reshape(self.order, -1), axis=1)
-        return np.asarray(((fullest + 0.5) * 2 / self.num_bins - 1) * self.reach)

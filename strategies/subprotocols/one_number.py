@@ -47,18 +47,15 @@ def checked(
     """
     share_of_noise = number_randomizer(epsilon, 1.0).variance
     size = math.ceil(min((share_of_noise + 1) / _CHECK_ERROR**2, _CHECK_SHARE * run.num_users))
-    if size < run.min_reports:
-        unchecked: LinearResult = yield from protocol
-        return unchecked
-    (cohort,) = run.cohorts([size])
+    cohorts = run.cohorts([size]) if size >= run.min_reports else []
     result: LinearResult = yield from protocol
-    if not result.coef.any():
+    if not cohorts or not result.coef.any():
         return result
     # Of features of unit scale, this is the mean square of predictions.
     randomizer = number_randomizer(epsilon, float(result.coef @ result.coef))
     question = SquaredErrors(result.coef, 0.0, -1.0, 1.0, 0.0)
     try:
-        answer = yield Ask(cohort, question, randomizer)
+        answer = yield Ask(cohorts[0], question, randomizer)
     except TooFewReports:  # the estimate does not need them
         return result
     if answer.mean[0] + _SURE * answer.std_error[0] >= 0:

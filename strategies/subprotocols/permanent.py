@@ -109,12 +109,9 @@ def change_of(
 
     Noise that is permanent is in both collections, so that only answers that changed have any.
     """
-    shares = [
-        oracle.mean(bits.reports, bits.coins)
-        for (_, oracle), bits in zip(form.parts, answers, strict=True)
-    ]
-    moved, covariances = [], []
+    shares, moved, covariances = [], [], []
     for (_, oracle), now, then in zip(form.parts, answers, before, strict=True):
+        shares.append(oracle.mean(now.reports, now.coins))
         coins, here, there = np.intersect1d(now.coins, then.coins, return_indices=True)
         number = max(len(coins), 1)
         other = np.flatnonzero(now.reports[here] != then.reports[there])

@@ -143,7 +143,9 @@ def search_by_thresholds(
     question: Takes thresholds and the level that is asked for at each.
     """
     scale, found, users = scales[0], Shares(part), 0
-    few = _some(levels)
+    # From the lowest to the highest: each takes time on every scale.
+    some = np.unique(np.linspace(0, len(levels) - 1, _TELLING).astype(int))
+    few = [sorted(levels)[place] for place in some]
     beliefs: list[Crossing] = []
     for cohort in cohorts:
         if beliefs:
@@ -175,12 +177,6 @@ def search_by_thresholds(
             FoundQuantile(min(max(float(scale.values(at)), lower), upper), lower, upper, shared)
         )
     return rows
-
-
-def _some(levels: Sequence[float]) -> list[float]:
-    """Return a few levels, from the lowest to the highest: each takes time on every scale."""
-    places = np.unique(np.linspace(0, len(levels) - 1, _TELLING).astype(int))
-    return [sorted(levels)[place] for place in places]
 
 
 def _around(belief: Crossing, error: float) -> Floats:

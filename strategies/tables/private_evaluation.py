@@ -3,7 +3,7 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -118,8 +118,7 @@ _EVEN = 1 / 3  # baseline over the bound, of targets that are spread evenly with
 _USUAL_BASELINE = 0.25
 
 
-@dataclass(frozen=True)
-class _Loss:
+class _Loss(NamedTuple):
     """A cohort's estimate: ``weights`` times the mean loss and the mean baseline, added up."""
 
     weights: tuple[float, float]
@@ -259,8 +258,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
                 break
             losses.append(difference)
             means, covariance = _solved(losses)
-            if _is_clear(means, covariance):
-                pivot = min(1 - means[0] / means[1], 1.0)
+            if not math.isnan(r2 := _r2(means, covariance)[0]):
+                pivot = min(r2, 1.0)
             beyond = difference.value > radius / 2
         return self._evaluation(means, covariance, beyond, run.num_users)
 
@@ -298,48 +297,42 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     def _evaluation(
         self, means: Floats, covariance: Floats, beyond: bool, num_users: int
     ) -> EvaluationResult:
-        loss, baseline = map(float, means)
+        r2, std_error = _r2(means, covariance)
         notes = []
-        if not _is_clear(means, covariance):
+        if math.isnan(r2):
             notes.append(
                 "How far targets are from the centre does not clear the privacy noise, so that "
                 "nothing can be said about R2: more users, a larger epsilon or a smaller bound are "
                 "needed."
             )
-            r2, std_error = math.nan, math.inf
-        else:
-            r2, std_error = 1 - loss / baseline, _std_error(means, covariance)
-            if std_error > _PRECISE:
-                needed = math.ceil(num_users * (std_error / _PRECISE) ** 2)
-                notes.append(
-                    f"A standard error of {_PRECISE} would take about {needed:,} users at this "
-                    f"epsilon; here are {num_users:,}."
-                )
-            if beyond:
-                notes.append(
-                    "Most residuals were clipped: the model is much worse than the centre, and R2 "
-                    "is likely to be lower than this."
-                )
+        elif std_error > _PRECISE:
+            needed = math.ceil(num_users * (std_error / _PRECISE) ** 2)
+            notes.append(
+                f"A standard error of {_PRECISE} would take about {needed:,} users at this "
+                f"epsilon; here are {num_users:,}."
+            )
+        if beyond and not math.isnan(r2):
+            notes.append(
+                "Most residuals were clipped: the model is much worse than the centre, and R2 is "
+                "likely to be lower than this."
+            )
         return EvaluationResult(
             r2=r2,
             std_error=std_error,
-            loss=loss,
+            loss=float(means[0]),
             loss_std_error=math.sqrt(covariance[0, 0]),
-            baseline=baseline,
+            baseline=float(means[1]),
             notes=notes,
         )
 
 
-def _is_clear(means: Floats, covariance: Floats) -> bool:
-    """Whether the baseline is known well enough to divide by."""
-    return bool(means[1] > _BASELINE_Z * math.sqrt(covariance[1, 1]))
-
-
-def _std_error(means: Floats, covariance: Floats) -> float:
-    """Return the standard error of R2, by the delta method."""
-    loss, baseline = means
+def _r2(means: Floats, covariance: Floats) -> tuple[float, float]:
+    """Return R2 and its standard error, by the delta method; NaN unless the baseline is clear."""
+    loss, baseline = map(float, means)
+    if not baseline > _BASELINE_Z * math.sqrt(covariance[1, 1]):
+        return math.nan, math.inf
     gradient = np.array([-1.0, loss / baseline]) / baseline
-    return math.sqrt(gradient @ covariance @ gradient)
+    return 1 - loss / baseline, math.sqrt(gradient @ covariance @ gradient)
 
 
 def _solved(losses: list[_Loss]) -> tuple[Floats, Floats]:

@@ -8,6 +8,8 @@ import pytest
 
 from ldp_flower import Categories, Numeric, Schema, Users, plan, simulate
 from ldp_flower.planning import NoPlan, Setting, WouldRefuse, expectation
+from ldp_flower.simulation import in_memory
+from ldp_flower.simulation.in_memory import run_in_memory
 from ldp_flower.strategies import (
     ConstrainedMean,
     ConstrainedRegression,
@@ -113,12 +115,16 @@ def test_a_plan_is_the_same_each_time_and_leaves_the_strategy_as_it_was():
     assert vars(strategy) == before
 
 
-def test_runs_are_counted_and_formulas_have_none():
-    told = []
-    made = plan(
-        ConstrainedMean, num_users=1000, num_features=4, epsilon=4.0, tell=lambda: told.append(1)
-    )
-    assert len(told) >= 24 + 4 * 8  # one's own numbers, and most of the points of the curve
+def test_most_points_of_a_curve_are_simulated(monkeypatch):
+    runs = []
+
+    def counted(*arguments):
+        runs.append(arguments)
+        return run_in_memory(*arguments)
+
+    monkeypatch.setattr(in_memory, "run_in_memory", counted)
+    made = plan(ConstrainedMean, num_users=1000, num_features=4, epsilon=4.0)
+    assert len(runs) >= 24 + 4 * 8  # one's own numbers, and most of the points of the curve
     assert 0.4 < made.expected.value / made.target / 2 < 2.5
     # The error is like 1 / sqrt(n), so 4,000 users have half of it. Medians of 24 and of 4 runs of
     # four coordinates, whose logarithm has a standard deviation of .37, leave a standard error of

@@ -312,8 +312,7 @@ def test_a_table_is_described():
         below = (table["x"].dropna() < told[f"{level:.0%}"]).mean()
         assert abs(below - level) < 0.1
     assert result.categorical == ["sort", "flag", "kind"]
-    kinds = result.shares_of("kind")
-    assert (np.abs(kinds["share"] - [0.6, 0.3, 0.1]) < 5 * kinds["standard error"]).all()
+    assert (np.abs(result.shares[2] - [0.6, 0.3, 0.1]) < 5 * result.share_errors[2]).all()
     assert list(result.table().columns) == ["statistic", "x", "sort", "flag", "kind"]
     page = result.to_html()
     assert "<svg" in page and "statistic x sort" not in page  # no header of a table as a headline
