@@ -33,8 +33,9 @@ class DiscreteSquareWave(OneChoice, OfItem):
     -----
     Source: Li, Wang, Lopuhaa-Zwakenberg, Li & Skoric (2020), over the reals; here likely reports
     are drawn exactly. The window has their width, at which a report is most informative about a
-    cell that may be any; see :class:`NarrowSquareWave` for others. A debiased report is an unbiased estimate of the cell's number; what
-    reports say about all cells together is in their counts, so they are not added up.
+    cell that may be any; :class:`NarrowSquareWave` has others. A debiased report is an unbiased
+    estimate of the cell's number; what reports say about all cells together is in their counts, so
+    they are not added up.
 
     Guarantee
     ---------
