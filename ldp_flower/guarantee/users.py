@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -276,7 +277,14 @@ class Users:
     def _with_rows(self, rows: Any, **changed: Any) -> Self:
         missing = None if self.missing is None else self.missing[rows]
         features, targets = self.features[rows], self.targets[rows]
-        return replace(self, features=features, targets=targets, missing=missing, **changed)
+        return self._with(features=features, targets=targets, missing=missing, **changed)
+
+    def _with(self, **changed: Any) -> Self:
+        """Return the users with parts of their own arrays, which have been checked as a whole."""
+        users = copy(self)
+        for name, value in changed.items():
+            object.__setattr__(users, name, value)
+        return users
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
         """Return some users, in the given order, each with its first ``max_rows`` rows."""
@@ -313,7 +321,7 @@ class Users:
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
         start, stop = share(len(self), index, num_partitions)
-        return replace(self, first=self.first or 0)[start:stop]
+        return self._with(first=self.first or 0)[start:stop]
 
 
 def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
