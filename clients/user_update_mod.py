@@ -13,7 +13,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.messages import Slots
+from ldp_flower.guarantee.messages import Purpose, Slots
 from ldp_flower.guarantee.training import RIDER, flattened
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
@@ -188,7 +188,8 @@ class LdpUserUpdateMod(LdpUpdateMod):
         assert isinstance(node, UsersNode)
         failures = _Failures()
         updates = np.zeros((len(slots), len(flattened(training.sent))))
-        for i, seed in enumerate(node.training_seeds(step, slots).tolist()):
+        words = node.words(Purpose.TRAINING, step, slots)
+        for i, seed in enumerate((words >> np.uint64(32)).tolist()):
             updates[i] = _update(node, slots[i : i + 1], seed, training, failures)
         failures.log(len(slots))
         return updates
