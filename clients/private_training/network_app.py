@@ -284,8 +284,7 @@ class _Local:
         import torch
         from torch.func import grad, vmap
 
-        from ldp_flower.models.interpreter import LOSSES, evaluate
-        from ldp_flower.models.shortcuts import Frozen
+        from ldp_flower.models.interpreter import RecordLoss
 
         graph: Graph = self._network.graph
         rows = user.features.reshape(-1, *graph.record.shape)
@@ -293,28 +292,15 @@ class _Local:
         records, targets = as_rows(rows, goals, graph.record, self._target, len(rows))
         constants = {name: torch.tensor(array) for name, array in self._network.arrays.items()}
         kept = {name: constants.pop(name) for name in graph.trainable}
-        frozen = Frozen.of(graph)
-
-        def encoded(record: torch.Tensor) -> list[torch.Tensor]:
-            return [] if frozen is None else frozen.results(constants, record[None])
-
-        def loss(
-            own: dict[str, torch.Tensor],
-            record: torch.Tensor,
-            target: torch.Tensor,
-            known: list[torch.Tensor],
-        ) -> torch.Tensor:
-            given = None if frozen is None else frozen.given(known)
-            output = evaluate(graph, {**constants, **own}, record[None], given)
-            return LOSSES[graph.loss](output, target)
-
-        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=self._at_once)
-        given = torch.from_numpy(records), torch.from_numpy(targets)
+        loss = RecordLoss.of(graph, constants)
+        given = [torch.from_numpy(records), torch.from_numpy(targets)]
         if len(records):
             with torch.no_grad():
-                known = vmap(encoded, chunk_size=self._at_once)(given[0])
+                given += vmap(loss.known, chunk_size=self._at_once)(given[0])
+            in_dims = (None, *[0] * len(given))
+            each = vmap(grad(loss), in_dims=in_dims, chunk_size=self._at_once)
             for _ in range(self._asked.steps):
-                found = each(kept, *given, known)
+                found = each(kept, *given)
                 kept = {
                     n: v - self._asked.learning_rate * found[n].mean(0) for n, v in kept.items()
                 }
