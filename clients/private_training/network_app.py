@@ -26,7 +26,7 @@ from ..reply import Received, Refusal, reply_with
 from ..update_mod import CallNext, Training, whole_node
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from .child import Arrays, Child, ChildLimits, Round, as_rows
-from .record_mod import NUM_EXAMPLES, allowed, paid_for, reply_of, report_of
+from .record_mod import NUM_EXAMPLES, as_reply, paid_for, report_of
 
 #: From a node's context to its records and their targets.
 LoadRecords = Callable[[Context], tuple[Any, Any]]
@@ -118,7 +118,6 @@ class NetworkClientApp(ClientApp):
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
-        cost = allowed(node, asked.plan, asked.salt, network.num_trainable)
         message = digest(content)
 
         def trained(slots: Slots) -> Report:
@@ -138,7 +137,9 @@ class NetworkClientApp(ClientApp):
             return report_of(arrays, {NUM_EXAMPLES: task.count, **flags})
 
         kind = received.message.metadata.message_type
-        return reply_of(paid_for(node, cost, kind, message, trained), ARRAYS, {})
+        size = network.num_trainable
+        report = paid_for(node, asked.plan, asked.salt, size, kind, message, trained)
+        return as_reply(report, ARRAYS, {})
 
     def _round(
         self, asked: NetworkRound, network: Network, node: Node, context: Context, target: Any
@@ -217,11 +218,7 @@ class NetworkUsersApp(ClientApp):
 
         @self.train()
         def train(message: Message, context: Context) -> Message:
-            return mod(message, context, _nothing)
-
-
-def _nothing(message: Message, context: Context) -> Message:
-    return message
+            return mod(message, context, lambda own, _: own)  # the mod trains by itself
 
 
 class _NetworkMod(LdpUserUpdateMod):

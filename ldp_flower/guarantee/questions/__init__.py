@@ -242,10 +242,7 @@ class OfClasses(TransformedQuestion):
         *((TensorMoments,), (RecordCopies,)),
     )
 
-    @property
-    def classes_asked(self) -> int:
-        """2."""
-        return 2
+    classes_asked: ClassVar[int] = 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -362,13 +362,9 @@ class ClassCoefficients(Question):
     """
 
     stem: ClassVar[str] = "class_coefficients"
+    classes_asked: ClassVar[int] = 2
 
     theta: PerFeature
     weights: PerCoordinate
     ridge: float
     coordinates: Coordinates | None = None
-
-    @property
-    def classes_asked(self) -> int:
-        """2."""
-        return 2

@@ -137,7 +137,7 @@ class HadamardBit(OneLabel, FrequencyOracle):
     def _labels(self, items: Integers, coins: Words) -> Integers:
         """Return 1 for a negative sign, and 0 for a positive one."""
         common = np.bitwise_count(items.astype(np.uint64) & self.columns(coins))
-        return (common & 1).astype(np.int64)
+        return np.asarray((common & 1).astype(np.int64))
 
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         rows = np.arange(self.domain_size, dtype=np.uint64)
