@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from unicodedata import normalize
 
 from flwr.app import Context
@@ -22,8 +22,19 @@ from .guarantee.budget import in_simulation
 from .guarantee.users import Users
 from .values.entries import entries, is_blank
 
-if TYPE_CHECKING:
-    from .schema import Schema
+
+class Declared(Protocol):
+    """What is publicly known about a table; see :class:`~ldp_flower.Schema`."""
+
+    @property
+    def columns_read(self) -> list[str]:
+        """Names of all columns that a table needs."""
+
+    def digests(self) -> dict[str, int]:
+        """Return a number for each column, which differs where what is declared does."""
+
+    def users(self, table: Any, groups: str | None = None, ids: Any = None) -> Users:
+        """Collect the rows of a table into users."""
 
 
 @dataclass
@@ -35,7 +46,7 @@ class TableLoader:
     :func:`read_table`.
     """
 
-    schema: "Schema"
+    schema: Declared
     table: str | Path | None = None
     user_column: str | None = None
     ids: str | Path | None = None
