@@ -46,6 +46,16 @@ def norm_over_rows(users: Users, values: NDArray[Any]) -> Floats:
     return np.sqrt(sum_over_rows(users, values, values[:, None])[:, 0])
 
 
+def each_alone(users: Users) -> Iterator[tuple[int, Floats, Floats]]:
+    """Yield the users that have rows: number, features and targets, in copies of their own.
+
+    A view would lead to the others' rows, and to how they are stored.
+    """
+    for i in np.flatnonzero(users.num_rows).tolist():
+        rows = slice(users.offsets[i], users.offsets[i + 1])
+        yield i, users.features[rows].copy(), users.targets[rows].copy()
+
+
 def dot(rows: NDArray[Any], vector: Floats) -> Floats:
     """Return ``rows @ vector``, column by column where the vector is not zero."""
     total = np.zeros(len(rows))

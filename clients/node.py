@@ -21,7 +21,7 @@ from ldp_flower.guarantee.ledger import (
     texts,
 )
 from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
-from ldp_flower.guarantee.messages import NodeKeys, Query, Report, Slots
+from ldp_flower.guarantee.messages import NodeKeys, Purpose, Query, Report, Slots
 from ldp_flower.guarantee.questions import OfClasses, Question, Standardised
 from ldp_flower.guarantee.users import Users, UserSource
 from ldp_flower.randomizers import Randomizer
@@ -214,15 +214,13 @@ class Node:
         """Return the source of everything that must stay secret."""
         if self.terms.seed is None:
             return SystemRandom()
-        return KeyedRandom(self.keys.private_states(self.terms.seed, step, slots))
+        return KeyedRandom(self.keys.states(Purpose.NOISE, self.terms.seed, step, slots))
 
-    def training_seeds(self, step: int, slots: Slots) -> Words:
-        """Return seeds of 32 bits for users' training, which have no part in their noise."""
+    def words(self, purpose: Purpose, step: int, slots: Slots) -> Words:
+        """Return a word of each user that stays secret and has no part in its noise."""
         if self.terms.seed is None:
-            words = SystemRandom().words((len(slots), 1))[:, 0]
-        else:
-            words = self.keys.training_states(self.terms.seed, step, slots)
-        return words >> np.uint64(32)
+            return SystemRandom().words((len(slots), 1))[:, 0]
+        return self.keys.states(purpose, self.terms.seed, step, slots)
 
     def permanent_keys(self, series: str, slots: Slots, coins: Words) -> list[bytes]:
         """Return the secrets that users keep for a series of permanent answers.
@@ -232,22 +230,14 @@ class Node:
         are of other coins.
         """
         if self.terms.seed is not None:
-            words = derive(
-                int(series[:16], 16), self.keys.private_states(self.terms.seed, 0, slots)
-            )
-            return [word.tobytes() for word in words]
+            own = self.keys.states(Purpose.NOISE, self.terms.seed, 0, slots)
+            return [word.tobytes() for word in derive(int(series[:16], 16), own)]
         if self.terms.rehearsal:  # about no data: nothing is kept
             return [word.tobytes() for word in SystemRandom().words((len(slots), 4))]
         if not isinstance(self.ledger, SqliteLedger):
             text = "A simulation without a seed cannot keep the secrets of a series."
             raise Refusal(Refusal.MISCONFIGURED, text)
         return self.ledger.series_keys(self.accounts[slots], series, coins.tolist())
-
-    def row_words(self, step: int, slots: Slots) -> Words:
-        """Return the words by which users draw rows, which have no part in their noise."""
-        if self.terms.seed is None:
-            return SystemRandom().words((len(slots), 1))[:, 0]
-        return self.keys.row_states(self.terms.seed, step, slots)
 
     def answer_once(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.messages import MessageError, Query, Report, Slots
+from ldp_flower.guarantee.messages import MessageError, Purpose, Query, Report, Slots
 from ldp_flower.guarantee.questions import Rows
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import RecordMechanism, Summary
@@ -239,7 +239,7 @@ def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
 
     def values(some: Slots) -> Floats:
         drawing = query.question.rows in (Rows.DRAWN, Rows.SHUFFLED)
-        words = node.row_words(query.step, some) if drawing else None
+        words = node.words(Purpose.ROWS, query.step, some) if drawing else None
         return values_of(node.take, some, query, node.own, words)
 
     with_public = query.question.features_public

@@ -13,14 +13,14 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.messages import Slots
+from ldp_flower.guarantee.messages import Purpose, Slots
 from ldp_flower.guarantee.training import RIDER, flattened
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
 
 from .node import EffectivePolicy, LoadUsers, Node, Seed, UsersNode, check_loader
 from .reply import Received, with_own_metadata
-from .update_mod import LdpUpdateMod, Training, log_failure, reply_of, update_of
+from .update_mod import Failed, LdpUpdateMod, Training, log_failure, reply_of, update_of
 
 _FIELDS = ("features", "targets", "seed")
 
@@ -186,44 +186,34 @@ class LdpUserUpdateMod(LdpUpdateMod):
     def _updates(self, node: Node, step: int, slots: Slots, training: Training) -> Floats:
         """Return the users' updates, shape (users, parameters)."""
         assert isinstance(node, UsersNode)
-        failures = _Failures()
+        failures: list[str] = []
+
+        def failed(text: str) -> None:
+            if not failures:
+                log_failure(text)
+            failures.append(text)
+
         updates = np.zeros((len(slots), len(flattened(training.sent))))
-        for i, seed in enumerate(node.training_seeds(step, slots).tolist()):
-            updates[i] = _update(node, slots[i : i + 1], seed, training, failures)
-        failures.log(len(slots))
+        words = node.words(Purpose.TRAINING, step, slots)
+        for i, seed in enumerate((words >> np.uint64(32)).tolist()):
+            updates[i] = _update(node, slots[i : i + 1], seed, training, failed)
+        if failures:
+            logging.getLogger(__name__).warning(
+                "Training failed for %d of %d users, who report an update of 0.",
+                *(len(failures), len(slots)),
+            )
         return updates
 
 
-class _Failures:
-    """What goes wrong with users' training: the log has the first, and how many."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def __call__(self, text: str) -> None:
-        self._count += 1
-        if self._count == 1:
-            log_failure(text)
-
-    def log(self, users: int) -> None:
-        """Log of how many users training failed, if of any."""
-        if self._count:
-            logging.getLogger(__name__).warning(
-                "Training failed for %d of %d users, who report an update of 0.", self._count, users
-            )
-
-
-def _update(
-    node: UsersNode, slot: Slots, seed: int, training: Training, failures: _Failures
-) -> Floats:
+def _update(node: UsersNode, slot: Slots, seed: int, training: Training, failed: Failed) -> Floats:
     """Return the update of one user; 0 if it has none."""
     inner = with_own_metadata(training.received.message)
     try:
         user = node.take(slot).finite()
     except Exception:
-        failures("A user has no rows that can be read; the user reports an update of 0.")
+        failed("A user has no rows that can be read; the user reports an update of 0.")
         return np.zeros(len(flattened(training.sent)))
     inner.content = with_user(training.content, user, seed)
     with as_if_alone(seed):
-        reply = reply_of(inner, own_context(training.context), training.call_next, failures)
-        return update_of(reply, training.name, training.sent, failures)
+        reply = reply_of(inner, own_context(training.context), training.call_next, failed)
+        return update_of(reply, training.name, training.sent, failed)

@@ -197,32 +197,40 @@ class SystemRandom(RandomSource):
         return np.frombuffer(bytearray(os.urandom(8 * size)), np.uint64).reshape(shape)
 
 
-class KeyedRandom(RandomSource):
-    """One independent, reproducible stream per user, from its 64-bit state; see :func:`derive`."""
+class _Streams(RandomSource):
+    """Base class: one reproducible stream of words per user, which goes on with every draw."""
 
-    def __init__(self, states: Words) -> None:
-        self._states = self._origins = states
-        self._position = 0
+    def __init__(self, users: int) -> None:
+        self._users, self._position = users, 0
+
+    @abstractmethod
+    def _of(self, run: slice) -> "_Streams":
+        """Return the streams of a run of users, from their beginning."""
 
     def _check(self, users: int) -> None:
-        if users != len(self._states):
-            raise ValueError(f"Expected {len(self._states)} users, got {users}.")
-
-    def skip(self, words: Words) -> "KeyedRandom":
-        """Return these streams from ``words[i]`` words after the start of user i's."""
-        streams = KeyedRandom(self._states + words * _GOLDEN)
-        streams._origins = self._origins
-        return streams
+        if users != self._users:
+            raise ValueError(f"Expected {self._users} users, got {users}.")
 
     def blocks(self, users: int, size: int) -> Iterator[tuple[slice, RandomSource]]:
         """Yield runs of users, each with the streams of its own, and go on behind them."""
         self._check(users)
         begin = self._position
         for run, _ in super().blocks(users, size):
-            streams = KeyedRandom(self._states[run])
-            streams._origins, streams._position = self._origins[run], begin
+            streams = self._of(run)
+            streams._position = begin
             yield run, streams
             self._position = streams._position
+
+
+class KeyedRandom(_Streams):
+    """One independent, reproducible stream per user, from its 64-bit state; see :func:`derive`."""
+
+    def __init__(self, states: Words) -> None:
+        super().__init__(len(states))
+        self._states = states
+
+    def _of(self, run: slice) -> "KeyedRandom":
+        return KeyedRandom(self._states[run])
 
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words; ``shape[0]`` must be the number of users."""
@@ -240,16 +248,15 @@ class KeyedRandom(RandomSource):
         return words.reshape(shape)
 
     def _further(self, shape: tuple[int, ...], where: Places) -> Words:
-        # By stream and counter, so that a stream that was entered anywhere draws the same.
+        # By stream and counter, so that runs of users draw the same.
         width = int(np.prod(shape[1:]))
         user, place = np.divmod(where.astype(np.uint64), np.uint64(width))
-        counter = place + np.uint64(self._position - width + 1)
-        counters = self._states[user] + counter * _GOLDEN
-        streams = KeyedRandom(derive(_FURTHER, self._origins[user], counters))
-        return streams.words((len(where), _FURTHER_WORDS))
+        states = self._states[user]
+        counters = states + (place + np.uint64(self._position - width + 1)) * _GOLDEN
+        return KeyedRandom(derive(_FURTHER, states, counters)).words((len(where), _FURTHER_WORDS))
 
 
-class SecretRandom(RandomSource):
+class SecretRandom(_Streams):
     """One stream of words per user that follows from a secret key, by SHAKE-256.
 
     It draws words only, as permanent answers take no others. There is one key per user, all of the
@@ -257,21 +264,15 @@ class SecretRandom(RandomSource):
     """
 
     def __init__(self, keys: Sequence[bytes], purpose: bytes) -> None:
-        self._keys, self._purpose, self._position = keys, purpose, 0
+        super().__init__(len(keys))
+        self._keys, self._purpose = keys, purpose
 
-    def blocks(self, users: int, size: int) -> Iterator[tuple[slice, RandomSource]]:
-        """Yield runs of users, each with the streams of its own, and go on behind them."""
-        begin = self._position
-        for run, _ in super().blocks(users, size):
-            streams = SecretRandom(self._keys[run], self._purpose)
-            streams._position = begin
-            yield run, streams
-            self._position = streams._position
+    def _of(self, run: slice) -> "SecretRandom":
+        return SecretRandom(self._keys[run], self._purpose)
 
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words; ``shape[0]`` must be the number of users."""
-        if shape[0] != len(self._keys):
-            raise ValueError(f"Expected {len(self._keys)} users, got {shape[0]}.")
+        self._check(shape[0])
         begin, end = self._position, self._position + int(np.prod(shape[1:]))
         self._position = end
         drawn = b"".join(

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from multiprocessing import get_context
+from os import SEEK_END
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -57,8 +59,10 @@ class Sweep(Generic[T]):
         """Run tasks, append each row to the file as soon as it is known, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
         _mend(path)
-        columns = _header(path)
-        with path.open("a", newline="") as file:
+        with path.open("a+", newline="") as file:
+            file.seek(0)
+            columns = next(csv.reader(file), None)  # None of a new file
+            file.seek(0, SEEK_END)
             for task, row in self._rows(tasks, processes):
                 if columns is None:
                     columns = list(self.columns or row)
@@ -104,14 +108,6 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(line for line in file if line.endswith("\n")))
 
 
-def _header(path: Path) -> list[str] | None:
-    """Return the columns of a CSV file, None if it has none yet."""
-    if not path.exists():
-        return None
-    with path.open(newline="") as file:
-        return next(csv.reader(file), None)
-
-
 def _mend(path: Path) -> None:
     """Cut off a last line that was being written when its writer was killed."""
     if path.exists():
@@ -135,15 +131,9 @@ class _Point:
         return ", ".join(f"{name} {value}" for name, value in self.values)
 
 
-@dataclass(frozen=True)
-class _AtPoint:
-    """The row of a point; an object, so that processes can be sent it."""
-
-    run: Callable[..., Mapping[str, Any]]
-
-    def __call__(self, point: _Point) -> dict[str, Any]:
-        values = dict(point.values)
-        return values | dict(self.run(**values))
+def _row_at(run: Callable[..., Mapping[str, Any]], point: _Point) -> dict[str, Any]:
+    values = dict(point.values)
+    return values | dict(run(**values))
 
 
 def sweep(
@@ -198,6 +188,6 @@ def sweep(
         for seed in range(seeds)
         for values in product(*axes)
     ]
-    Sweep(names, None, _AtPoint(run))(points, path, processes)
+    Sweep(names, None, partial(_row_at, run))(points, path, processes)
     kept = {tuple(row[name] for name in names): row for row in rows_of(path)}
     return [kept[point.key] for point in points]

@@ -26,7 +26,7 @@ from ..reply import Received, Refusal, reply_with
 from ..update_mod import CallNext, Training, whole_node
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from .child import Arrays, Child, ChildLimits, Round, as_rows
-from .record_mod import NUM_EXAMPLES, allowed, paid_for, reply_of, report_of
+from .record_mod import NUM_EXAMPLES, as_reply, paid_for, report_of
 
 #: From a node's context to its records and their targets.
 LoadRecords = Callable[[Context], tuple[Any, Any]]
@@ -118,7 +118,6 @@ class NetworkClientApp(ClientApp):
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
-        cost = allowed(node, asked.plan, asked.salt, network.num_trainable)
         message = digest(content)
 
         def trained(slots: Slots) -> Report:
@@ -138,7 +137,9 @@ class NetworkClientApp(ClientApp):
             return report_of(arrays, {NUM_EXAMPLES: task.count, **flags})
 
         kind = received.message.metadata.message_type
-        return reply_of(paid_for(node, cost, kind, message, trained), ARRAYS, {})
+        size = network.num_trainable
+        report = paid_for(node, asked.plan, asked.salt, size, kind, message, trained)
+        return as_reply(report, ARRAYS, {})
 
     def _round(
         self, asked: NetworkRound, network: Network, node: Node, context: Context, target: Any
@@ -217,11 +218,7 @@ class NetworkUsersApp(ClientApp):
 
         @self.train()
         def train(message: Message, context: Context) -> Message:
-            return mod(message, context, _nothing)
-
-
-def _nothing(message: Message, context: Context) -> Message:
-    return message
+            return mod(message, context, lambda own, _: own)  # the mod trains by itself
 
 
 class _NetworkMod(LdpUserUpdateMod):
@@ -284,8 +281,7 @@ class _Local:
         import torch
         from torch.func import grad, vmap
 
-        from ldp_flower.models.interpreter import LOSSES, evaluate
-        from ldp_flower.models.shortcuts import Frozen
+        from ldp_flower.models.interpreter import RecordLoss
 
         graph: Graph = self._network.graph
         rows = user.features.reshape(-1, *graph.record.shape)
@@ -293,28 +289,15 @@ class _Local:
         records, targets = as_rows(rows, goals, graph.record, self._target, len(rows))
         constants = {name: torch.tensor(array) for name, array in self._network.arrays.items()}
         kept = {name: constants.pop(name) for name in graph.trainable}
-        frozen = Frozen.of(graph)
-
-        def encoded(record: torch.Tensor) -> list[torch.Tensor]:
-            return [] if frozen is None else frozen.results(constants, record[None])
-
-        def loss(
-            own: dict[str, torch.Tensor],
-            record: torch.Tensor,
-            target: torch.Tensor,
-            known: list[torch.Tensor],
-        ) -> torch.Tensor:
-            given = None if frozen is None else frozen.given(known)
-            output = evaluate(graph, {**constants, **own}, record[None], given)
-            return LOSSES[graph.loss](output, target)
-
-        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=self._at_once)
-        given = torch.from_numpy(records), torch.from_numpy(targets)
+        loss = RecordLoss.of(graph, constants)
+        given = [torch.from_numpy(records), torch.from_numpy(targets)]
         if len(records):
             with torch.no_grad():
-                known = vmap(encoded, chunk_size=self._at_once)(given[0])
+                given += vmap(loss.known, chunk_size=self._at_once)(given[0])
+            in_dims = (None, *[0] * len(given))
+            each = vmap(grad(loss), in_dims=in_dims, chunk_size=self._at_once)
             for _ in range(self._asked.steps):
-                found = each(kept, *given, known)
+                found = each(kept, *given)
                 kept = {
                     n: v - self._asked.learning_rate * found[n].mean(0) for n, v in kept.items()
                 }

@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 from torch.func import grad, vmap
 
 from ldp_flower.models.graph import Graph
-from ldp_flower.models.interpreter import LOSSES, evaluate, outputs_of
-from ldp_flower.models.shortcuts import Frozen, Repeated
+from ldp_flower.models.interpreter import RecordLoss
 
 from .gradients import Tensors
 
@@ -35,17 +34,11 @@ class NetworkGradients:
         block: int,
     ) -> None:
         self.block = block
-        self._graph = graph
-        self._constants = constants
         self._records, self._targets = records, targets
-        self._loss = LOSSES[graph.loss]
-        self._repeated = Repeated.of(graph)
-        shapes = outputs_of(graph, [number for each in self._repeated for number in each.uses])
-        self._added = {number: torch.zeros(t.shape, dtype=t.dtype) for number, t in shapes.items()}
-        self._frozen: Frozen | None = None
-        self._kept: list[torch.Tensor] = []
-        if (frozen := Frozen.of(graph)) is not None:
-            self._keep(frozen, count)
+        self._loss = RecordLoss.of(graph, constants)
+        self._known: list[torch.Tensor] = []
+        if self._loss.frozen is not None:
+            self._keep(count)
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
         """Return gradients by name, shape (block, *parameter's), and which are of records.
@@ -54,23 +47,9 @@ class NetworkGradients:
         parameters.
         """
         places = torch.from_numpy(drawn)
-        inputs = [self._rows(each, places) for each in (self._records, self._targets, *self._kept)]
-        apart = {each.name: kept[each.name] for each in self._repeated}
-        rest = {name: value for name, value in kept.items() if name not in apart}
-
-        def value(
-            trained: tuple[Tensors, dict[int, torch.Tensor]], *of_record: torch.Tensor
-        ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
-            return self._value({**apart, **trained[0]}, trained[1], *of_record)
-
-        each = vmap(grad(value, has_aux=True), in_dims=(None, *[0] * len(inputs)))
-        (found, errors), taken = each((rest, self._added), *inputs)
-        for weight in self._repeated:
-            found[weight.name] = weight.gradient(
-                [taken[number] for number in weight.uses],
-                [errors[number] for number in weight.uses],
-            )
-        return {name: found[name] for name in kept}, torch.arange(self.block) < len(drawn)
+        inputs = [self._rows(each, places) for each in (self._records, self._targets, *self._known)]
+        each = vmap(grad(self._loss), in_dims=(None, *[0] * len(inputs)))(kept, *inputs)
+        return each, torch.arange(self.block) < len(drawn)
 
     def _rows(self, all_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """Return some records in a block of its own memory, with zeros behind them."""
@@ -78,35 +57,15 @@ class NetworkGradients:
         rows[: len(places)] = all_rows[places]
         return rows
 
-    def _value(
-        self,
-        kept: Tensors,
-        added: dict[int, torch.Tensor],
-        record: torch.Tensor,
-        target: torch.Tensor,
-        *known: torch.Tensor,
-    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
-        """Return the loss of a record, and what repeated weights are multiplied by."""
-        parameters = {**self._constants, **kept}
-        given = None if self._frozen is None else self._frozen.given(known)
-        taken: dict[int, torch.Tensor] = {}
-        output = evaluate(self._graph, parameters, record[None], given, added, taken)
-        return self._loss(output, target), taken
-
-    def _keep(self, frozen: Frozen, count: int) -> None:
+    def _keep(self, count: int) -> None:
         """Compute the frozen part of all records, in blocks."""
-
-        def results(record: torch.Tensor) -> list[torch.Tensor]:
-            return frozen.results(self._constants, record[None])
-
         with torch.no_grad():
             for start in range(0, max(len(self._records), 1), self.block):
                 places = torch.arange(start, min(start + self.block, len(self._records)))
-                found = vmap(results)(self._rows(self._records, places))
+                found = vmap(self._loss.known)(self._rows(self._records, places))
                 if not start:
                     if count * sum(each[0].numel() for each in found) > _MAX_KEPT:
                         return
-                    self._kept = [e.new_zeros((len(self._records), *e.shape[1:])) for e in found]
-                for all_rows, each in zip(self._kept, found, strict=True):
+                    self._known = [e.new_zeros((len(self._records), *e.shape[1:])) for e in found]
+                for all_rows, each in zip(self._known, found, strict=True):
                     all_rows[start : start + len(places)] = each[: len(places)]
-        self._frozen = frozen

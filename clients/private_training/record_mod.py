@@ -5,7 +5,6 @@ PyTorch is imported with the first training only.
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
@@ -14,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
@@ -25,7 +24,15 @@ from ldp_flower.randomness import RandomSource
 
 from ..node import Node, Seed, forbid
 from ..reply import Received, Refusal, with_own_metadata
-from ..update_mod import CallNext, LdpUpdateMod, _metrics, _model, training_kind
+from ..update_mod import (
+    CallNext,
+    LdpUpdateMod,
+    _metrics,
+    _model,
+    log_failure,
+    reply_of,
+    training_kind,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -231,7 +238,6 @@ class RecordDpSgdMod(LdpUpdateMod):
             raise Refusal.malformed(error) from error
         node = self._open(received, context)
         plan = self.plan
-        cost = allowed(node, plan, node.run_id, len(flat))
         # Copies: records are the app's own from here on, which may write into them.
         model = {key: copy(array) for key, array in content.array_records[name].items()}
         asked = digest(content)
@@ -242,7 +248,11 @@ class RecordDpSgdMod(LdpUpdateMod):
             arrays = {key: array.numpy() for key, array in model.items()}
             policy = node.terms.policy
             training = Training(plan, arrays, policy.num_records, randomness, node.terms.rehearsal)
-            reply = _run(training, inner, context, call_next)
+            token = current.set(training)
+            try:
+                reply = reply_of(inner, context, call_next, _log_failure)
+            finally:
+                current.reset(token)
             if training.trained is None:
                 raise Refusal(Refusal.FAILED, "The app has not trained by dp_sgd.")
             # A rehearsal shows no data, and what is declared public may be some.
@@ -250,48 +260,33 @@ class RecordDpSgdMod(LdpUpdateMod):
             public = {} if rehearsal else _metrics(reply, self._public(received))
             return report_of(training.trained, {NUM_EXAMPLES: training.count} | public)
 
-        return reply_of(paid_for(node, cost, kind, asked, trained), name, model)
+        report = paid_for(node, plan, node.run_id, len(flat), kind, asked, trained)
+        return as_reply(report, name, model)
 
 
-def allowed(node: Node, plan: DpSgdPlan, run: int, num_parameters: int) -> Cost:
-    """Return what a run's plan costs; raise Refusal if the operator does not allow it."""
-    cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
-    forbid(_NAME, node.terms.policy.objection_to(cost, num_parameters, True, False))
-    return cost
+def _log_failure(_: str) -> None:
+    log_failure("The train function failed.")
 
 
 def paid_for(
     node: Node,
-    cost: Cost,
+    plan: DpSgdPlan,
+    run: int,
+    num_parameters: int,
     kind: str,
     asked: str,
     trained: Callable[[Slots], Report],
 ) -> Report:
-    """Return the report of one round, which is on the ledger with the plan's cost.
+    """Return the report of one round, which is on the ledger with the cost of a run's plan.
 
     ``asked`` is the digest of the message's content; ``trained`` is called unless this message has
-    been answered before.
+    been answered before. Refusal if the operator does not allow the plan.
     """
+    cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
+    forbid(_NAME, node.terms.policy.objection_to(cost, num_parameters, True, False))
     whole = json.dumps([kind, node.accounts.tolist(), cost.plan, asked])
     identity = hashlib.sha256(whole.encode()).hexdigest()
     return node.paid_once(np.zeros(1, np.int64), cost, identity, (kind, _NAME), trained)
-
-
-def _run(
-    training: Training, message: Message, context: Context, call_next: CallNext
-) -> RecordDict | None:
-    """Let the app train; return what it replies, if anything. What it raises stays here."""
-    token = current.set(training)
-    try:
-        content = call_next(message, context).content
-        return content if isinstance(content, RecordDict) else None
-    except KeyboardInterrupt:  # is the operator's
-        raise
-    except BaseException:
-        logging.getLogger(__name__).exception("The train function failed.")
-        return None
-    finally:
-        current.reset(token)
 
 
 def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:
@@ -302,7 +297,7 @@ def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:
     )
 
 
-def reply_of(report: Report, name: str, model: Mapping[str, Array]) -> RecordDict:
+def as_reply(report: Report, name: str, model: Mapping[str, Array]) -> RecordDict:
     """Return the reply as Flower's strategies expect it: a model's arrays, and metrics."""
     found = report.arrays
     trained = {

@@ -16,6 +16,7 @@ from ldp_flower.values.public_maps import synthetic_features
 from ..arithmetic import (
     class_labels,
     dot,
+    each_alone,
     log_ratio,
     mean_over_rows,
     norm_over_rows,
@@ -118,9 +119,7 @@ _MAX_STEPS = 300
 def teacher(users: Users, question: q.Teacher) -> Floats:
     """Compute :class:`Teacher`."""
     values = np.zeros((len(users), users.num_features))
-    for i in np.flatnonzero(users.num_rows):
-        rows = slice(users.offsets[i], users.offsets[i + 1])
-        x, y = users.features[rows].copy(), users.targets[rows].copy()  # wherever they lay
+    for i, x, y in each_alone(users):
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             values[i] = np.nan
             continue

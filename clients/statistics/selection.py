@@ -15,7 +15,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.elementwise import row_dots
 from ldp_flower.validation import Floats
 
-from ..arithmetic import ridge_coefficients, sum_over_rows
+from ..arithmetic import each_alone, ridge_coefficients, sum_over_rows
 
 _BORROWED = 4.0  # rows by which a mean is drawn to that of all features
 _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
@@ -64,9 +64,7 @@ def _one_by_one(fit: Callable[[Floats, Floats, Any], Floats]) -> Callable[..., F
         scores = np.zeros((len(users), users.num_features))
         # Checking the arguments of a fit takes scikit-learn four times as long as the fit.
         with sklearn.config_context(skip_parameter_validation=True):
-            for i in np.flatnonzero(users.num_rows):
-                rows = slice(users.offsets[i], users.offsets[i + 1])
-                x, y = users.features[rows].copy(), users.targets[rows].copy()  # wherever they lay
+            for i, x, y in each_alone(users):
                 if np.isfinite(x).all() and np.isfinite(y).all():
                     scores[i] = fit(x, y, question)
         return largest(scores, question.set_size)

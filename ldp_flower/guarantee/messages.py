@@ -10,8 +10,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,17 @@ Slots = NDArray[np.int64]
 #: Hashes lie in [0, HASH_END); 63 bits, so that bounds fit Flower's integers.
 HASH_END = 1 << 63
 
-_COHORT, _COIN, _PRIVATE, _TRAINING, _ROWS = 1, 2, 3, 4, 5
-_RUN = 1 << 15  # users that are hashed at a time
+_RUN = 1 << 15  # users that are hashed at a time: their hashes stay in the cache
+
+
+class Purpose(IntEnum):
+    """What a user's key is hashed for; hashes for different purposes have nothing in common."""
+
+    COHORT = 1
+    COIN = 2
+    NOISE = 3  # this one and those below follow from a secret, in simulation only
+    TRAINING = 4
+    ROWS = 5
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,8 @@ class NodeKeys:
     count: int
     numbers: Words | None = field(default=None, compare=False)
 
-    def _derive(self, seed: int, purpose: int, step: int, slots: Slots) -> Words:
+    def states(self, purpose: Purpose, seed: int, step: int, slots: Slots) -> Words:
+        """Return what users' keys are hashed to, for one step of the run that a seed stands for."""
         if self.numbers is None:
             index = slots.astype(np.uint64) + np.uint64(self.first)
         else:
@@ -59,39 +70,21 @@ class NodeKeys:
     def hashes(self, salt: int) -> Words:
         """Return the position of every user in [0, HASH_END), for cutting cohorts."""
         hashes = np.empty(self.count, np.uint64)
-        for start, run in self._runs(salt):
-            hashes[start : start + len(run)] = run
+        for start in range(0, self.count, _RUN):
+            slots = np.arange(start, min(start + _RUN, self.count))
+            hashes[start : start + _RUN] = self.states(Purpose.COHORT, salt, 0, slots) >> np.uint64(
+                1
+            )
         return hashes
 
     def addressed(self, salt: int, low: int, high: int) -> Slots:
         """Return the slots of the users whose hash lies in ``[low, high)``."""
-        found = [np.empty(0, np.int64)]
-        for start, run in self._runs(salt):
-            inside = (run >= np.uint64(low)) & (run < np.uint64(high))
-            found.append(start + np.flatnonzero(inside))
-        return np.concatenate(found)
-
-    def _runs(self, salt: int) -> Iterator[tuple[int, Words]]:
-        """Yield first slots and hashes of runs of users that stay in the cache."""
-        for start in range(0, self.count, _RUN):
-            slots = np.arange(start, min(start + _RUN, self.count))
-            yield start, self._derive(salt, _COHORT, 0, slots) >> np.uint64(1)
+        hashes = self.hashes(salt)
+        return np.flatnonzero((hashes >= np.uint64(low)) & (hashes < np.uint64(high)))
 
     def coins(self, salt: int, step: int, slots: Slots) -> Words:
         """Return the users' public coins for one step."""
-        return self._derive(salt, _COIN, step, slots)
-
-    def private_states(self, seed: int, step: int, slots: Slots) -> Words:
-        """Return the states of the users' private streams; simulation only."""
-        return self._derive(seed, _PRIVATE, step, slots)
-
-    def training_states(self, seed: int, step: int, slots: Slots) -> Words:
-        """Return what the users' training draws from, beside their private streams."""
-        return self._derive(seed, _TRAINING, step, slots)
-
-    def row_states(self, seed: int, step: int, slots: Slots) -> Words:
-        """Return what the users draw rows from, beside their private streams."""
-        return self._derive(seed, _ROWS, step, slots)
+        return self.states(Purpose.COIN, salt, step, slots)
 
 
 FORMAT_VERSION = 1

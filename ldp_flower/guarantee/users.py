@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
@@ -185,16 +186,14 @@ class Users:
         columns: Sequence[str] | None = None,
     ) -> Self:
         """Return users of rows of numbers; see :meth:`from_rows`."""
-        _check_missing(missing, table.shape)
         has_targets = targets is not None
         numbers = np.zeros(len(table)) if targets is None else targets
+        each = np.arange(len(table) + 1)  # a row is a user
+        users = cls(table, numbers, each, has_targets=has_targets, missing=missing, columns=columns)
         if groups is None:
             if ids is not None:
                 raise ValueError("Expected groups, the user of each row, with ids.")
-            offsets = np.arange(len(table) + 1)
-            return cls(
-                table, numbers, offsets, has_targets=has_targets, missing=missing, columns=columns
-            )
+            return users
         names, user = as_names("groups", groups)
         if len(user) != len(table):
             raise ValueError(f"Expected {len(table)} groups, one a row, got {len(user)}.")
@@ -207,22 +206,9 @@ class Users:
                 raise ValueError("Expected ids to name the user of every row.")
             user = np.array([place[name] for name in names], np.int64)[user]
             names = list(place)
-        if numbers.shape != user.shape:
-            raise ValueError(
-                f"Expected targets to be floats of shape {user.shape}, got shape {numbers.shape}."
-            )
-        order = np.argsort(user, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(names)))])
-        known = np.array(names, np.str_)
-        return cls(
-            table[order],
-            numbers[order],
-            offsets,
-            known,
-            has_targets=has_targets,
-            missing=None if missing is None else missing[order],
-            columns=columns,
-        )
+        sorted_rows = users._with_rows(np.argsort(user, kind="stable"))
+        return replace(sorted_rows, offsets=offsets, ids=np.array(names, np.str_))
 
     @classmethod
     def from_items(
@@ -276,7 +262,14 @@ class Users:
     def _with_rows(self, rows: Any, **changed: Any) -> Self:
         missing = None if self.missing is None else self.missing[rows]
         features, targets = self.features[rows], self.targets[rows]
-        return replace(self, features=features, targets=targets, missing=missing, **changed)
+        return self._with(features=features, targets=targets, missing=missing, **changed)
+
+    def _with(self, **changed: Any) -> Self:
+        """Return the users with parts of their own arrays, which have been checked as a whole."""
+        users = copy(self)
+        for name, value in changed.items():
+            object.__setattr__(users, name, value)
+        return users
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
         """Return some users, in the given order, each with its first ``max_rows`` rows."""
@@ -313,7 +306,7 @@ class Users:
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
         start, stop = share(len(self), index, num_partitions)
-        return replace(self, first=self.first or 0)[start:stop]
+        return self._with(first=self.first or 0)[start:stop]
 
 
 def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Models as data: a network as a text of pure tensor operations, checked before it runs.
 
 ``parsing`` reads the text, ``operations`` is the closed list, ``graph`` holds bounds. They need
-no PyTorch; ``interpreter``, ``shortcuts`` and ``export`` do, and are imported when they are needed.
+no PyTorch; ``interpreter`` and ``export`` do, and are imported when they are needed.
 """
 
 from .graph import Graph, Limits, NetworkError

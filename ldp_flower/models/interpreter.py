@@ -1,9 +1,12 @@
-"""Runs a network's graph: on shapes alone, to check it, and on one record, up to its loss."""
+"""Runs a network's graph: on shapes alone, to check it, and on one record, up to its loss.
+
+The part that depends on nothing that is trained need not be computed again in every step.
+"""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.nn import functional as F
@@ -90,26 +93,74 @@ def evaluate(
     parameters: Tensors,
     record: torch.Tensor,
     given: Mapping[int, Any] | None = None,
-    added: Mapping[int, torch.Tensor] | None = None,
-    taken: dict[int, torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """Return a network's output for one record, as a batch of one.
 
     The graph has been checked. ``given`` are results of operations that are known already, as
-    :meth:`.Frozen.given` has them. ``added`` is added to results of products: the gradient by it is
-    that by the result. ``taken`` takes what these products are computed of beside the weight.
+    :meth:`Frozen.given` has them.
     """
-    values = Values(parameters, record)
+    values, given = Values(parameters, record), given or {}
     for number, operation in enumerate(graph.operations):
-        if given is not None and number in given:
-            values.results.append(given[number])
-            continue
-        value = values.call(operation)
-        if added is not None and taken is not None and number in added:
-            taken[number] = values.find(operation.arguments[-2])
-            value = value + added[number]
-        values.results.append(value)
+        known = number in given
+        values.results.append(given[number] if known else values.call(operation))
     return values.find(graph.output)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The part of a network that depends on the record and on nothing that is trained.
+
+    ``numbers`` are its operations in the graph, ``frontier`` those of its results that the other
+    operations take. ``trained`` are the operations that depend on what is trained.
+    """
+
+    graph: Graph
+    numbers: frozenset[int]
+    frontier: tuple[Reference, ...]
+    trained: frozenset[int]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Self | None:
+        """Return the frozen part of a network; None if it has no parameters."""
+        trainable = set(graph.trainable)
+        trained: set[int] = set()
+        of_record: set[int] = set()
+        encodes = False
+        for number, operation in enumerate(graph.operations):
+            sources = [each.source for each in operation.references()]
+            if any(s in trained if isinstance(s, int) else s in trainable for s in sources):
+                trained.add(number)
+            elif any(s is None or (isinstance(s, int) and s in of_record) for s in sources):
+                of_record.add(number)
+                encodes |= any(isinstance(s, str) for s in sources)
+        if not encodes:
+            return None
+        taken = (r for number in sorted(trained) for r in graph.operations[number].references())
+        frontier = dict.fromkeys(
+            r for r in (*taken, graph.output) if isinstance(r.source, int) and r.source in of_record
+        )
+        return cls(graph, frozenset(of_record), tuple(frontier), frozenset(trained))
+
+    def results(self, constants: Tensors, record: torch.Tensor) -> list[torch.Tensor]:
+        """Return the results in the frontier's order, for a record as a batch of one."""
+        values = Values(constants, record)
+        for number, operation in enumerate(self.graph.operations):
+            values.results.append(None if number in self.trained else values.call(operation))
+        return [values.find(each) for each in self.frontier]
+
+    def given(self, results: Sequence[torch.Tensor]) -> dict[int, Any]:
+        """Return results for :func:`evaluate`, by operation."""
+        found: dict[int, Any] = dict.fromkeys(self.numbers)
+        for reference, result in zip(self.frontier, results, strict=True):
+            assert isinstance(reference.source, int)
+            if reference.part is None:
+                found[reference.source] = result
+            else:
+                found[reference.source] = {
+                    **(found[reference.source] or {}),
+                    reference.part: result,
+                }
+        return found
 
 
 def measure(graph: Graph, limits: Limits) -> Cost:
@@ -151,16 +202,6 @@ def measure(graph: Graph, limits: Limits) -> Cost:
     return Cost(
         Tensor(str(output.dtype).removeprefix("torch."), tuple(output.shape)), intermediates, flops
     )
-
-
-def outputs_of(graph: Graph, numbers: Collection[int]) -> dict[int, torch.Tensor]:
-    """Return results of operations, of a graph that has been checked, without their numbers."""
-    if not numbers:
-        return {}
-    values = Values.shapes(graph)
-    for operation in graph.operations:
-        values.results.append(values.call(operation, device="meta"))
-    return {number: values.results[number] for number in numbers}
 
 
 def _flops(operation: Operation, values: Values, value: Any, size: int) -> int:
@@ -273,3 +314,36 @@ LOSSES: Mapping[str, Loss] = {
     "huber": _of_numbers(F.huber_loss),
     "poisson": _of_numbers(F.poisson_nll_loss, 0),
 }
+
+
+@dataclass(frozen=True)
+class RecordLoss:
+    """The loss of a checked network on one record, by the parameters that are trained.
+
+    ``constants`` are the other parameters.
+    """
+
+    graph: Graph
+    constants: Tensors
+    frozen: Frozen | None
+
+    @classmethod
+    def of(cls, graph: Graph, constants: Tensors) -> Self:
+        """Return the loss, with the network's frozen part."""
+        return cls(graph, constants, Frozen.of(graph))
+
+    def known(self, record: torch.Tensor) -> list[torch.Tensor]:
+        """Return what the frozen part makes of a record, whatever is trained; nothing without."""
+        return [] if self.frozen is None else self.frozen.results(self.constants, record[None])
+
+    def __call__(
+        self,
+        trained: Tensors,
+        record: torch.Tensor,
+        target: torch.Tensor,
+        *known: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return the loss; with what is ``known`` the frozen part is not computed again."""
+        given = self.frozen.given(known) if self.frozen is not None and known else None
+        output = evaluate(self.graph, {**self.constants, **trained}, record[None], given)
+        return LOSSES[self.graph.loss](output, target)

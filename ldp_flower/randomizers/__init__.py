@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from .base import Estimate, Randomizer, Summary
-from .codebooks import Codebook, HadamardCodebook, ball_codebook
+from .codebooks import Codebook
 from .composed import Composed, configs_of_parts, split_epsilon
+from .hadamard_codebook import HadamardCodebook, ball_codebook
 from .hypercube import SubsetHypercube
 from .items import best_frequency_oracle
 from .items.frequency import FrequencyOracle, KRandomizedResponse, OptimizedUnaryEncoding

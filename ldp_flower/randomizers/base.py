@@ -5,6 +5,7 @@ And two domains that many share: a number in an interval, and a vector.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self, final
 
@@ -42,6 +43,12 @@ class Estimate:
     mean: Floats
     std_error: Floats
     count: int
+
+    @classmethod
+    def side_by_side(cls, parts: Iterable["Estimate"], count: int) -> "Estimate":
+        """Return the estimates of several parts of a report as one."""
+        means, errors = zip(*((part.mean, part.std_error) for part in parts), strict=True)
+        return cls(np.concatenate(means), np.concatenate(errors), count)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,18 @@
 """Codebooks: a vector in a ball as the number of one of finitely many public directions.
 
 A few likely words are the closest to the user's vector: PrivUnit with finitely many outputs, at one
-or two bytes a report. :class:`Codebook` shares generated words, :class:`HadamardCodebook` generates
-none, for a million coordinates, and :func:`ball_codebook` says which one to take.
+or two bytes a report. :class:`Codebook` shares generated words; for many coordinates see
+:mod:`.hadamard_codebook`.
+
+For one user, a codebook of independent uniform directions stays one however it is turned.
+For two users of a group, the turns make what they report of the same vector all but
+independent: a codebook that favours an axis favours another one for every user.
 """
 
 import math
+import threading
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,11 +23,11 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..randomness import RandomSource, Words, derive
+from ..randomness import KeyedRandom, RandomSource, Words, derive
 from ..validation import Floats, check_integer
 from .base import OfVector, Reports, Summary
-from .codewords import directions, of_axes, of_directions, signs, turned, turned_back
-from .elementwise import hadamard, lift, padded
+from .elementwise import lift
+from .order_statistics import of_directions
 from .two_level import OneChoice, TwoLevel
 
 Rows = NDArray[np.intp]
@@ -179,7 +185,7 @@ class BallCodebook(OneChoice, OfVector):
 _MAX_ENTRIES = 1 << 24
 _MAX_CODEBOOKS = 1 << 40
 _SHARING = 512  # users of a cohort who share a codebook
-_GROUP = 0  # what a user's coin is used for
+_GROUP, _SIGNS, _SHIFT = 0, 1, 2  # what a user's coin is used for
 _ROWS = 32  # of a product of matrices: its shape must not depend on anything
 _CACHED_ENTRIES = 1 << 17  # of users' rows and products
 _MADE_ENTRIES = 1 << 20  # of codebooks that are made at a time, if there are several
@@ -321,102 +327,120 @@ def _multiply(rows: Floats, words: Floats, products: Floats) -> None:
         products[whole:] = (last @ words.T)[: len(rows) - whole]
 
 
-_FEWEST, _MOST = 255, (1 << 24) - 1  # coordinates
-_ROUNDS = 3
-_HADAMARD_ENTRIES = 1 << 18  # of users' rows at a time
+_KEPT_BYTES = 1 << 26
+_FILLED_ENTRIES = 1 << 14  # of words that are made at a time: stay in the cache
+_BELOW_ONE = np.float32(1 - 2.0**-24)
+
+Key = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True)
-class HadamardCodebook(BallCodebook):
-    """Randomiser for vectors of many coordinates in an l2 ball: the index of one of K axes.
+class _Kept:
+    """The codebooks that were used last, up to so many bytes together."""
 
-    As :class:`Codebook`, but every user has words of its own that nobody has to generate: the
-    first ``num_codewords`` axes of a space that signs from its public coin and Hadamard's
-    matrix turn, three times. That takes some ``dim log(dim)`` additions, and less memory
-    than one codebook. The words are orthogonal, which makes the variance a little smaller.
+    def __init__(self) -> None:
+        self._words: OrderedDict[Key, Floats] = OrderedDict()
+        self._lock = threading.Lock()
+        self.nbytes = 0
 
-    Parameters
-    ----------
-    epsilon, dim, radius
-        As of :class:`.OfVector`; 255 to 2**24 - 1 coordinates.
-    num_codewords : int (default: 256)
-        Number of words, 2 to 4,096, and at most ``dim + 1`` rounded up to a power of two; up
-        to 256 a report is one byte.
+    def known(self, keys: list[Key]) -> dict[Key, Floats]:
+        with self._lock:
+            return {key: self._words[key] for key in keys if key in self._words}
 
-    Notes
-    -----
-    Source: Ailon & Chazelle (2009) for turning by signs and Hadamard's matrix. Averaged over
-    the coins, the chosen word has mean ``scale`` times the vector up to what three turns lack
-    of a random rotation: see docs/randomizers.md for how little that is.
+    def keep(self, found: dict[Key, Floats]) -> None:
+        with self._lock:
+            for key, words in found.items():
+                if key not in self._words:
+                    self._words[key] = words
+                    self.nbytes += words.nbytes
+                self._words.move_to_end(key)
+            while self.nbytes > _KEPT_BYTES:
+                self.nbytes -= self._words.popitem(last=False)[1].nbytes
 
-    Guarantee
-    ---------
-    1. Protected: any two values of one user, at pure ``epsilon``, for every coin.
-    2. That of :class:`Codebook`: how many indices are likely does not depend on the
-       value, and how good the words are and how well they are ranked moves indices between
-       the two sets and nothing else.
+
+_kept = _Kept()
+
+
+def directions(coin: int, groups: Words, number: int, dim: int) -> list[Floats]:
+    """Return the groups' codebooks: independent uniform unit vectors, each (number, dim).
+
+    Those used last are kept: a group's users come one after the other, in one process or
+    from many nodes, and what is kept is public.
     """
-
-    most_coordinates: ClassVar[int | None] = _MOST
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("dim", self.dim, _FEWEST, _MOST)
-
-    @property
-    def _order(self) -> int:
-        return padded(self.dim + 1)
-
-    @property
-    def _most_codewords(self) -> int:
-        return min(MOST_CODEWORDS, self._order)
-
-    @property
-    def _order_statistics(self) -> tuple[Floats, Floats]:
-        return of_axes(self._order, self.num_codewords)
-
-    def _runs(self, users: int) -> Iterable[slice]:
-        step = max(1, _HADAMARD_ENTRIES // self._order)
-        return (slice(start, start + step) for start in range(0, users, step))
-
-    def _signs(self, coins: Words) -> Floats:
-        """Return the signs of all turns, shape (users, turns, order)."""
-        flat = signs(coins, _ROUNDS * self._order)
-        return flat.reshape(len(coins), _ROUNDS, self._order)
-
-    def _products(self, values: Floats, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        for users in self._runs(len(values)):
-            lifted = lift(values[users], self.radius)
-            turned = np.zeros((len(lifted), self._order))
-            turned[:, : self.dim + 1] = lifted
-            for turn in np.moveaxis(self._signs(coins[users]), 1, 0):
-                turned *= turn
-                turned = hadamard(turned)
-            yield users, turned[:, : self.num_codewords]
-
-    def _chosen(self, reports: Reports, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        for users in self._runs(len(reports)):
-            indices = reports[users].astype(np.intp)
-            words = np.zeros((len(indices), self._order))
-            words[np.arange(len(indices)), indices] = 1.0
-            for turn in np.moveaxis(self._signs(coins[users]), 1, 0)[::-1]:
-                words = hadamard(words)
-                words *= turn
-            yield users, words
+    keys = [(coin, group, number, dim) for group in groups.tolist()]
+    found = _kept.known(keys)
+    if missing := [key for key in keys if key not in found]:
+        which = np.array([group for _, group, *_ in missing], np.uint64)[:, None]
+        made = np.empty((len(missing), number, dim))
+        states = derive(coin, which, np.arange(number, dtype=np.uint64)[None])
+        _fill(made.reshape(-1, dim), states.reshape(-1))
+        made.flags.writeable = False
+        found.update(zip(missing, made, strict=True))
+    _kept.keep(found)
+    return [found[key] for key in keys]
 
 
-_MANY = 4096  # coordinates, from which generating words costs more than turning axes
+def _fill(directions: Floats, states: Words) -> None:
+    """Make rows uniform unit vectors: normals by Box and Muller's way, two from each word.
 
-
-def ball_codebook(
-    epsilon: float, dim: int, radius: float = 1.0, num_codewords: int | None = None
-) -> Codebook | HadamardCodebook:
-    """Return the codebook for so many coordinates: :class:`HadamardCodebook` from 4,096 on.
-
-    Parameters are those of both. By default there are as many words as epsilon can make use of:
-    256, and so one byte a report, up to 4, then 1,024 up to 8 and 4,096 beyond, two bytes.
+    They are so to seven digits. No guarantee rests on them, and another processor's last
+    digit moves an estimate by as little.
     """
-    words = num_codewords or (256 if epsilon <= 4 else 1024 if epsilon <= 8 else 4096)
-    if dim < _MANY:
-        return Codebook(epsilon, dim, radius, words)
-    return HadamardCodebook(epsilon, dim, radius, words)
+    half = -(-directions.shape[1] // 2)
+    other = directions.shape[1] - half
+    rows = max(1, _FILLED_ENTRIES // half)
+    for start in range(0, len(states), rows):
+        some = directions[start : start + rows]
+        words = KeyedRandom(states[start : start + rows]).words((len(some), half))
+        radius = (words >> np.uint64(32)).astype(np.float32)
+        radius += np.float32(0.5)
+        radius *= np.float32(2.0**-32)
+        # Of 1, to which one in 2**25 is rounded, the logarithm is 0: a word without a direction.
+        np.minimum(radius, _BELOW_ONE, out=radius)
+        np.log(radius, out=radius)
+        radius *= np.float32(-2)
+        np.sqrt(radius, out=radius)
+        angle = words.astype(np.uint32).view(np.int32).astype(np.float32)
+        angle *= np.float32(math.pi * 2.0**-31)
+        np.multiply(np.cos(angle), radius, out=some[:, :half])
+        np.multiply(np.sin(angle[:, :other]), radius[:, :other], out=some[:, half:])
+        some /= np.sqrt(np.einsum("ij,ij->i", some, some))[:, None]
+
+
+def signs(coins: Words, number: int) -> Floats:
+    """Return random signs from the users' coins, shape (users, number)."""
+    words = KeyedRandom(derive(coins, _SIGNS)).words((len(coins), -(-number // 64)))
+    packed = np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(len(coins), -1)
+    bits = np.unpackbits(packed, axis=1, count=number).astype(np.float64)
+    bits *= -2
+    bits += 1
+    return bits
+
+
+def turned(rows: Floats, coins: Words) -> Floats:
+    """Return each user's vector after its own turn: its signs, then a shift in a circle."""
+    dim = rows.shape[1]
+    twice = np.empty((len(rows), 2 * dim))
+    np.multiply(rows, signs(coins, dim), out=twice[:, :dim])
+    return _shifted(twice, _shifts(coins, dim))
+
+
+def turned_back(rows: Floats, coins: Words) -> Floats:
+    """Undo :func:`turned`."""
+    dim = rows.shape[1]
+    twice = np.empty((len(rows), 2 * dim))
+    twice[:, :dim] = rows
+    back = _shifted(twice, (dim - _shifts(coins, dim)) % dim)
+    back *= signs(coins, dim)
+    return back
+
+
+def _shifted(twice: Floats, by: NDArray[np.intp]) -> Floats:
+    """Return the left halves of rows, each moved to the left by so many places, in a circle."""
+    dim = twice.shape[1] // 2
+    twice[:, dim:] = twice[:, :dim]
+    windows = np.lib.stride_tricks.sliding_window_view(twice, dim, axis=1)
+    return np.asarray(windows[np.arange(len(twice)), by])
+
+
+def _shifts(coins: Words, dim: int) -> NDArray[np.intp]:
+    return (derive(coins, _SHIFT) % np.uint64(dim)).astype(np.intp)

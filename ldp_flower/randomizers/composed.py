@@ -191,12 +191,8 @@ class Composed(Randomizer):
 
     def estimate(self, summary: Summary) -> Estimate:
         """Return the parts' estimates side by side, each made in the part's own way."""
-        estimates = [part.estimate(own) for _, part, own in self._closed(summary)]
-        return Estimate(
-            np.concatenate([part.mean for part in estimates]),
-            np.concatenate([part.std_error for part in estimates]),
-            summary.count,
-        )
+        estimates = (part.estimate(own) for _, part, own in self._closed(summary))
+        return Estimate.side_by_side(estimates, summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
         """Whether every part accepts its share of the sums."""

@@ -18,19 +18,15 @@ from .two_level import OneChoice, TwoLevel, sign_chances
 _MAX_SUBSET = 16
 
 
-def _cap_size(subset: int, agreements: int) -> int:
-    """Count the patterns of ``subset`` bits with at least ``agreements`` ones."""
-    return sum(math.comb(subset, k) for k in range(agreements, subset + 1))
-
-
 @lru_cache(maxsize=256)
 def _cap(epsilon: float, subset: int, agreements: int) -> tuple[TwoLevel, float]:
     """Choose between a cap and its complement, and the scale ``m`` that debiases it.
 
+    The cap are the patterns of ``subset`` bits with at least ``agreements`` ones.
     ``m`` is E[2 K / k - 1] for K agreements of the k bits; a pattern and its
     complement cancel, so the complement of the cap contributes minus the cap's sum.
     """
-    cap = _cap_size(subset, agreements)
+    cap = sum(math.comb(subset, k) for k in range(agreements, subset + 1))
     choice = TwoLevel(epsilon, cap, 2**subset - cap)
     excess = (
         sum(math.comb(subset, k) * (2 * k - subset) for k in range(agreements, subset + 1)) / subset

@@ -144,12 +144,7 @@ class SampledCoordinate(Randomizer):
 
     def estimate(self, summary: Summary) -> Estimate:
         """Return the part's estimate of each coordinate; without reports its error is infinite."""
-        estimates = [self.part.estimate(own) for own in self._each(summary)]
-        return Estimate(
-            np.concatenate([own.mean for own in estimates]),
-            np.concatenate([own.std_error for own in estimates]),
-            summary.count,
-        )
+        return Estimate.side_by_side(map(self.part.estimate, self._each(summary)), summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
         """Whether the part accepts the sums of every coordinate, by the users it has."""

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, attach
 from ldp_flower.clients.statistics import STATISTICS
-from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query, Report
 from ldp_flower.guarantee.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
 from ldp_flower.randomizers import (
     Codebook,
@@ -409,8 +409,8 @@ def test_unseeded_reports_differ_from_run_to_run():
 
 def test_seeded_streams_belong_to_users_and_steps():
     keys, slots = NodeKeys(0, 0, 10), np.arange(10)
-    one = KeyedRandom(keys.private_states(1, 1, slots)).words((10, 2))
-    two = KeyedRandom(keys.private_states(1, 2, slots)).words((10, 2))
+    one = KeyedRandom(keys.states(Purpose.NOISE, 1, 1, slots)).words((10, 2))
+    two = KeyedRandom(keys.states(Purpose.NOISE, 1, 2, slots)).words((10, 2))
     assert len(np.unique(np.concatenate([one, two]))) == 40
     assert math.isfinite(float(one[0, 0]))
 

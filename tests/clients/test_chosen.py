@@ -9,7 +9,7 @@ from scipy.stats import binom
 from ldp_flower import Categories, Numeric, Schema, Users
 from ldp_flower.clients.arithmetic import chosen
 from ldp_flower.clients.respond import values_of
-from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query
 from ldp_flower.guarantee.questions import DrawnItems, FrequentItems, Gradient, TableCell
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.randomness import derive
@@ -109,11 +109,14 @@ def test_a_user_whose_data_fail_changes_nobodys_draw():
 
 def test_the_streams_of_rows_noise_and_training_differ():
     keys, slots = NodeKeys(0, 0, 8), np.arange(8)
-    streams = [keys.row_states, keys.private_states, keys.training_states]
-    drawn = np.concatenate([stream(3, step, slots) for stream in streams for step in (1, 2)])
+    purposes = [Purpose.ROWS, Purpose.NOISE, Purpose.TRAINING]
+    drawn = np.concatenate(
+        [keys.states(each, 3, step, slots) for each in purposes for step in (1, 2)]
+    )
     assert len(np.unique(drawn)) == len(drawn)
     np.testing.assert_array_equal(
-        keys.row_states(3, 1, slots)[4:], NodeKeys(0, 4, 4).row_states(3, 1, slots[:4])
+        keys.states(Purpose.ROWS, 3, 1, slots)[4:],
+        NodeKeys(0, 4, 4).states(Purpose.ROWS, 3, 1, slots[:4]),
     )
 
 

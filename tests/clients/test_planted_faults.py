@@ -27,7 +27,7 @@ from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
-from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query, Report
 from ldp_flower.guarantee.questions import Curvature, Gradient, Labels
 from ldp_flower.randomizers import (
     Codebook,
@@ -176,7 +176,7 @@ def plant_next_step(monkeypatch):
 
 def plant_seeded_by_message(monkeypatch):
     def seeded(self, step, slots):
-        return KeyedRandom(self.keys.private_states(step, step, slots))
+        return KeyedRandom(self.keys.states(Purpose.NOISE, step, step, slots))
 
     monkeypatch.setattr(node.Node, "private_randomness", seeded)
 

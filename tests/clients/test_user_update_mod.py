@@ -41,7 +41,7 @@ from ldp_flower.clients import (
     user_update_mod,
 )
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.messages import CENSUS, HASH_END, MessageError, NodeKeys, Query
+from ldp_flower.guarantee.messages import CENSUS, HASH_END, MessageError, NodeKeys, Purpose, Query
 from ldp_flower.guarantee.questions import ClippedUpdate, Gradient
 from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate, SubsetHypercube
@@ -164,7 +164,7 @@ def test_many_users_leave_as_a_sum_of_their_reports():
     keys = NodeKeys(1, 0, number)  # of node 1, which says nothing of where its users come from
     assert mechanism.well_formed(report_in(send(few, content(asked_part(keys))))["reports"], 10)
     coins = keys.coins(1, 1, np.arange(number))
-    randomness = node.KeyedRandom(keys.private_states(1, 1, np.arange(number)))
+    randomness = node.KeyedRandom(keys.states(Purpose.NOISE, 1, 1, np.arange(number)))
     update = np.array([[0, 1, 1, 1, 1]]) / 2
     reports = mechanism.randomize(np.repeat(update, number, axis=0), randomness, coins)
     np.testing.assert_array_equal(arrays["sum"], mechanism.summarize(reports, coins).sum)

@@ -9,7 +9,7 @@ transformations around a question, and for questions that the node's own app bri
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,7 +154,7 @@ __all__ = [
 
 Path = tuple[type[Question], ...]
 
-_MAX_PROJECTED, _MAX_FOURIER = 1 << 13, 1 << 10  # a message can ask for it
+_MAX_PROJECTED = 1 << 13  # a message can ask for it
 _SELECTIONS = ((CorrelatedFeatures,), (LassoFeatures,), (PostLassoFeatures,), (PursuedFeatures,))
 _VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
 
@@ -242,10 +242,7 @@ class OfClasses(TransformedQuestion):
         *((TensorMoments,), (RecordCopies,)),
     )
 
-    @property
-    def classes_asked(self) -> int:
-        """2."""
-        return 2
+    classes_asked: ClassVar[int] = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,13 +282,11 @@ class Fourier(TransformedQuestion):
     inners: ClassVar[tuple[Path, ...]] = ((SecondMoments,), (Record,))
 
     seed: int
-    num_features: int
+    num_features: Annotated[int, 1 << 10]
     length_scale: float
 
     def features(self, num_features: int) -> int:
         """Return ``num_features`` of the question."""
-        if self.num_features > _MAX_FOURIER:
-            raise integer_expected("num_features", _MAX_FOURIER, self.num_features)
         if self.num_features % 2:
             raise MessageError(f"Expected an even num_features, got {self.num_features}.")
         return self.num_features

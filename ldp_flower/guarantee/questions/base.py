@@ -1,8 +1,9 @@
 """What a question is: typed fields, what of them crosses the wire, and what they must fit.
 
 A field's annotation says all of it: a float or an integer is a positive number, a bool a
-flag, an array has one number for each of what its :class:`Per` names. A field with a
-default is optional, and does not cross the wire unless it is given.
+flag, an array has one number for each of what its :class:`Per` names. ``Annotated[int, 16]`` has
+a largest value: a message can ask for more than anybody should compute. A field with a default is
+optional, and does not cross the wire unless it is given.
 """
 
 import math
@@ -66,6 +67,7 @@ class FieldSpec:
     """How one field of a question crosses the wire, where it has the name ``wire``.
 
     ``kind`` is float, int, bool or ndarray. ``per`` is what it is an array for; None: a number.
+    ``most`` is the largest integer that is valid.
     """
 
     field: str
@@ -73,6 +75,7 @@ class FieldSpec:
     kind: type
     per: Per | None
     required: bool
+    most: int = _MAX_INTEGER
 
     def valid(self, value: Any) -> Any:
         """Return a field's value in its own type; raise MessageError if it is none."""
@@ -86,8 +89,8 @@ class FieldSpec:
             return bool(value)
         if self.per is None and value <= 0:
             raise MessageError("Expected positive numbers.")
-        if self.kind is int and (value != int(value) or value > _MAX_INTEGER):
-            raise integer_expected(self.wire, _MAX_INTEGER, value)
+        if self.kind is int and (value != int(value) or value > self.most):
+            raise integer_expected(self.wire, self.most, value)
         return self.kind(value)
 
     def read(self, arrays: Arrays, params: Mapping[str, object]) -> Any:
@@ -134,8 +137,9 @@ def _slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
             continue
         per = next((mark for mark in marks if isinstance(mark, Per)), None)
         wire = next((mark for mark in marks if isinstance(mark, str)), own.name)
+        most = next((mark for mark in marks if isinstance(mark, int)), _MAX_INTEGER)
         scalar = plain if plain in (float, int, bool) else np.ndarray
-        found.append(FieldSpec(own.name, wire, scalar, per, own.default is MISSING))
+        found.append(FieldSpec(own.name, wire, scalar, per, own.default is MISSING, most))
     return tuple(found)
 
 
@@ -313,4 +317,5 @@ def name_of(kinds: Sequence[type[Question]]) -> str:
 def together(**given: object) -> None:
     """Raise MessageError if some of these are given and others are not."""
     if len({value is None for value in given.values()}) > 1:
-        raise MessageError(f"Expected {' and '.join(given)} together.")
+        *names, last = given
+        raise MessageError(f"Expected {', '.join(names)} and {last} together.")

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from .base import (
     PerValue,
     Rows,
     Signed,
+    together,
 )
 
-_MOST_MARKS, _MOST_STEPS, _MOST_CELLS = 1 << 12, 32, 1 << 16  # a message can ask for them
+_MOST_MARKS, _MOST_CELLS = 1 << 12, 1 << 16  # a message can ask for them
 
 
 class _OneColumn(AboutColumns):
@@ -99,12 +100,7 @@ class Grain(_OneColumn, OneNumber):
     coordinates: Coordinates
     origin: Signed
     step: float
-    num_steps: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.num_steps > _MOST_STEPS:
-            raise MessageError(f"Expected at most {_MOST_STEPS} steps.")
+    num_steps: Annotated[int, 32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +139,7 @@ class TableCell(AboutColumns, OneNumber):
             raise MessageError("Expected integers as sizes.")
         if not (sizes >= 1).all() or math.prod(sizes.tolist()) * (self.levels or 1) > _MOST_CELLS:
             raise MessageError(f"Expected at most {_MOST_CELLS} cells.")
-        if len({value is None for value in (self.levels, self.low, self.high)}) > 1:
-            raise MessageError("Expected levels, low and high together.")
+        together(levels=self.levels, low=self.low, high=self.high)
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise MessageError("Expected low < high.")
         if (self.levels == 1 or self.levels is None) and not len(sizes):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ...values.moments import MAX_DEGREE, num_moments, tensor_powers
 from .base import (
@@ -17,7 +17,6 @@ from .base import (
     Prior,
     Question,
     Rows,
-    integer_expected,
 )
 
 
@@ -316,14 +315,9 @@ class Labels(Question):
     #: Largest number of targets: with each a row of features leaves.
     most: ClassVar[int] = 16
 
-    labels_per_user: int
+    labels_per_user: Annotated[int, most]
     label_bound: float
     theta: PerFeature | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.labels_per_user > self.most:
-            raise integer_expected("labels_per_user", self.most, self.labels_per_user)
 
     def width(self, num_features: int) -> int:
         """Return ``labels_per_user``."""

@@ -6,7 +6,7 @@ target is none of their rows.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ...validation import Floats
 from ...values.links import LINKS
@@ -276,18 +276,13 @@ class RowCount(OneNumber):
     log_range: float
 
 
-_MAX_CLASSES = 1 << 16  # a message can ask for them
+NumClasses = Annotated[int, 1 << 16]
 
 
 class ClassQuestion(Question):
     """Base class: targets are class indices 0, ..., num_classes - 1."""
 
-    num_classes: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.num_classes > _MAX_CLASSES:
-            raise MessageError(f"Expected at most {_MAX_CLASSES} classes, got {self.num_classes}.")
+    num_classes: NumClasses
 
     @property
     def classes_asked(self) -> int:
@@ -312,7 +307,7 @@ class ClassStep(ClassQuestion):
     theta: PerFeature
     ridge: float
     place: Signed
-    num_classes: int
+    num_classes: NumClasses
     weighted: bool = False
 
 
@@ -323,7 +318,7 @@ class ClassShare(ClassQuestion, OneNumber):
     stem: ClassVar[str] = "class_share"
 
     place: Signed
-    num_classes: int
+    num_classes: NumClasses
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,7 +344,7 @@ class Ranking(ClassQuestion, OneNumber):
     theta: PerFeature
     place: Signed
     share: float
-    num_classes: int
+    num_classes: NumClasses
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,13 +357,9 @@ class ClassCoefficients(Question):
     """
 
     stem: ClassVar[str] = "class_coefficients"
+    classes_asked: ClassVar[int] = 2
 
     theta: PerFeature
     weights: PerCoordinate
     ridge: float
     coordinates: Coordinates | None = None
-
-    @property
-    def classes_asked(self) -> int:
-        """2."""
-        return 2

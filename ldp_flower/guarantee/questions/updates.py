@@ -17,10 +17,6 @@ class UpdateQuestion(Question):
 
     trained: Coordinates | None = None
 
-    def width(self, num_features: int) -> int:
-        """Return the number of parameters."""
-        return num_features
-
     def trains(self, names: Sequence[str]) -> list[str]:
         """Return which of a model's arrays of floats, given by their names in order, it is about.
 

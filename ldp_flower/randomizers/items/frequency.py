@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,15 +26,58 @@ from ..two_level import (
 _SLACK = 1e-9
 _WORDS32 = 1 << 32
 _ROWS = 255  # bits of as many reports are added up in bytes
+_CHUNK_ENTRIES = 1 << 16  # bits held in memory at a time: stay in the cache
+
+
+class Items(Randomizer):
+    """Base class: a value is an item, and what is no item counts as a uniformly random one.
+
+    It is drawn from the private randomness, whose words for this are drawn for every value.
+    """
+
+    centre: ClassVar[float] = -1.0
+
+    @abstractmethod
+    def _items(self, values: Floats, rng: RandomSource) -> Integers:
+        """Return one item per user, a random one for what is none."""
+
+    @abstractmethod
+    def _roundings(self, value: Floats) -> Iterable[tuple[Fraction, int]]:
+        """Return the items that :meth:`_items` may take one value for, with their chances."""
+
+
+class OneLabel(OneChoice, Items):
+    """Base class: the label of an item is reported or, less likely, another label.
+
+    A label is a public function of the item and of the user's coin. So a report is about one
+    label, whatever the item, and the choice has one likely output.
+    """
+
+    @abstractmethod
+    def _labels(self, items: Integers, coins: Words) -> Integers:
+        """Return the label of one item per user, from 0."""
+
+    @property
+    def own(self) -> Fraction:
+        """Probability of reporting the label of the user's item."""
+        return Fraction(self._choice.threshold, 1 << 64)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        labels = self._labels(self._items(values, rng), coins)
+        return self._choice.keep_or_replace(labels, rng).astype(self.report_dtype)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return all reports by rank for each item that a value may be taken for."""
+        for chance, item in self._roundings(value):
+            (label,) = self._labels(np.array([item]), coin).tolist()
+            yield chance, self._choice.only_likely(label).astype(self.report_dtype)
 
 
 @dataclass(frozen=True)
-class OfItem(Randomizer):
-    """Base class: a value is an item, an integer from 0 to ``domain_size - 1``.
+class OfItem(Items):
+    """Base class: items are the integers from 0 to ``domain_size - 1``.
 
-    What is no such integer (a missing value, a fraction, a number outside the domain) counts as
-    no item: a uniformly random item from the private randomness takes its place. The random
-    words for this are drawn for every value.
+    What is no such integer (a missing value, a fraction, a number outside the domain) is no item.
 
     ``epsilon`` is the privacy parameter; there are 2 to 1,048,576 items unless a class says
     otherwise.
@@ -42,7 +85,6 @@ class OfItem(Randomizer):
 
     domain_size: int
 
-    centre: ClassVar[float] = -1.0
     largest_domain: ClassVar[int] = 1 << 20  # counts of all items are held at once
 
     def __post_init__(self) -> None:
@@ -60,13 +102,11 @@ class OfItem(Randomizer):
         return np.where(valid, values, self.domain_size).astype(np.int64)
 
     def _items(self, values: Floats, rng: RandomSource) -> Integers:
-        """Return one item per user, a random one for what is none."""
         fallback = rng.words((len(values), 1))[:, 0] % np.uint64(self.domain_size)
         items = self._numbered(values)[:, 0]
         return np.where(items < self.domain_size, items, fallback.astype(np.int64))
 
     def _roundings(self, value: Floats) -> list[tuple[Fraction, int]]:
-        """Return the items that :meth:`_items` may take one value for, with their chances."""
         (item,) = self._numbered(value).tolist()
         if item < self.domain_size:
             return [(Fraction(1), item)]
@@ -125,9 +165,11 @@ class FrequencyOracle(OfItem):
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         """Which items each report supports, shape (users, domain_size)."""
 
-    @abstractmethod
     def _support(self, reports: Reports, coins: Words) -> Integers:
         """Count the reports that support each item, without a (users, domain) array."""
+        return counted(
+            lambda run: self._supports(reports[run], coins[run]), len(reports), self.domain_size
+        )
 
     @cached_property
     def _gap(self) -> float:
@@ -201,8 +243,23 @@ class FrequencyOracle(OfItem):
         )
 
 
+def counted(
+    supports: Callable[[slice], NDArray[np.bool_]], num_reports: int, num_items: int
+) -> Integers:
+    """Count the reports that support each item, given what some of them support.
+
+    ``supports`` returns an array of shape (reports, items) for a few of the reports.
+    """
+    support = np.zeros(num_items, np.int64)
+    rows = min(_ROWS, max(1, _CHUNK_ENTRIES // max(1, num_items)))
+    for start in range(0, num_reports, rows):
+        bits = supports(slice(start, start + rows))
+        support += bits.view(np.uint8).sum(axis=0, dtype=np.uint8)
+    return support
+
+
 @dataclass(frozen=True)
-class KRandomizedResponse(OneChoice, FrequencyOracle):
+class KRandomizedResponse(OneLabel, FrequencyOracle):
     """Randomiser for one item: the item itself or, less likely, another one.
 
     The best oracle for small domains (up to about ``3 exp(epsilon)`` items) and the
@@ -236,23 +293,12 @@ class KRandomizedResponse(OneChoice, FrequencyOracle):
         return self.domain_size == 2
 
     @property
-    def own(self) -> Fraction:
-        """Probability of reporting the user's own item."""
-        return Fraction(self._choice.threshold, 1 << 64)
-
-    @property
     def other(self) -> Fraction:
         """Probability of reporting any one of the other items."""
         return (1 - self.own) / (self.domain_size - 1)
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        items = self._choice.keep_or_replace(self._items(values, rng), rng)
-        return items.astype(self.report_dtype)
-
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the items that a value may stand for, with all reports by rank."""
-        for chance, item in self._roundings(value):
-            yield chance, self._choice.only_likely(item).astype(self.report_dtype)
+    def _labels(self, items: Integers, coins: Words) -> Integers:
+        return items
 
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         return np.asarray(reports[:, None] == np.arange(self.domain_size))
@@ -344,13 +390,6 @@ class OptimizedUnaryEncoding(FrequencyOracle):
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         bits = np.unpackbits(reports.astype(np.uint8), axis=1, count=self.domain_size)
         return bits.astype(np.bool_)
-
-    def _support(self, reports: Reports, coins: Words) -> Integers:
-        support = np.zeros(self.domain_size, np.int64)
-        for start in range(0, len(reports), _ROWS):
-            bits = self._supports(reports[start : start + _ROWS], coins)
-            support += bits.view(np.uint8).sum(axis=0, dtype=np.uint8)
-        return support
 
     def contains(self, reports: Reports) -> bool:
         """Whether the bits after the last item are clear."""

@@ -13,7 +13,7 @@ from ...randomness import RandomSource, Words, derive
 from ...validation import Floats, Integers
 from ..base import Reports
 from ..two_level import OneChoice, TwoLevel
-from .frequency import FrequencyOracle
+from .frequency import FrequencyOracle, OneLabel
 
 _ONE = np.uint64(1)
 
@@ -95,7 +95,7 @@ class HadamardResponse(OneChoice, FrequencyOracle):
 
 
 @dataclass(frozen=True)
-class HadamardBit(OneChoice, FrequencyOracle):
+class HadamardBit(OneLabel, FrequencyOracle):
     """Randomiser for one item: the sign of its Hadamard row in a public column, as one bit.
 
     Who has kept the private words of the first report answers with them for ever: then the
@@ -130,27 +130,14 @@ class HadamardBit(OneChoice, FrequencyOracle):
     def _choice(self) -> TwoLevel:
         return TwoLevel(self.epsilon, 1, 1)
 
-    @property
-    def own(self) -> Fraction:
-        """Probability of the sign of the user's item."""
-        return Fraction(self._choice.threshold, 1 << 64)
-
     def columns(self, coins: Words) -> Words:
         """Return the column that each coin names."""
         return derive(coins) & np.uint64(self.order - 1)
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        items = self._items(values, rng).astype(np.uint64)
-        kept, _ = self._choice.draw(rng, len(items))
-        negative = (np.bitwise_count(items & self.columns(coins)) & 1).astype(self.report_dtype)
-        return np.asarray(np.where(kept, negative, 1 - negative))
-
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the items that a value may stand for, with both reports by rank."""
-        column = int(self.columns(coin)[0])
-        for chance, item in self._roundings(value):
-            own = (item & column).bit_count() & 1
-            yield chance, np.array([own, 1 - own], self.report_dtype)
+    def _labels(self, items: Integers, coins: Words) -> Integers:
+        """Return 1 for a negative sign, and 0 for a positive one."""
+        common = np.bitwise_count(items.astype(np.uint64) & self.columns(coins))
+        return np.asarray((common & 1).astype(np.int64))
 
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         rows = np.arange(self.domain_size, dtype=np.uint64)

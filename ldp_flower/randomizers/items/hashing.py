@@ -1,7 +1,6 @@
 """Local hashing: an item, as a noisy bucket of a public hash function."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,19 +8,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...randomness import KeyedRandom, RandomSource, Words
-from ...validation import Floats, Integers
+from ...randomness import KeyedRandom, Words
+from ...validation import Integers
 from ..base import Reports
-from ..two_level import OneChoice, TwoLevel
-from .frequency import FrequencyOracle
+from ..two_level import TwoLevel
+from .frequency import FrequencyOracle, OneLabel, counted
 
 _MAX_BUCKETS = 1 << 16
-_CHUNK_ENTRIES = 1 << 16  # hashes held in memory at a time: stay in the cache
 _HALF = np.uint64(32)
 
 
-class LocalHashing(OneChoice):
-    """What mechanisms share that report a noisy bucket of a public hash function.
+class LocalHashing(OneLabel):
+    """Base class: labels are the buckets of a public hash function.
 
     Every user has a hash function of its own, which its public coin determines. A
     report supports the items of its bucket: those that its user holds with
@@ -38,36 +36,18 @@ class LocalHashing(OneChoice):
         return TwoLevel(self.epsilon, 1, self.num_buckets - 1)
 
     @property
-    def own(self) -> Fraction:
-        """Probability of reporting the bucket of the user's item."""
-        return Fraction(self._choice.threshold, 1 << 64)
-
-    @property
     def other(self) -> Fraction:
         """Probability, over the coin, that another item has the reported bucket."""
         return Fraction(1, self.num_buckets)
 
-    def _hashed(self, items: Integers, coins: Words) -> Integers:
-        """Return the bucket of what each user's report is about, by default its item."""
+    def _labels(self, items: Integers, coins: Words) -> Integers:
         return self._buckets(items, coins)
-
-    def _by_bucket(
-        self, roundings: Iterable[tuple[Fraction, int]], coin: Words
-    ) -> Iterable[tuple[Fraction, Reports]]:
-        """Return all reports by rank for each item that a value may be taken for."""
-        for chance, item in roundings:
-            (bucket,) = self._hashed(np.array([item]), coin).tolist()
-            yield chance, self._choice.only_likely(bucket).astype(self.report_dtype)
 
     def _buckets(self, items: Integers, coins: Words) -> Integers:
         """Return the bucket of one item per user."""
         function = KeyedRandom(coins).words((len(items), 2))
         hashes = function[:, 0] * items.astype(np.uint64) + function[:, 1]
         return ((hashes >> _HALF) * np.uint64(self.num_buckets) >> _HALF).astype(np.int64)
-
-    def _noisy(self, buckets: Integers, rng: RandomSource) -> Reports:
-        """Return each user's bucket or, where so drawn, one of the others."""
-        return self._choice.keep_or_replace(buckets, rng).astype(self.report_dtype)
 
     def _edge(self, buckets: Words) -> Words:
         """Return the smallest upper half of a hash in each bucket."""
@@ -87,14 +67,10 @@ class LocalHashing(OneChoice):
         return np.asarray(hashes <= last[:, None])
 
     def _matching(self, reports: Reports, coins: Words, items: Words) -> Integers:
-        """Count the reports that support each item, a few reports at a time."""
-        support = np.zeros(len(items), np.int64)
-        rows = min(255, max(1, _CHUNK_ENTRIES // max(1, len(items))))
-        for start in range(0, len(reports), rows):
-            chunk = slice(start, start + rows)
-            bits = self._matches(reports[chunk], coins[chunk], items)
-            support += bits.view(np.uint8).sum(axis=0, dtype=np.uint8)
-        return support
+        """Count the reports whose bucket each of the items is in."""
+        return counted(
+            lambda run: self._matches(reports[run], coins[run], items), len(reports), len(items)
+        )
 
 
 @dataclass(frozen=True)
@@ -125,15 +101,5 @@ class OptimizedLocalHashing(LocalHashing, FrequencyOracle):
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        return self._noisy(self._hashed(self._items(values, rng), coins), rng)
-
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the items that a value may stand for, with all reports by rank."""
-        return self._by_bucket(self._roundings(value), coin)
-
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         return self._matches(reports, coins, np.arange(self.domain_size, dtype=np.uint64))
-
-    def _support(self, reports: Reports, coins: Words) -> Integers:
-        return self._matching(reports, coins, np.arange(self.domain_size, dtype=np.uint64))

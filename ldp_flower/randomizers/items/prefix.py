@@ -61,7 +61,6 @@ class PrefixTree(LocalHashing):
     num_bits: int
 
     summable: ClassVar[bool] = False
-    centre: ClassVar[float] = -1.0
     width: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -85,9 +84,6 @@ class PrefixTree(LocalHashing):
         self._refuse()
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
-        self._refuse()
-
-    def _summarize(self, reports: Reports, coins: Words) -> Summary:
         self._refuse()
 
     def estimate(self, summary: Summary) -> Estimate:
@@ -118,28 +114,27 @@ class PrefixTree(LocalHashing):
         words = KeyedRandom(coins).words((len(coins), 3))[:, 2]  # two make the hash function
         return ((words >> _HALF) * np.uint64(len(self.lengths)) >> _HALF).astype(np.int64)
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+    def _items(self, values: Floats, rng: RandomSource) -> Integers:
         fallback = rng.words((len(values), 1))[:, 0] >> np.uint64(64 - self.num_bits)
         numbers = values[:, 0]
         valid = self._valid(numbers)
         items = np.where(valid, np.where(valid, numbers, 0).astype(np.uint64), fallback)
-        return self._noisy(self._hashed(items.astype(np.int64), coins), rng)
+        return items.astype(np.int64)
+
+    def _roundings(self, value: Floats) -> Iterable[tuple[Fraction, int]]:
+        if self._valid(value)[0]:
+            return [(Fraction(1), int(value[0]))]
+        share = Fraction(1, 1 << self.num_bits)
+        return ((share, item) for item in range(1 << self.num_bits))
 
     def _valid(self, numbers: Floats) -> NDArray[np.bool_]:
         valid = (numbers >= 0) & (numbers < 2.0**self.num_bits) & (numbers == np.floor(numbers))
         return np.asarray(valid)
 
-    def _hashed(self, items: Integers, coins: Words) -> Integers:
+    def _labels(self, items: Integers, coins: Words) -> Integers:
         """Return the bucket of the prefix of each user's item."""
         dropped = (self.num_bits - np.array(self.lengths))[self._levels(coins)]
         return self._buckets(items >> dropped, coins)
-
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the items that a value may stand for, with all reports by rank."""
-        if self._valid(value)[0]:
-            return self._by_bucket([(Fraction(1), int(value[0]))], coin)
-        share = Fraction(1, 1 << self.num_bits)
-        return self._by_bucket(((share, item) for item in range(1 << self.num_bits)), coin)
 
     def heavy_hitters(
         self, reports: Reports, coins: Words, max_items: int, false_alarm: float = 0.01

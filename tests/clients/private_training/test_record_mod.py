@@ -388,7 +388,7 @@ def test_the_spend_is_on_the_ledger_before_the_reply(ledger, node_config, monkey
     def killed(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(record_mod, "reply_of", killed)
+    monkeypatch.setattr(record_mod, "as_reply", killed)
     with pytest.raises(KeyboardInterrupt):
         deployed(app_of(nothing_after)[0], content(), node_config)
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}

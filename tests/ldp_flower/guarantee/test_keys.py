@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ldp_flower.guarantee.messages import HASH_END, NodeKeys
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose
 
 
 def test_a_users_hash_and_coin_do_not_depend_on_its_node():
@@ -28,7 +28,7 @@ def test_salt_step_group_and_purpose_separate_the_randomness():
         keys.coins(2, 1, slots),
         keys.coins(1, 2, slots),
         NodeKeys(1, 0, 50).coins(1, 1, slots),
-        keys.private_states(1, 1, slots),
+        keys.states(Purpose.NOISE, 1, 1, slots),
         keys.hashes(1),
     ]
     assert len(np.unique(np.concatenate(draws))) == 300

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,9 +15,8 @@ from torch.nn import functional as F
 
 from ldp_flower.clients.private_training import network_gradients
 from ldp_flower.models import Network, NetworkError
-from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
+from ldp_flower.models.graph import Tensor
 from ldp_flower.models.interpreter import LOSSES
-from ldp_flower.models.shortcuts import Repeated
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -185,64 +183,6 @@ def test_frozen_statistics_masks_and_constants_are_exported():
     expected = module(rows).detach()
     np.testing.assert_allclose(network.run(rows), expected, rtol=1e-5, atol=1e-6)
     assert network.graph.trainable == ["head.weight", "head.bias"]
-
-
-def steps_of(product, weight, length=5):
-    """Return a network that multiplies by a weight at each step, as a recurrent layer does."""
-    operations, state = [], Reference("start")
-    for _ in range(length):
-        if product == "aten.mm.default":
-            operations.append(Operation(product, (state, Reference(weight)), {}))
-        else:
-            turned = ("aten.permute.default", (Reference(weight), (1, 0)), {})
-            operations.append(Operation(*turned))
-            arguments = (Reference("bias"), state, Reference(len(operations) - 1))
-            operations.append(Operation(product, arguments, {}))
-        made = Reference(len(operations) - 1)
-        operations.append(Operation("aten.add.Tensor", (made, Reference(None)), {}))
-        operations.append(Operation("aten.tanh.default", (Reference(len(operations) - 1),), {}))
-        state = Reference(len(operations) - 1)
-    shapes = {"w": (6, 6), "bias": (6,), "start": (1, 6)}
-    generator = np.random.default_rng(0)
-    return Network(
-        Graph(
-            Tensor("float32", (6,)),
-            {name: Tensor("float32", shape, True) for name, shape in shapes.items()},
-            tuple(operations),
-            state,
-            "cross_entropy",
-        ),
-        {name: generator.normal(size=s).astype(np.float32) for name, s in shapes.items()},
-    )
-
-
-@pytest.mark.parametrize("product", ["aten.mm.default", "aten.addmm.default"])
-def test_weights_that_are_used_many_times_have_the_same_gradients(product, monkeypatch):
-    network = steps_of(product, "w")
-    (weight,) = Repeated.of(network.graph)
-    assert (weight.name, len(weight.uses)) == ("w", 5)
-    assert weight.transposed == (product == "aten.addmm.default")
-    generator = torch.Generator().manual_seed(0)
-    rows, targets = torch.randn(7, 6, generator=generator), torch.arange(7) % 6
-    found, _ = gradients(network, rows, targets, np.arange(7), 8)
-    monkeypatch.setattr(Repeated, "of", lambda graph: ())
-    plain, _ = gradients(network, rows, targets, np.arange(7), 8)
-    assert set(found) == set(plain)
-    for name, gradient in found.items():
-        torch.testing.assert_close(gradient[:7], plain[name][:7], rtol=1e-5, atol=1e-6)
-
-
-def test_a_weight_that_is_also_used_otherwise_is_none_of_these():
-    graph = steps_of("aten.mm.default", "w").graph
-    whole = Operation("aten.sum.dim_IntList", (Reference("w"), (0,), True), {})
-    last = Operation("aten.add.Tensor", (graph.output, Reference(len(graph.operations))), {})
-    other = replace(
-        graph,
-        operations=(*graph.operations, whole, last),
-        output=Reference(len(graph.operations) + 1),
-    )
-    assert Repeated.of(other) == () == Repeated.of(replace(graph, output=Reference("w")))
-    assert Repeated.of(steps_of("aten.mm.default", "w", 3).graph) == ()
 
 
 def encoder(trainable=("head.*",)):

@@ -11,7 +11,8 @@ from ldp_flower.randomizers import (
     TwoLevel,
     randomizer_from_config,
 )
-from ldp_flower.randomizers.codewords import _kept, directions, of_directions, turned, turned_back
+from ldp_flower.randomizers.codebooks import _kept, directions, turned, turned_back
+from ldp_flower.randomizers.order_statistics import of_directions
 from ldp_flower.randomness import KeyedRandom, derive
 
 
@@ -195,7 +196,7 @@ def test_products_that_are_no_numbers_leave_every_row_its_likely_words():
 
 
 def test_the_words_that_are_kept_are_few(monkeypatch):
-    monkeypatch.setattr("ldp_flower.randomizers.codewords._KEPT_BYTES", 10_000)
+    monkeypatch.setattr("ldp_flower.randomizers.codebooks._KEPT_BYTES", 10_000)
     mechanism = Codebook(1.0, 9, num_codewords=10, num_codebooks=1 << 40)
     coins = derive(np.arange(60))
     first = mechanism.debias(np.zeros(60, np.uint8), coins)
@@ -207,7 +208,7 @@ def test_codebooks_of_users_own_are_not_all_in_memory_at_a_time(monkeypatch):
     """Those of 32 users have 1 MiB each, which a server can ask for as it can for 512."""
     mechanism = Codebook(1.0, 1023, num_codewords=128, num_codebooks=1 << 40)
     values, coins = np.zeros((32, 1023)), derive(np.arange(32))
-    monkeypatch.setattr("ldp_flower.randomizers.codewords._KEPT_BYTES", 0)
+    monkeypatch.setattr("ldp_flower.randomizers.codebooks._KEPT_BYTES", 0)
     tracemalloc.start()
     mechanism.randomize(values, KeyedRandom(coins), coins)
     _, most = tracemalloc.get_traced_memory()

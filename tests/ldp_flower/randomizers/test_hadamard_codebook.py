@@ -12,7 +12,7 @@ from ldp_flower.randomizers import (
     ball_codebook,
     randomizer_from_config,
 )
-from ldp_flower.randomizers.codewords import of_axes
+from ldp_flower.randomizers.order_statistics import of_axes
 from ldp_flower.randomness import KeyedRandom, derive
 
 
