@@ -16,7 +16,7 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_share
 from ..forecasts.populations import features_of
-from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime import PER_USER, Card, Estimates, Protocol, Result, Run
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
@@ -129,17 +129,10 @@ class Counts(ColumnStrategy[CountsResult]):
     -----
     Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the oracles, of which the least
     noisy is taken. Where the standard error of a share would be above 0.1, nobody is asked.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by a
-       mechanism that is ``epsilon``-LDP for any two categories and for none. What the second is
-       asked depends on data through the first one's reports only.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
+    guarantee = PER_USER
     card = Card(
         question="shares of a column's categories, with standard errors",
         guarantee="pure epsilon",

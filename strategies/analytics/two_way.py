@@ -18,7 +18,7 @@ from ldp_flower.validation import Floats
 from ..forecasts.formulas import expected_share
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
-from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime import PER_USER, Card, Estimates, Protocol, Result, Run
 from ..runtime.result import frame
 from .base import ColumnStrategy, categories_of, too_few
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
@@ -161,16 +161,10 @@ class TwoWay(ColumnStrategy[TwoWayResult]):
     always. Under independence it has a chi-squared law once standard errors of shares are small.
     ``smoothed`` is the closest table without negative shares, its deviations multiplied by the part
     of their squares that noise does not explain (James & Stein 1961); its margins stay.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by a
-       mechanism that is ``epsilon``-LDP for any two cells and for none.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
+    guarantee = PER_USER
     card = Card(
         question="contingency table of two columns, with a test of independence",
         guarantee="pure epsilon",

@@ -24,7 +24,7 @@ from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..forecasts.populations import features_of, normal_users
-from ..runtime import Cohort, Protocol, Result, Run
+from ..runtime import ENFORCED, NON_INTERACTIVE, USER_BY_METHOD, Cohort, Protocol, Result, Run
 from ..runtime.coefficients import FeatureStrategy
 
 R = TypeVar("R", bound=Result)
@@ -43,6 +43,8 @@ class CollectOnce(FeatureStrategy[R]):
     method : {"auto", "paper"} (default: "auto")
         ``"paper"`` is the printed algorithm with its calibration corrected.
     """
+
+    guarantee = (USER_BY_METHOD, NON_INTERACTIVE, ENFORCED)
 
     delta: float | None = None
     method: str = "auto"

@@ -56,13 +56,6 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     that 0 is its solution below 1e13 users. It needs 30 to 100 times as many users as ``"auto"``.
     Without projection the noise in a coordinate does not depend on their number, so that projecting
     saves bytes and nothing else.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
-       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question, which depends on no data (non-interactive).
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

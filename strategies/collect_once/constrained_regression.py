@@ -54,13 +54,6 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     added. Noise is then squared on the server: it has a use from epsilon 4, 16 features
     and 400,000 users, if what matters varies most. What ``"auto"`` changes is that users
     multiply before the noise. Curvature below what noise alone would show is raised to it.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
-       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question, which depends on no data (non-interactive).
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

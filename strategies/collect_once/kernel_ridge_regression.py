@@ -118,13 +118,6 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     of the noise; and with cosines and sines of stratified frequencies, whose length is exactly 1,
     in place of cosines with random phases, whose inner products are half of the kernel. Its noise
     is squared on the server: it has a use from epsilon 4 and 200,000 users.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
-       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question, which depends on no data (non-interactive).
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

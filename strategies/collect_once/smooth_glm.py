@@ -98,13 +98,6 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     Chebyshev expansion is a_0 / 2; coefficients are those of h'(r x), without
     another power of r; 1,000 batches of users take the steps of SIGM. Its noise is
     multiplied on the server: with degree 1 it has a use from epsilon 8, with 3 from epsilon 32.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
-       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question, which depends on no data (non-interactive).
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

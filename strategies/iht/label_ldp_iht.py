@@ -33,6 +33,8 @@ from ldp_flower.validation import (
 from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, normal_users
 from ..numerics.denoising import clipped_square, kept
 from ..runtime import (
+    ASKED_ONCE,
+    ENFORCED,
     Answers,
     Ask,
     Card,
@@ -131,18 +133,15 @@ class LabelLdpIht(SparseStrategy):
     size, such as signs, all count in full. The result notes rows that hardly count.
 
     ``std_error`` is that of least squares on the support, from the residuals' spread.
-
-    Guarantee
-    ---------
-    1. Protected: the labels of a user against any other labels, or each label if the unit is
-       "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and in which
-       order are not protected at all, nor is what they reveal about the label.
-    2. Every user answers one question, in one of disjoint cohorts. Later questions depend on labels
-       through earlier reports only, so the whole is epsilon-LDP by parallel composition.
-    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this on their
-       side, and refuse unless the operator has declared the features public.
     """
 
+    guarantee = (
+        "Protected: the labels of a user against any other labels, or each label if the unit is "
+        '"label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and in which '
+        "order are not protected at all, nor is what they reveal about the label.",
+        ASKED_ONCE,
+        f"{ENFORCED} They refuse unless the operator has declared the features public.",
+    )
     card = Card(
         question="sparse linear regression",
         guarantee="pure epsilon or (epsilon, delta), labels only",

@@ -29,7 +29,16 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import kept
 from ..numerics.walk import Walk
-from ..runtime import Ask, Card, FeatureStrategy, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import (
+    PER_USER,
+    Ask,
+    Card,
+    FeatureStrategy,
+    LinearResult,
+    Protocol,
+    Run,
+    TooFewReports,
+)
 from ..subprotocols.one_number import checked, estimate_label_scale, norm_askers
 
 # Of 5 to 15 steps, of which a quarter to two fifths ask about few coefficients, in 19 settings.
@@ -101,15 +110,9 @@ class LdpIht(FeatureStrategy[LinearResult]):
     With several records there are up to 50 steps, which are fitted: their lengths follow from the
     directions themselves, and the estimate is where all of them, taken together, are zero.
     Targets are expected centred. Standard errors are not a number: most of the error is bias.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = PER_USER
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",

@@ -24,7 +24,17 @@ from ..forecasts.populations import (
     planned_length,
 )
 from ..numerics.denoising import kept
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, SparseStrategy
+from ..runtime import (
+    ENFORCED,
+    NON_INTERACTIVE,
+    USER_BY_METHOD,
+    Ask,
+    Card,
+    LinearResult,
+    Protocol,
+    Run,
+    SparseStrategy,
+)
 
 _METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
@@ -66,15 +76,9 @@ class NonInteractiveIht(SparseStrategy):
     paper. ``paper`` is what it can be: clip(y) x plus Gaussian noise for its diameter.
 
     ``std_error`` is the mechanism's known noise alone.
-
-    Guarantee
-    ---------
-    1. Protected: a user's whole set of records, against any other set, at pure ``epsilon`` (with
-       ``method="paper"`` at (``epsilon``, ``delta``), in real arithmetic).
-    2. Every user answers one question, which depends on nobody's data.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = (USER_BY_METHOD, NON_INTERACTIVE, ENFORCED)
     card = Card(
         question="sparse linear regression",
         guarantee="pure epsilon; paper: (epsilon, delta)",

@@ -27,6 +27,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
+from .card import Card, with_guarantee
 from .exchange import means_of
 from .population import MAX_USERS_PER_NODE, Population, SizeOnlyPopulation, fewest_users
 from .result import Result
@@ -78,40 +79,6 @@ class WithoutEvaluation(Strategy):
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """What to know of a protocol before choosing it; every list of protocols is made of cards.
-
-    Texts are short, with numbers, and go on from the words in brackets. Whom the protocol
-    protects is the strategy's ``protects``.
-
-    Parameters
-    ----------
-    question : str
-        What it estimates.
-    guarantee : str
-        At which privacy parameters.
-    rounds : str
-        How often the server asks; every user answers once, unless it says otherwise.
-    report : str
-        Bytes of one report.
-    use_when : str
-        (Use it when ...)
-    fails_when : str
-        (It does not work ...)
-    page : str
-        Name of the page in ``docs`` that has the measurements.
-    """
-
-    question: str
-    guarantee: str
-    rounds: str
-    report: str
-    use_when: str
-    fails_when: str
-    page: str
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     """Base class of all protocols, each with its type of result.
@@ -142,9 +109,16 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     protects: ClassVar[str] = "user"
     #: What to know before choosing the protocol; every public strategy has one.
     card: ClassVar[Card]
+    #: The last section of its docstring, unless that has one of its own.
+    guarantee: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
     min_reports: int = 20
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__doc__ and cls.guarantee and "card" in vars(cls):
+            cls.__doc__ = with_guarantee(cls.__doc__, cls.guarantee)
 
     def __post_init__(self) -> None:
         make_plain(self)

@@ -16,10 +16,24 @@ from ldp_flower.validation import (
 from ldp_flower.values.links import LINKS
 
 from ..forecasts.populations import one_silo
-from ..runtime import Cohort, Run
+from ..runtime import ENFORCED, Cohort, Run
 from ..runtime.coefficients import SparseStrategy
 
 _LINKS = ("identity", "logistic")
+
+
+def record_guarantee(randomizer: str) -> tuple[str, ...]:
+    """Return the guarantee of a plan of reports by this randomizer."""
+    return (
+        "Protected: every record of every silo, against any other record in its place, at "
+        "(``epsilon``, ``delta``) for the whole run, against everybody but its own silo. A person "
+        "with several records, or records in several silos, is protected less.",
+        "A silo's reports are one plan of its ledger, paid as a whole with the first: see "
+        f":class:`ldp_flower.randomizers.{randomizer}` for the composition.",
+        "How many records a silo has is public, declared by its operator. No guarantee rests on "
+        "that number.",
+        ENFORCED,
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

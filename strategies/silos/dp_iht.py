@@ -13,7 +13,7 @@ from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
-from .base import SiloRegression
+from .base import SiloRegression, record_guarantee
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
 _AT_FIRST = 0.6  # share of the steps
@@ -66,20 +66,9 @@ class DpIht(SiloRegression):
 
     ``std_error`` is the noise's part, for rows that are isotropic and as long as they may be,
     and classes that are hard to distinguish; for others errors are larger.
-
-    Guarantee
-    ---------
-    1. Protected: every record of every silo, against any other record in its place, at
-       (``epsilon``, ``delta``) for the whole run, against everybody but its own silo.
-       A person with several records, or records in several silos, is protected less.
-    2. The steps are one plan of the silo's ledger, paid as a whole with the first:
-       see :class:`ldp_flower.randomizers.RecordGaussian` for the composition.
-    3. How many records a silo has is public, declared by its operator. No guarantee rests
-       on that number.
-    4. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
-       on their side.
     """
 
+    guarantee = record_guarantee("RecordGaussian")
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",

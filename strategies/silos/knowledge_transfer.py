@@ -16,7 +16,7 @@ from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import ASKED_ONCE, ENFORCED, Ask, Card, LinearResult, Protocol, Run, TooFewReports
 from ..runtime.coefficients import SparseStrategy
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
@@ -69,20 +69,16 @@ class KnowledgeTransfer(SparseStrategy):
 
     ``std_error`` is the spread of the reports: noise and differences between silos. It leaves
     out what clipping, a teacher's own bias and the choice of coefficients do.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a silo at once, their number included, against any others
-       (user-level local differential privacy of the silo), at pure ``epsilon``. How a
-       teacher is trained plays no part.
-    2. Every silo answers one question in one wave; waves are disjoint and cut by public
-       hashes. Later questions depend on data through earlier reports only, so the
-       whole is epsilon-LDP by parallel composition.
-    3. A person with records in several silos is protected less: by the sum of their epsilons.
-    4. No matter what the strategy sends, the clients' randomizers and ledgers enforce this
-       on their side.
     """
 
+    guarantee = (
+        "Protected: all records of a silo at once, their number included, against any others "
+        "(user-level local differential privacy of the silo), at pure ``epsilon``. How a teacher "
+        "is trained plays no part.",
+        ASKED_ONCE,
+        "A person with records in several silos is protected less: by the sum of their epsilons.",
+        ENFORCED,
+    )
     card = Card(
         question="a sparse model of silos' own models",
         guarantee="pure epsilon",

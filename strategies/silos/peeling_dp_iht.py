@@ -14,7 +14,7 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
-from .base import ShrinkingClip
+from .base import ShrinkingClip, record_guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,14 +49,9 @@ class PeelingDpIht(ShrinkingClip):
 
     ``std_error`` is the noise of the last step's values; it leaves out what the
     earlier ones left to do, and the choice.
-
-    Guarantee
-    ---------
-    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
-    2. The steps are one plan of the silo's ledger, paid as a whole with the first: see
-       :class:`ldp_flower.randomizers.RecordPeeling` for the composition.
     """
 
+    guarantee = record_guarantee("RecordPeeling")
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
@@ -166,13 +161,6 @@ class PeelingTransfer(PeelingDpIht):
 
     There are ``num_steps`` rounds for each silo. The result, a :class:`TransferResult`, has the
     silos' models as ``teachers``.
-
-    Guarantee
-    ---------
-    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
-    2. A silo's steps are one plan of its ledger, paid as a whole with the first: see
-       :class:`ldp_flower.randomizers.RecordPeeling` for the composition. The student is
-       computed from the teachers.
     """
 
     card = Card(

@@ -12,7 +12,7 @@ from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
 
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
-from .base import ClippedSilos
+from .base import ClippedSilos, record_guarantee
 
 _STEPS = 2  # by default, times the sparsity
 
@@ -45,14 +45,9 @@ class PrivateFrankWolfe(ClippedSilos):
     the largest coefficients are set to zero.
 
     ``std_error`` is NaN: noise decides between vertices, and is not added to coefficients.
-
-    Guarantee
-    ---------
-    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
-    2. The steps are one plan of the silo's ledger, paid as a whole with the first: see
-       :class:`ldp_flower.randomizers.RecordVertices` for the composition.
     """
 
+    guarantee = record_guarantee("RecordVertices")
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",

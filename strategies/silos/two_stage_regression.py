@@ -15,7 +15,7 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
-from .base import ShrinkingClip
+from .base import ShrinkingClip, record_guarantee
 
 Integers = NDArray[np.int64]
 
@@ -53,14 +53,9 @@ class TwoStageRegression(ShrinkingClip):
     gradient step, and at 0.7 times that from step to step, down to 0.8 times ``noise_scale``.
     ``std_error`` is the noise of the last step; it leaves out what the earlier ones left to do,
     and the choice.
-
-    Guarantee
-    ---------
-    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
-    2. All questions are one plan of the silo's ledger, paid as a whole with the first: see
-       :class:`ldp_flower.randomizers.RecordVertices` for the composition.
     """
 
+    guarantee = record_guarantee("RecordVertices")
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",

@@ -29,7 +29,7 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
-from ..runtime import Ask, Card, Protocol, Run
+from ..runtime import PER_USER, Ask, Card, Protocol, Run
 from ..subprotocols.one_number import TargetScale, checked, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
 from .base import Integers, SparseWaves
@@ -91,15 +91,9 @@ class SparseRegression(SparseWaves):
     estimate predicts; no user fits a logistic model of its own, which would be biased.
     The length of the coefficients (:func:`as_logistic`) is right for normal features and, as the
     estimate that is subtracted gets close, for others.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = PER_USER
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",

@@ -13,7 +13,7 @@ from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_integer
 
-from ..runtime import Ask, Card, Run, TooFewReports
+from ..runtime import PER_USER, Ask, Card, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 
@@ -48,15 +48,9 @@ class MultiRoundRegression(SelectedRegression):
     a``. The step size is ``min(t / 2, 1)``, for unit features. All points are linear in the
     noise of the batches so far, so that the expected squared error of a point is known
     in advance: it is the radius of the next gradients.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = PER_USER
     card = Card(
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",

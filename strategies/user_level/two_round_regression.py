@@ -11,7 +11,7 @@ from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import ridge_moments, shrink
-from ..runtime import Ask, Card, Run, TooFewReports
+from ..runtime import PER_USER, Ask, Card, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 
@@ -43,15 +43,9 @@ class TwoRoundRegression(SelectedRegression):
     left out because of its data. The range needs no guess: standardised targets have coefficients
     of length at most 1 (unit, uncorrelated features), and these vary by ``sqrt(k / (m - k - 1))``
     among users at most. A tiny ridge makes least squares defined for users with few rows.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = PER_USER
     card = Card(
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",

@@ -24,7 +24,17 @@ from ldp_flower.validation import (
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_of
 from ..numerics.denoising import shortened_slope, shrink
-from ..runtime import Ask, Card, Cohort, FeatureStrategy, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import (
+    PER_USER,
+    Ask,
+    Card,
+    Cohort,
+    FeatureStrategy,
+    LinearResult,
+    Protocol,
+    Run,
+    TooFewReports,
+)
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
 
@@ -120,15 +130,9 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     Source of ``method="paper"``: Ma, Jia & Yang, "Better Locally Private Sparse Estimation
     Given Multiple Samples Per User", ICML 2024, ULDPMean; see
     :class:`~..subprotocols.coordinate_mean.CoordinateMean` for what was changed.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = PER_USER
     card = Card(
         question="mean of a vector",
         guarantee="pure epsilon",
