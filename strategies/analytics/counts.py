@@ -16,7 +16,7 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_share
 from ..forecasts.populations import features_of
-from ..runtime import PER_USER, Card, Estimates, Protocol, Result, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
@@ -132,7 +132,7 @@ class Counts(ColumnStrategy[CountsResult]):
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="shares of a column's categories, with standard errors",
         guarantee="pure epsilon",

@@ -14,7 +14,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..runtime import PER_USER, Ask, Card, Protocol, Run
+from ..runtime import Ask, Card, Protocol, Run, guarantees
 from ..subprotocols.one_number import number_randomizer
 from .base import ColumnStrategy, categories_of
 from .cells import CellShares, LevelEstimate, Levels, cell_question
@@ -101,7 +101,7 @@ class Describe(ColumnStrategy[DescribeResult]):
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="count, mean, std, quartiles and shares of a table's columns",
         guarantee="pure epsilon",

@@ -20,7 +20,7 @@ from ..forecasts.formulas import expected_function
 from ..forecasts.populations import table_users
 from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
-from ..runtime import PER_USER, Answers, Ask, Card, Protocol, Run, TooFewReports
+from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports, guarantees
 from .base import ColumnStrategy
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, users_for_step_estimate
 from .distribution_result import DistributionResult
@@ -75,7 +75,7 @@ class Distribution(ColumnStrategy[DistributionResult]):
     """
 
     plans_with = frozenset({"rows_per_user"})
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="the distribution of a column of numbers, with bands",
         guarantee="pure epsilon",

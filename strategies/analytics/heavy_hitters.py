@@ -21,17 +21,7 @@ from ldp_flower.values.entries import hash_items
 
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
-from ..runtime import (
-    ENFORCED,
-    NON_INTERACTIVE,
-    USER,
-    Answers,
-    Ask,
-    Card,
-    LdpStrategy,
-    Protocol,
-    Run,
-)
+from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run, guarantees
 from ..runtime.result import Result, frame
 from .item_mechanism import (
     MAX_DIRECT,
@@ -246,7 +236,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     """
 
     plans_with = frozenset({"num_features"})
-    guarantee = (USER, NON_INTERACTIVE, ENFORCED)
+    guarantee = (guarantees.USER, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
     card = Card(
         question="most frequent items and their counts; sparse distributions",
         guarantee="pure epsilon",

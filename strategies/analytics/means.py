@@ -15,7 +15,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_mean
-from ..runtime import PER_USER, Card, Estimates, Protocol, Result, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
@@ -152,7 +152,7 @@ class Means(ColumnStrategy[MeansResult]):
     """
 
     plans_with = frozenset({"num_features"})
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="means of columns in their units, of groups too",
         guarantee="pure epsilon",

@@ -24,7 +24,7 @@ from ldp_flower.validation import Floats
 from ..forecasts.formulas import expected_quantiles
 from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
-from ..runtime import ASKED_ONCE, ENFORCED, USER, Card, Protocol, Run
+from ..runtime import Card, Protocol, Run, guarantees
 from ..runtime.result import Estimates, Result, frame
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
@@ -191,10 +191,10 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
 
     plans_with = frozenset({"rows_per_user"})
     guarantee = (
-        USER,
-        f"{ASKED_ONCE} A report is one bit, one cell or, from users who are asked how round their "
-        "entries are, one set of steps.",
-        ENFORCED,
+        guarantees.USER,
+        f"{guarantees.ASKED_ONCE} A report is one bit, one cell or, from users who are asked how "
+        "round their entries are, one set of steps.",
+        guarantees.ENFORCED,
     )
     card = Card(
         question="a few quantiles of a column of numbers, in its units",

@@ -18,7 +18,7 @@ from ldp_flower.validation import Floats
 from ..forecasts.formulas import expected_share
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
-from ..runtime import PER_USER, Card, Estimates, Protocol, Result, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame
 from .base import ColumnStrategy, categories_of, too_few
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
@@ -164,7 +164,7 @@ class TwoWay(ColumnStrategy[TwoWayResult]):
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="contingency table of two columns, with a test of independence",
         guarantee="pure epsilon",

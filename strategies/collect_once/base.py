@@ -24,7 +24,7 @@ from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..forecasts.populations import features_of, normal_users
-from ..runtime import ENFORCED, NON_INTERACTIVE, USER_BY_METHOD, Cohort, Protocol, Result, Run
+from ..runtime import Cohort, Protocol, Result, Run, guarantees
 from ..runtime.coefficients import FeatureStrategy
 
 R = TypeVar("R", bound=Result)
@@ -44,7 +44,7 @@ class CollectOnce(FeatureStrategy[R]):
         ``"paper"`` is the printed algorithm with its calibration corrected.
     """
 
-    guarantee = (USER_BY_METHOD, NON_INTERACTIVE, ENFORCED)
+    guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
 
     delta: float | None = None
     method: str = "auto"

@@ -33,8 +33,6 @@ from ldp_flower.validation import (
 from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, normal_users
 from ..numerics.denoising import clipped_square, kept
 from ..runtime import (
-    ASKED_ONCE,
-    ENFORCED,
     Answers,
     Ask,
     Card,
@@ -44,6 +42,7 @@ from ..runtime import (
     Run,
     SparseStrategy,
     TooFewReports,
+    guarantees,
 )
 from ..runtime.run import LiveRun
 from ..subprotocols.one_number import estimate_label_scale
@@ -139,8 +138,8 @@ class LabelLdpIht(SparseStrategy):
         "Protected: the labels of a user against any other labels, or each label if the unit is "
         '"label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and in which '
         "order are not protected at all, nor is what they reveal about the label.",
-        ASKED_ONCE,
-        f"{ENFORCED} They refuse unless the operator has declared the features public.",
+        guarantees.ASKED_ONCE,
+        f"{guarantees.ENFORCED} They refuse unless the operator has declared the features public.",
     )
     card = Card(
         question="sparse linear regression",

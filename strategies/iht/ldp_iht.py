@@ -30,7 +30,6 @@ from ..forecasts.populations import (
 from ..numerics.denoising import kept
 from ..numerics.walk import Walk
 from ..runtime import (
-    PER_USER,
     Ask,
     Card,
     FeatureStrategy,
@@ -38,6 +37,7 @@ from ..runtime import (
     Protocol,
     Run,
     TooFewReports,
+    guarantees,
 )
 from ..subprotocols.one_number import checked, estimate_label_scale, norm_askers
 
@@ -112,7 +112,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
     Targets are expected centred. Standard errors are not a number: most of the error is bias.
     """
 
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",

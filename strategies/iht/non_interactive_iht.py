@@ -24,17 +24,7 @@ from ..forecasts.populations import (
     planned_length,
 )
 from ..numerics.denoising import kept
-from ..runtime import (
-    ENFORCED,
-    NON_INTERACTIVE,
-    USER_BY_METHOD,
-    Ask,
-    Card,
-    LinearResult,
-    Protocol,
-    Run,
-    SparseStrategy,
-)
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, SparseStrategy, guarantees
 
 _METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
@@ -78,7 +68,7 @@ class NonInteractiveIht(SparseStrategy):
     ``std_error`` is the mechanism's known noise alone.
     """
 
-    guarantee = (USER_BY_METHOD, NON_INTERACTIVE, ENFORCED)
+    guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
     card = Card(
         question="sparse linear regression",
         guarantee="pure epsilon; paper: (epsilon, delta)",

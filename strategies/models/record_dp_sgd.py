@@ -21,8 +21,7 @@ from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer
 
-from ..runtime import Card
-from ..runtime.base import EvaluateFn, WithoutEvaluation
+from ..runtime.base import Card, EvaluateFn, WithoutEvaluation
 from ..runtime.population import wait_for_nodes
 from ..runtime.result import SPENT, PrivacySpent, Step
 from ..runtime.run import TooFewReports

@@ -27,8 +27,8 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
-from .card import Card, with_guarantee
 from .exchange import means_of
+from .guarantees import with_guarantee
 from .population import MAX_USERS_PER_NODE, Population, SizeOnlyPopulation, fewest_users
 from .result import Result
 from .run import Arguments, LiveRun, Protocol, Run, TooFewReports, begun
@@ -77,6 +77,40 @@ class WithoutEvaluation(Strategy):
     ) -> MetricRecord | None:
         """Return nothing."""
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What to know of a protocol before choosing it; every list of protocols is made of cards.
+
+    Texts are short, with numbers, and go on from the words in brackets. Whom the protocol
+    protects is the strategy's ``protects``.
+
+    Parameters
+    ----------
+    question : str
+        What it estimates.
+    guarantee : str
+        At which privacy parameters.
+    rounds : str
+        How often the server asks; every user answers once, unless it says otherwise.
+    report : str
+        Bytes of one report.
+    use_when : str
+        (Use it when ...)
+    fails_when : str
+        (It does not work ...)
+    page : str
+        Name of the page in ``docs`` that has the measurements.
+    """
+
+    question: str
+    guarantee: str
+    rounds: str
+    report: str
+    use_when: str
+    fails_when: str
+    page: str
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -16,7 +16,7 @@ from ldp_flower.validation import (
 from ldp_flower.values.links import LINKS
 
 from ..forecasts.populations import one_silo
-from ..runtime import ENFORCED, Cohort, Run
+from ..runtime import Cohort, Run, guarantees
 from ..runtime.coefficients import SparseStrategy
 
 _LINKS = ("identity", "logistic")
@@ -32,7 +32,7 @@ def record_guarantee(randomizer: str) -> tuple[str, ...]:
         f":class:`ldp_flower.randomizers.{randomizer}` for the composition.",
         "How many records a silo has is public, declared by its operator. No guarantee rests on "
         "that number.",
-        ENFORCED,
+        guarantees.ENFORCED,
     )
 
 

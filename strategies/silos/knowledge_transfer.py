@@ -16,7 +16,7 @@ from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above
-from ..runtime import ASKED_ONCE, ENFORCED, Ask, Card, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import SparseStrategy
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
@@ -75,9 +75,9 @@ class KnowledgeTransfer(SparseStrategy):
         "Protected: all records of a silo at once, their number included, against any others "
         "(user-level local differential privacy of the silo), at pure ``epsilon``. How a teacher "
         "is trained plays no part.",
-        ASKED_ONCE,
+        guarantees.ASKED_ONCE,
         "A person with records in several silos is protected less: by the sum of their epsilons.",
-        ENFORCED,
+        guarantees.ENFORCED,
     )
     card = Card(
         question="a sparse model of silos' own models",

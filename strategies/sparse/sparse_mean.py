@@ -16,7 +16,7 @@ from ldp_flower.validation import Floats, check_optional
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users
 from ..numerics.spike_and_slab import Posterior
-from ..runtime import PER_USER, Ask, Card, Run
+from ..runtime import Ask, Card, Run, guarantees
 from ..subprotocols.one_number import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 
@@ -58,7 +58,7 @@ class SparseMean(SparseWaves):
     Estimation Given Multiple Samples Per User", ICML 2024; the protocol is not.
     """
 
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="mean of a long vector most of which is zero",
         guarantee="pure epsilon",

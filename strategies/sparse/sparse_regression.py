@@ -29,7 +29,7 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
-from ..runtime import PER_USER, Ask, Card, Protocol, Run
+from ..runtime import Ask, Card, Protocol, Run, guarantees
 from ..subprotocols.one_number import TargetScale, checked, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
 from .base import Integers, SparseWaves
@@ -93,7 +93,7 @@ class SparseRegression(SparseWaves):
     estimate that is subtracted gets close, for others.
     """
 
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",

@@ -18,7 +18,7 @@ from ldp_flower.validation import Floats, check_choice, check_integer
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..numerics.walk import Walk
-from ..runtime import PER_USER, Ask, Card, LdpStrategy, Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
 from ..subprotocols.one_number import estimate_norm, number_randomizer
 from ..tables.standardisation import Standardisation, estimate_centres, num_askers, usual_square
@@ -89,7 +89,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
     two classes each is fitted against all others, by its own part of the users.
     """
 
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="classes of a table's rows",
         guarantee="pure epsilon",

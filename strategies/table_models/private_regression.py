@@ -18,7 +18,7 @@ from ldp_flower.validation import check_choice, check_integer
 
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..runtime import PER_USER, Card, LdpStrategy, Protocol, Run, TooFewReports
+from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
 from ..subprotocols.one_number import number_randomizer
 from . import descent, holdout
@@ -78,7 +78,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     such cohorts give the step that is best, and the shorter one that is surely good enough.
     """
 
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="linear regression on one's own table",
         guarantee="pure epsilon",

@@ -18,9 +18,6 @@ from ldp_flower.validation import Floats, check_positive
 
 from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of, normal_users
 from ..runtime import (
-    ASKED_ONCE,
-    ENFORCED,
-    USER,
     Ask,
     Card,
     Cohort,
@@ -30,6 +27,7 @@ from ..runtime import (
     Result,
     Run,
     TooFewReports,
+    guarantees,
 )
 from ..runtime.result import frame, interval
 from ..subprotocols.one_number import number_randomizer
@@ -167,9 +165,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     """
 
     guarantee = (
-        USER,
-        f"{ASKED_ONCE} What the model itself reveals of those it was fitted on is not part of it.",
-        ENFORCED,
+        guarantees.USER,
+        f"{guarantees.ASKED_ONCE} What the model itself reveals of those it was fitted on is not "
+        "part of it.",
+        guarantees.ENFORCED,
     )
     card = Card(
         question="R2 and loss of a given linear model, with standard errors",

@@ -13,7 +13,7 @@ from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_integer
 
-from ..runtime import PER_USER, Ask, Card, Run, TooFewReports
+from ..runtime import Ask, Card, Run, TooFewReports, guarantees
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 
@@ -50,7 +50,7 @@ class MultiRoundRegression(SelectedRegression):
     in advance: it is the radius of the next gradients.
     """
 
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",

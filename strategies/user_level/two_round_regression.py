@@ -11,7 +11,7 @@ from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import ridge_moments, shrink
-from ..runtime import PER_USER, Ask, Card, Run, TooFewReports
+from ..runtime import Ask, Card, Run, TooFewReports, guarantees
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 
@@ -45,7 +45,7 @@ class TwoRoundRegression(SelectedRegression):
     among users at most. A tiny ridge makes least squares defined for users with few rows.
     """
 
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",

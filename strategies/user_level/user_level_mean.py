@@ -25,7 +25,6 @@ from ldp_flower.validation import (
 from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_of
 from ..numerics.denoising import shortened_slope, shrink
 from ..runtime import (
-    PER_USER,
     Ask,
     Card,
     Cohort,
@@ -34,6 +33,7 @@ from ..runtime import (
     Protocol,
     Run,
     TooFewReports,
+    guarantees,
 )
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
@@ -132,7 +132,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     :class:`~..subprotocols.coordinate_mean.CoordinateMean` for what was changed.
     """
 
-    guarantee = PER_USER
+    guarantee = guarantees.PER_USER
     card = Card(
         question="mean of a vector",
         guarantee="pure epsilon",
