@@ -37,6 +37,7 @@ from ..runtime import (
     Protocol,
     Run,
     TooFewReports,
+    ask_on,
     guarantees,
 )
 from ..subprotocols.one_number import checked, estimate_label_scale, norm_askers
@@ -254,11 +255,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
                 residual_bound=bound,
                 link=self.link,
             )
-            try:
-                gradient = yield Ask(cohort, question, randomizer)
-            except TooFewReports:
-                if step == 0:
-                    raise
+            gradient = yield from ask_on(Ask(cohort, question, randomizer), step > 0)
+            if gradient is None:
                 break
             length = 1 / (self._curvature * slope)
             variance = length**2 * randomizer.variance / gradient.count

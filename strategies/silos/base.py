@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import (
+    Floats,
     check_choice,
     check_fraction,
     check_integer,
@@ -20,6 +22,11 @@ from ..runtime import Cohort, Run, guarantees
 from ..runtime.coefficients import SparseStrategy
 
 _LINKS = ("identity", "logistic")
+#: Why a sparse student of silos' own models has no plan.
+NO_PLAN_OF_TEACHERS = (
+    "The student is as good as the silos' own models let it be, and how good these are no public "
+    "number shows: simulate it with silos of synthetic records."
+)
 
 
 def record_guarantee(randomizer: str) -> tuple[str, ...]:
@@ -112,6 +119,10 @@ class ClippedSilos(SiloRegression):
     target_scale: float | None = None
     feature_bound: float = 1.0
 
+    no_plan = (
+        "What its choices of coefficients cost depends on how far apart features' scores are, "
+        "which no public number shows: simulate it on synthetic records of the same size."
+    )
     _prior: ClassVar[float] = 1.0  # the first bound on residuals, in scales of the targets
 
     def __post_init__(self) -> None:
@@ -121,6 +132,11 @@ class ClippedSilos(SiloRegression):
             check_unused(self, "with link='logistic'", "target_scale")
         wanted = None if self.target_scale is None else self._prior * self.target_scale
         self._first_bound = self._score_bound(wanted, "target_scale")
+
+    def _gradient(self, theta: Floats, bound: float, **arguments: Any) -> Gradient:
+        """Return the question for the gradient at ``theta``, with residuals within a bound."""
+        clips = {"feature_bound": self.feature_bound, "residual_bound": bound}
+        return Gradient(theta, **clips, link=self.link, **arguments)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -157,6 +173,11 @@ class ShrinkingClip(ClippedSilos):
         usual = self._first_bound / self._prior / 2
         self._noise_scale = usual if self.noise_scale is None else self.noise_scale
         check_positive("noise_scale", self._noise_scale)
+
+    @property
+    def step_size(self) -> float:
+        """The inverse of the usual curvature."""
+        return 1 / (LINKS[self.link].curvature * self.feature_variance)
 
     def residual_bounds(self) -> list[float]:
         """Return the bound on residuals of every step."""

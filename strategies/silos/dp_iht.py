@@ -12,7 +12,7 @@ from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
 from .base import SiloRegression, record_guarantee
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
@@ -126,11 +126,8 @@ class DpIht(SiloRegression):
             question = Gradient(
                 ahead, row_bound=self.row_bound, residual_bound=self._residual_bound, link=self.link
             )
-            try:
-                gradient = yield Ask(everyone, question, self.randomizer())
-            except TooFewReports:
-                if not number:
-                    raise
+            gradient = yield from ask_on(Ask(everyone, question, self.randomizer()), number > 0)
+            if gradient is None:
                 break
             moved = ahead - step_size * (gradient.mean + self.ridge * ahead)
             wide = self.sparsity * (_WIDER if number + 1 < _AT_FIRST * self.num_steps else 1)

@@ -10,14 +10,15 @@ import numpy as np
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht, keep_largest, project_on_ball
-from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
+from ldp_flower.randomizers import Randomizer, ball_codebook
 from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports, guarantees
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on, guarantees
 from ..runtime.coefficients import SparseStrategy
+from .base import NO_PLAN_OF_TEACHERS
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
 _NOTHING = (
@@ -88,10 +89,7 @@ class KnowledgeTransfer(SparseStrategy):
         fails_when="with fewer than some 1,000 silos at epsilon 2 (300 at 4) and 1,000 features",
         page="silos",
     )
-    no_plan = (
-        "The student is as good as the silos' own models let it be, and how good these are "
-        "no public number shows: simulate it with silos of synthetic records."
-    )
+    no_plan = NO_PLAN_OF_TEACHERS
 
     protects = "silo"
 
@@ -150,11 +148,8 @@ class KnowledgeTransfer(SparseStrategy):
                 self._synthetic_seed if self.num_answers else None,
                 self.link,
             )
-            try:
-                answer: Estimate = yield Ask(cohort, question, self.randomizer(bound))
-            except TooFewReports:
-                if not precision:
-                    raise
+            answer = yield from ask_on(Ask(cohort, question, self.randomizer(bound)), precision > 0)
+            if answer is None:
                 break
             known = student if features is None else features @ student
             gained = 1 / float(np.mean(answer.std_error**2))

@@ -6,12 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
 
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
 from .base import ClippedSilos, record_guarantee
 
 _STEPS = 2  # by default, times the sparsity
@@ -58,10 +57,6 @@ class PrivateFrankWolfe(ClippedSilos):
         "classes",
         page="silos",
     )
-    no_plan = (
-        "Which vertices silos name depends on how far apart features' scores are, which "
-        "no public number shows: simulate it on synthetic records of the same size."
-    )
     _audited: ClassVar = {"l1_radius": 1.0, "target_scale": 1.0}
 
     l1_radius: float
@@ -86,17 +81,9 @@ class PrivateFrankWolfe(ClippedSilos):
         theta = np.zeros(self.dim)
         everyone, randomizer = self.everyone(run), self.randomizer()
         for number in range(self._num_steps):
-            question = Gradient(
-                theta,
-                feature_bound=self.feature_bound,
-                residual_bound=self._first_bound,
-                link=self.link,
-            )
-            try:
-                uphill = yield Ask(everyone, question, randomizer)
-            except TooFewReports:
-                if not number:
-                    raise
+            question = self._gradient(theta, self._first_bound)
+            uphill = yield from ask_on(Ask(everyone, question, randomizer), number > 0)
+            if uphill is None:
                 break
             theta = theta + 2 / (number + 3) * (-self.l1_radius * uphill.mean - theta)
         theta = keep_largest(theta, self.sparsity)

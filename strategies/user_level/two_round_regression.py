@@ -11,7 +11,7 @@ from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import ridge_moments, shrink
-from ..runtime import Ask, Card, Run, TooFewReports, guarantees
+from ..runtime import Ask, Card, Run, ask_on, guarantees
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 
@@ -97,11 +97,9 @@ class TwoRoundRegression(SelectedRegression):
             mechanism = self.randomizer(size, self._quantile(size) * math.sqrt(length))
             theta = np.zeros(self.dim)
             theta[selected] = centre
-            try:
-                answer = yield Ask(cohort, self._question(selected, theta), mechanism)
-            except TooFewReports:
-                if not precision:
-                    raise
+            ask = Ask(cohort, self._question(selected, theta), mechanism)
+            answer = yield from ask_on(ask, precision > 0)
+            if answer is None:
                 break
             unit = math.sqrt(residual) / factor
             weight = answer.count / (unit**2 * (mechanism.variance + noise / rows))
