@@ -14,10 +14,10 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import GaussianRecord, Randomizer, ball_codebook
 from ldp_flower.validation import (
     Floats,
+    Fraction,
+    Positive,
     check_choice,
-    check_fraction,
     check_integer,
-    check_positive,
     check_unused,
 )
 from ldp_flower.values.moments import num_moments
@@ -46,14 +46,13 @@ class CollectOnce(FeatureStrategy[R]):
 
     guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
 
-    delta: float | None = None
+    delta: Fraction | None = None
     method: str = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("method", self.method, METHODS)
         self._delta = _DELTA if self.delta is None else self.delta
-        check_fraction("delta", self._delta)
         if self.method == "auto":
             check_unused(self, "with method='auto'", "delta")
         self.randomizer(1)  # refuses a bad epsilon now
@@ -129,12 +128,8 @@ class ProjectedCollection(CollectOnce[R]):
         Number of dimensions to which a public random matrix projects features first.
     """
 
-    feature_bound: float = 1.0
+    feature_bound: Positive = 1.0
     projected_dim: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive("feature_bound", self.feature_bound)
 
     def _mapped(self, run: Run, question: Question, size: int) -> Question:
         """Return a question about ``size`` features: of projected ones, if these are fewer."""

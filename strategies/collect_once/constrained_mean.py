@@ -8,7 +8,7 @@ import numpy as np
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
-from ldp_flower.validation import Floats, check_integer, check_optional
+from ldp_flower.validation import Floats, Positive, check_integer
 
 from ..forecasts.populations import MeanUsers
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
@@ -71,11 +71,10 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
 
     plans_with = frozenset({"num_features"})
 
-    l1_bound: float | None = None
+    l1_bound: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_optional(self, "l1_bound")
         if self.projected_dim is not None:
             check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT))
         elif self.method == "auto" and self.dim > MAX_REPORT:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Record, SecondMoments
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Positive, check_integer
 from ldp_flower.values.moments import num_moments
 
 from ..forecasts.populations import SphereUsers
@@ -69,13 +69,11 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
 
     plans_with = frozenset({"num_features"})
 
-    target_bound: float = 1.0
-    l1_bound: float = 1.0
+    target_bound: Positive = 1.0
+    l1_bound: Positive = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("target_bound", self.target_bound)
-        check_positive("l1_bound", self.l1_bound)
         if self.method == "auto":
             check_report(self.dim, self.projected_dim, [2])
         elif self.projected_dim is not None:

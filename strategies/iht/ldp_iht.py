@@ -13,7 +13,7 @@ from ldp_flower.guarantee.questions import Gradient, RidgeStep
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetHypercube, ball_codebook
-from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
+from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
 from ldp_flower.values.links import LINKS
 
 from ..forecasts.populations import (
@@ -128,16 +128,15 @@ class LdpIht(FeatureStrategy[LinearResult]):
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
     sparsity: int | None = None
-    samples_per_user: int = 1
-    radius: float | None = None
-    noise_scale: float | None = None
-    feature_variance: float | None = None
-    target_scale: float | None = None
+    samples_per_user: Count = 1
+    radius: Positive | None = None
+    noise_scale: Positive | None = None
+    feature_variance: Positive | None = None
+    target_scale: Positive | None = None
     link: str = "identity"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("samples_per_user", self.samples_per_user, 1)
         self._one_record_each = self.samples_per_user == 1
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1, self.dim)
@@ -145,7 +144,6 @@ class LdpIht(FeatureStrategy[LinearResult]):
             raise ValueError(
                 "Expected a sparsity with one record per user (samples_per_user=1), got None."
             )
-        check_optional(self, "radius", "noise_scale", "feature_variance", "target_scale")
         check_choice("link", self.link, LINKS)
         if self.link != "identity" and not self._one_record_each:
             raise ValueError(

@@ -13,7 +13,7 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
-from ldp_flower.validation import check_choice, check_optional, check_positive, check_unused
+from ldp_flower.validation import Positive, check_choice, check_unused
 
 from ..forecasts.populations import (
     USUAL_R2,
@@ -85,9 +85,9 @@ class NonInteractiveIht(SparseStrategy):
     delta: float = 0.0
     method: str = "auto"
     covariance: ArrayLike | None = None
-    feature_variance: float | None = None
-    radius: float = 1.0
-    target_scale: float | None = None
+    feature_variance: Positive | None = None
+    radius: Positive = 1.0
+    target_scale: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,8 +96,6 @@ class NonInteractiveIht(SparseStrategy):
             raise ValueError(
                 f"Expected delta > 0 with method='paper', and only there, got {self.delta}."
             )
-        check_optional(self, "feature_variance", "target_scale")
-        check_positive("radius", self.radius)
         mean_square = self.feature_variance or 1.0
         spread = mean_square * np.eye(self.dim)
         if self.covariance is not None:

@@ -17,10 +17,11 @@ from ldp_flower.models import Network
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import counted
 from ldp_flower.validation import (
+    Count,
+    Positive,
     check_choice,
     check_integer,
     check_number,
-    check_optional,
     check_unused,
 )
 
@@ -220,20 +221,20 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     plans_with = frozenset({"num_features"})
     sized = False
 
-    answers_per_user: int = 1
+    answers_per_user: Count = 1
     fraction_train: float | None = None
-    min_train_nodes: int | None = None
-    min_available_nodes: int | None = None
+    min_train_nodes: Count | None = None
+    min_available_nodes: Count | None = None
     train_metrics_aggr_fn: Callable[[list[RecordDict], str], MetricRecord] | None = None
     model: Literal["linear", "net"] = "linear"
-    clip: float | None = None
+    clip: Positive | None = None
     num_codewords: int | None = None
-    path_length: float | None = None
-    learning_rate: float | None = None
+    path_length: Positive | None = None
+    learning_rate: Positive | None = None
     decay: bool | None = None
     momentum: float = 0.0
     optimizer: FedAvg | ServerOptimizer | None = None
-    sparsity: int | None = None
+    sparsity: Count | None = None
     threshold: Literal["final", "each"] = "final"
     force: bool = False
     trainable: Sequence[str] | None = None
@@ -268,14 +269,10 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 refused.append(f"Remove {', '.join(found)}: {why}")
         if refused:
             raise ValueError(" ".join([*refused, _BEFORE_A_RUN.format(self.min_reports)]))
-        check_integer("answers_per_user", self.answers_per_user, 1)
         if self.fraction_train is not None:
             check_number("fraction_train", self.fraction_train)
             if not 0 < self.fraction_train <= 1:
                 raise ValueError(f"Expected 0 < fraction_train <= 1, got {self.fraction_train}.")
-        for name in ("min_train_nodes", "min_available_nodes"):
-            if (number := getattr(self, name)) is not None:
-                check_integer(name, number, 1)
         if not (self.train_metrics_aggr_fn is None or callable(self.train_metrics_aggr_fn)):
             raise ValueError(
                 "Expected train_metrics_aggr_fn to be a function, got "
@@ -283,10 +280,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             )
         check_choice("model", self.model, ("linear", "net"))
         check_choice("threshold", self.threshold, ("final", "each"))
-        check_optional(self, "clip", "path_length", "learning_rate")
-        if self.sparsity is not None:
-            check_integer("sparsity", self.sparsity, 1)
-        else:
+        if self.sparsity is None:
             check_unused(self, "without sparsity", "threshold")
         if self.path_length is not None and self.learning_rate is not None:
             raise ValueError("Expected path_length or learning_rate, got both.")

@@ -25,7 +25,7 @@ from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
-from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
+from ldp_flower.validation import check_fields, check_integer, check_number, is_integer, make_plain
 
 from .exchange import means_of
 from .guarantees import with_guarantee
@@ -118,7 +118,8 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
     Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
-    fields are the constructor's arguments, ``__post_init__`` checks them.
+    fields are the constructor's arguments. Their types (:class:`~ldp_flower.validation.Positive`)
+    or ``__post_init__`` check them.
 
     Parameters
     ----------
@@ -162,6 +163,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
                 setattr(self, given.name, value.copy())
         check_number("epsilon", self.epsilon)
         check_integer("min_reports", self.min_reports, 1)
+        check_fields(self)
         self._run: LiveRun | None = None  # the one that is under way, for Flower's methods
 
     def __repr__(self) -> str:

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import (
+    Count,
     Floats,
+    Fraction,
+    Positive,
     check_choice,
-    check_fraction,
-    check_integer,
     check_positive,
     check_unused,
 )
@@ -65,14 +66,13 @@ class SiloRegression(SparseStrategy):
     #: Arguments of :meth:`audit_runs` beside those of all.
     _audited: ClassVar[Mapping[str, float]] = {}
 
-    delta: float
+    delta: Fraction
     link: str = "identity"
     radius: float = math.inf
     min_reports: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_fraction("delta", self.delta)
         check_choice("link", self.link, _LINKS)
         if self.radius != math.inf:
             check_positive("radius", self.radius)
@@ -116,8 +116,8 @@ class ClippedSilos(SiloRegression):
         Features are clipped to ``[-feature_bound, feature_bound]``.
     """
 
-    target_scale: float | None = None
-    feature_bound: float = 1.0
+    target_scale: Positive | None = None
+    feature_bound: Positive = 1.0
 
     no_plan = (
         "What its choices of coefficients cost depends on how far apart features' scores are, "
@@ -127,7 +127,6 @@ class ClippedSilos(SiloRegression):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("feature_bound", self.feature_bound)
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "target_scale")
         wanted = None if self.target_scale is None else self._prior * self.target_scale
@@ -135,8 +134,13 @@ class ClippedSilos(SiloRegression):
 
     def _gradient(self, theta: Floats, bound: float, **arguments: Any) -> Gradient:
         """Return the question for the gradient at ``theta``, with residuals within a bound."""
-        clips = {"feature_bound": self.feature_bound, "residual_bound": bound}
-        return Gradient(theta, **clips, link=self.link, **arguments)
+        return Gradient(
+            theta,
+            feature_bound=self.feature_bound,
+            residual_bound=bound,
+            link=self.link,
+            **arguments,
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -157,22 +161,18 @@ class ShrinkingClip(ClippedSilos):
         Number of steps; every silo answers each.
     """
 
-    noise_scale: float | None = None
-    feature_variance: float = 1.0
-    num_steps: int
+    noise_scale: Positive | None = None
+    feature_variance: Positive = 1.0
+    num_steps: Count
 
     _shrinkage: ClassVar[float]  # of the bound on residuals, from step to step
     _floor: ClassVar[float]  # of that bound, in scales of the noise
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("num_steps", self.num_steps, 1)
-        check_positive("feature_variance", self.feature_variance)
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "noise_scale")
-        usual = self._first_bound / self._prior / 2
-        self._noise_scale = usual if self.noise_scale is None else self.noise_scale
-        check_positive("noise_scale", self._noise_scale)
+        self._noise_scale = self.noise_scale or self._first_bound / self._prior / 2
 
     @property
     def step_size(self) -> float:

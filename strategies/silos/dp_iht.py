@@ -9,7 +9,7 @@ import numpy as np
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import RecordGaussian
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Count, Positive, check_positive
 from ldp_flower.values.links import LINKS
 
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
@@ -84,23 +84,19 @@ class DpIht(SiloRegression):
     )
     _audited: ClassVar = {"residual_bound": 1.0}
 
-    num_steps: int = 50
+    num_steps: Count = 50
     link: str = "logistic"
     ridge: float = 0.0
-    row_bound: float = 1.0
+    row_bound: Positive = 1.0
     residual_bound: float | None = None
-    largest_moment: float | None = None
+    largest_moment: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("num_steps", self.num_steps, 1)
         if self.ridge != 0:
             check_positive("ridge", self.ridge)
-        check_positive("row_bound", self.row_bound)
         self._residual_bound = self._score_bound(self.residual_bound, "residual_bound")
-        usual = self.row_bound**2
-        self._largest_moment = usual if self.largest_moment is None else self.largest_moment
-        check_positive("largest_moment", self._largest_moment)
+        self._largest_moment = self.largest_moment or self.row_bound**2
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> RecordGaussian:

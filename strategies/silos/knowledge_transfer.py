@@ -11,7 +11,14 @@ from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht, keep_largest, project_on_ball
 from ldp_flower.randomizers import Randomizer, ball_codebook
-from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
+from ldp_flower.validation import (
+    Count,
+    Positive,
+    check_choice,
+    check_integer,
+    check_positive,
+    check_unused,
+)
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
@@ -93,21 +100,19 @@ class KnowledgeTransfer(SparseStrategy):
 
     protects = "silo"
 
-    radius: float
+    radius: Positive
     link: str = "identity"
     ridge: float = 0.0
-    num_waves: int = 3
+    num_waves: Count = 3
     num_answers: int | None = None
     synthetic_seed: int | None = None
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("radius", self.radius)
         check_choice("link", self.link, Teacher.links)
         if self.ridge != 0:
             check_positive("ridge", self.ridge)
-        check_integer("num_waves", self.num_waves, 1)
         self._synthetic_seed = 1 if self.synthetic_seed is None else self.synthetic_seed
         check_integer("synthetic_seed", self._synthetic_seed, 1, 1 << 53)
         if self.num_answers is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import Estimate, RecordPeeling
-from ldp_flower.validation import Floats
+from ldp_flower.validation import Count, Floats
 
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports, ask_on
 from .base import NO_PLAN_OF_TEACHERS, ShrinkingClip, record_guarantee
@@ -62,7 +62,7 @@ class PeelingDpIht(ShrinkingClip):
     )
     _audited: ClassVar = {"target_scale": 1.0}
 
-    num_steps: int = 5
+    num_steps: Count = 5
 
     _prior, _shrinkage, _floor = 1.5, 0.5, 0.5
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import RecordVertices
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Count, Positive
 
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
 from .base import ClippedSilos, record_guarantee
@@ -59,16 +59,13 @@ class PrivateFrankWolfe(ClippedSilos):
     )
     _audited: ClassVar = {"l1_radius": 1.0, "target_scale": 1.0}
 
-    l1_radius: float
-    num_steps: int | None = None
+    l1_radius: Positive
+    num_steps: Count | None = None
     radius: float = field(default=math.inf, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        usual = _STEPS * self.sparsity
-        self._num_steps = usual if self.num_steps is None else self.num_steps
-        check_integer("num_steps", self._num_steps, 1)
-        check_positive("l1_radius", self.l1_radius)
+        self._num_steps = self.num_steps or _STEPS * self.sparsity
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> RecordVertices:

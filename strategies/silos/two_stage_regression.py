@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
+from ldp_flower.validation import Count
 
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, ask_on
 from .base import ShrinkingClip, record_guarantee
@@ -65,7 +66,7 @@ class TwoStageRegression(ShrinkingClip):
     )
     _audited: ClassVar = {"target_scale": 1.0}
 
-    num_steps: int = 3
+    num_steps: Count = 3
 
     _shrinkage, _floor = 0.7, 0.8
 

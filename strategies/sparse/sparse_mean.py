@@ -12,7 +12,7 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Floats, check_optional
+from ldp_flower.validation import Floats, Positive
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users
 from ..numerics.spike_and_slab import Posterior
@@ -74,11 +74,7 @@ class SparseMean(SparseWaves):
 
     _scale_argument = "scale"
 
-    scale: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_optional(self, "scale")
+    scale: Positive | None = None
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

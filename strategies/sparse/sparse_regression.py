@@ -17,7 +17,7 @@ from ldp_flower.guarantee.questions import (
 )
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
+from ldp_flower.validation import Count, Floats, Positive, check_choice, check_unused
 
 from ..forecasts.populations import (
     USUAL_R2,
@@ -109,17 +109,15 @@ class SparseRegression(SparseWaves):
 
     _scale_argument = "target_scale"
 
-    samples_per_user: int
+    samples_per_user: Count
     link: str = "identity"
-    target_scale: float | None = None
+    target_scale: Positive | None = None
     selector: str = "lasso"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("samples_per_user", self.samples_per_user, 1)
         check_choice("link", self.link, _LINKS)
         check_choice("selector", self.selector, SELECTORS)
-        check_optional(self, "target_scale")
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "target_scale")
             if self.samples_per_user < _FEWEST_OF_CLASSES:

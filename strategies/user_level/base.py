@@ -15,7 +15,7 @@ from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
-from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
+from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
 
 from ..forecasts.populations import (
     USUAL_R2,
@@ -73,19 +73,17 @@ class SelectedRegression(SparseStrategy):
 
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
-    samples_per_user: int
+    samples_per_user: Count
     method: str = "auto"
-    target_scale: float | None = None
+    target_scale: Positive | None = None
     selector: str = "lasso"
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         check_integer("dim", self.dim, 2)  # first, for a sparsity is compared with it
         super().__post_init__()
-        check_integer("samples_per_user", self.samples_per_user, 1)
         check_choice("method", self.method, _METHODS)
         check_choice("selector", self.selector, SELECTORS)
-        check_optional(self, "target_scale")
         # Users with many more rows than there are features can estimate all of them.
         self._voting = self.method == "paper" or 3 * self.dim > self.samples_per_user
         if not self._voting:

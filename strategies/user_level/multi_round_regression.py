@@ -11,7 +11,7 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Floats, check_integer
+from ldp_flower.validation import Count, Floats
 
 from ..runtime import Ask, Card, Run, TooFewReports, guarantees
 from ..subprotocols.coordinate_mean import CoordinateMean
@@ -62,11 +62,7 @@ class MultiRoundRegression(SelectedRegression):
         page="user-level-mean",
     )
 
-    num_steps: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("num_steps", self.num_steps, 1)
+    num_steps: Count = 5
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

@@ -13,14 +13,7 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import (
-    Floats,
-    check_choice,
-    check_integer,
-    check_optional,
-    check_positive,
-    check_unused,
-)
+from ldp_flower.validation import Count, Floats, Positive, check_choice, check_unused
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_of
 from ..numerics.denoising import shortened_slope, shrink
@@ -146,29 +139,25 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     plans_with = frozenset({"num_features", "rows_per_user", "variance_between"})
 
-    samples_per_user: int | None = None
-    bound: float
+    samples_per_user: Count | None = None
+    bound: Positive
     method: str = "auto"
-    spread: float | None = None
-    num_waves: int | None = None
+    spread: Positive | None = None
+    num_waves: Count | None = None
     clip: str = "hard"
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("bound", self.bound)
         check_choice("method", self.method, _METHODS)
-        check_optional(self, "spread")
         if self.spread is not None:
             check_unused(self, "with a declared spread", "samples_per_user")
         elif self.samples_per_user is None:
             raise ValueError("Expected samples_per_user or spread, got neither.")
-        self._samples_per_user = 1 if self.samples_per_user is None else self.samples_per_user
-        check_integer("samples_per_user", self._samples_per_user, 1)
+        self._samples_per_user = self.samples_per_user or 1
         if self.method == "paper":
             check_unused(self, "with method='paper'", "num_waves", "clip")
-        self._num_waves = _NUM_WAVES if self.num_waves is None else self.num_waves
-        check_integer("num_waves", self._num_waves, 1)
+        self._num_waves = self.num_waves or _NUM_WAVES
         check_choice("clip", self.clip, _CLIPS)
         self._clip = math.sqrt(chdtri(self.dim, _BEYOND) / self.dim)
         if self.clip == "hard":
