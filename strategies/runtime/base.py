@@ -56,11 +56,14 @@ _UNDER_WAY = (
 )
 
 
-def _evaluate(run: LiveRun, number: int, evaluate_fn: EvaluateFn | None) -> None:
-    if evaluate_fn is None or run.estimate is None:
+def evaluate(
+    result: Result, number: int, arrays: ArrayRecord | None, evaluate_fn: EvaluateFn | None
+) -> None:
+    """Let a server's function evaluate the arrays after a step, if there are both."""
+    if evaluate_fn is None or arrays is None:
         return
-    if (evaluated := evaluate_fn(number, run.estimate)) is not None:
-        run.facts.evaluate_metrics_serverapp[number] = evaluated
+    if (evaluated := evaluate_fn(number, arrays)) is not None:
+        result.evaluate_metrics_serverapp[number] = evaluated
 
 
 class WithoutEvaluation(Strategy):
@@ -317,9 +320,10 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     def summary(self) -> None:
         """Log the protocol's parameters."""
         logger.info("Starting %s:", type(self).__name__)
-        for name, value in self._parameters().items():
-            shown = textwrap.shorten(str(value), _MAX_CHARS_SHOWN, placeholder=" ...")
-            logger.info("\t├── %s = %s", name, shown)
+        for field in fields(self):
+            value = str(getattr(self, field.name))
+            shown = textwrap.shorten(value, _MAX_CHARS_SHOWN, placeholder=" ...")
+            logger.info("\t├── %s = %s", field.name, shown)
 
     # ------------------------------------------------------------------------- the run
 
@@ -405,13 +409,13 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             seed=seed,
             store=store,
         ) as run:
-            _evaluate(run, 0, evaluate_fn)
+            evaluate(run.facts, 0, run.estimate, evaluate_fn)
             while run.found is None:
                 number = run.number
                 # By no name: replies of a step are not kept while the next ones come.
                 _, metrics = self.aggregate_train(number, run.collect(grid, timeout))
                 run.keep(number, metrics)
-                _evaluate(run, number, evaluate_fn)
+                evaluate(run.facts, number, run.estimate, evaluate_fn)
             result: R = run.result()
         logger.info("Finished in %.1f s:", time.monotonic() - started)
         for line in repr(result).splitlines():
@@ -461,7 +465,11 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             raise ValueError(f"Expected an integer seed, got {seed!r}.")
         arguments = arguments or self._arguments(None, 0, None)
         self._check_idle()
-        with self._opened_store(store, arguments, max_users_per_node) as kept:
+        with RunStore(store).open() as kept:
+            if store is not None:
+                own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
+                prints = {name: printed(value) for name, value in own.items()}
+                recognise(kept, type(self), {**prints_of(self), **prints})
             run = begun(
                 self,
                 grid,
@@ -480,18 +488,6 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             finally:
                 self._run = None
 
-    @contextmanager
-    def _opened_store(
-        self, store: str | Path | None, arguments: Arguments, max_users_per_node: int
-    ) -> Iterator[RunStore]:
-        """Open the run's store; refuse that of another strategy, other arguments or else."""
-        with RunStore(store).open() as kept:
-            if store is not None:
-                own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
-                prints = {name: printed(value) for name, value in own.items()}
-                recognise(kept, type(self), {**prints_of(self), **prints})
-            yield kept
-
     def _identity(self, arguments: Arguments) -> dict[str, object]:
         """Return which of the arguments of a start make it another run."""
         return {}
@@ -507,9 +503,6 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         if initial_arrays or num_rounds or train_config:
             logger.info("Not used: initial arrays, number of rounds, configs")
         return Arguments()
-
-    def _parameters(self) -> dict[str, object]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _check_idle(self) -> None:
         if self._run is not None:
