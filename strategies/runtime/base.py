@@ -465,11 +465,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             raise ValueError(f"Expected an integer seed, got {seed!r}.")
         arguments = arguments or self._arguments(None, 0, None)
         self._check_idle()
-        with RunStore(store).open() as kept:
-            if store is not None:
-                own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
-                prints = {name: printed(value) for name, value in own.items()}
-                recognise(kept, type(self), {**prints_of(self), **prints})
+        with self._opened_store(store, arguments, max_users_per_node) as kept:
             run = begun(
                 self,
                 grid,
@@ -487,6 +483,18 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
                 yield run
             finally:
                 self._run = None
+
+    @contextmanager
+    def _opened_store(
+        self, store: str | Path | None, arguments: Arguments, max_users_per_node: int
+    ) -> Iterator[RunStore]:
+        """Open the run's store; refuse that of another strategy, other arguments or else."""
+        with RunStore(store).open() as kept:
+            if store is not None:
+                own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
+                prints = {name: printed(value) for name, value in own.items()}
+                recognise(kept, type(self), {**prints_of(self), **prints})
+            yield kept
 
     def _identity(self, arguments: Arguments) -> dict[str, object]:
         """Return which of the arguments of a start make it another run."""
