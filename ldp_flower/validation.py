@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import partial
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,9 +99,14 @@ Count = Annotated[int, partial(check_integer, low=1)]
 
 
 def check_fields(instance: Any) -> None:
-    """Raise ValueError if a field's value is none of its type (``Positive | None`` allows None)."""
+    """Raise ValueError if a field's value is none of its type (``Positive | None`` allows None).
+
+    Types that are checked are those above, and ``Literal`` of texts.
+    """
     for field in fields(instance):
         value = getattr(instance, field.name)
+        if get_origin(field.type) is Literal:
+            check_choice(field.name, value, get_args(field.type))
         for kind in (field.type, *get_args(field.type)):
             for check in getattr(kind, "__metadata__", ()):
                 if kind is field.type or value is not None:

@@ -16,7 +16,6 @@ from ldp_flower.validation import (
     Floats,
     Fraction,
     Positive,
-    check_choice,
     check_integer,
     check_unused,
 )
@@ -25,7 +24,7 @@ from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..forecasts.populations import features_of, normal_users
 from ..runtime import Cohort, Protocol, Result, Run, guarantees
-from ..runtime.coefficients import FeatureStrategy
+from ..runtime.coefficients import METHODS, FeatureStrategy, Method
 
 R = TypeVar("R", bound=Result)
 
@@ -47,11 +46,10 @@ class CollectOnce(FeatureStrategy[R]):
     guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
 
     delta: Fraction | None = None
-    method: str = "auto"
+    method: Method = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("method", self.method, METHODS)
         self._delta = _DELTA if self.delta is None else self.delta
         if self.method == "auto":
             check_unused(self, "with method='auto'", "delta")
@@ -144,7 +142,6 @@ class ProjectedCollection(CollectOnce[R]):
         return np.eye(size) if size == self.dim else projection(seed_of(run.salt), self.dim, size)
 
 
-METHODS = ("auto", "paper")
 _DELTA = 1e-6  # by default
 #: Numbers in a report, beyond which features have to be projected.
 MAX_REPORT = 5000

@@ -13,7 +13,7 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
-from ldp_flower.validation import Positive, check_choice, check_unused
+from ldp_flower.validation import Positive, check_unused
 
 from ..forecasts.populations import (
     USUAL_R2,
@@ -25,8 +25,8 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import kept
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, SparseStrategy, guarantees
+from ..runtime.coefficients import METHODS, Method
 
-_METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 
 
@@ -83,7 +83,7 @@ class NonInteractiveIht(SparseStrategy):
     plans_with = frozenset({"num_features", "quality"})
 
     delta: float = 0.0
-    method: str = "auto"
+    method: Method = "auto"
     covariance: ArrayLike | None = None
     feature_variance: Positive | None = None
     radius: Positive = 1.0
@@ -91,7 +91,6 @@ class NonInteractiveIht(SparseStrategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("method", self.method, _METHODS)
         if (self.method == "paper") != (self.delta != 0):
             raise ValueError(
                 f"Expected delta > 0 with method='paper', and only there, got {self.delta}."
@@ -121,7 +120,7 @@ class NonInteractiveIht(SparseStrategy):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both methods."""
-        for method, delta in (("auto", 0.0), ("paper", 1e-3)):
+        for method, delta in zip(METHODS, (0.0, 1e-3), strict=True):
             strategy = cls(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
             yield strategy, normal_users(dim, 1)
 

@@ -19,7 +19,6 @@ from ldp_flower.presentation.words import counted
 from ldp_flower.validation import (
     Count,
     Positive,
-    check_choice,
     check_integer,
     check_number,
     check_unused,
@@ -278,8 +277,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 "Expected train_metrics_aggr_fn to be a function, got "
                 f"{self.train_metrics_aggr_fn!r}."
             )
-        check_choice("model", self.model, ("linear", "net"))
-        check_choice("threshold", self.threshold, ("final", "each"))
         if self.sparsity is None:
             check_unused(self, "without sparsity", "threshold")
         if self.path_length is not None and self.learning_rate is not None:

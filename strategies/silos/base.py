@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
@@ -12,7 +12,6 @@ from ldp_flower.validation import (
     Floats,
     Fraction,
     Positive,
-    check_choice,
     check_positive,
     check_unused,
 )
@@ -22,7 +21,7 @@ from ..forecasts.populations import one_silo
 from ..runtime import Cohort, Run, guarantees
 from ..runtime.coefficients import SparseStrategy
 
-_LINKS = ("identity", "logistic")
+Link = Literal["identity", "logistic"]
 #: Why a sparse student of silos' own models has no plan.
 NO_PLAN_OF_TEACHERS = (
     "The student is as good as the silos' own models let it be, and how good these are no public "
@@ -67,13 +66,12 @@ class SiloRegression(SparseStrategy):
     _audited: ClassVar[Mapping[str, float]] = {}
 
     delta: Fraction
-    link: str = "identity"
+    link: Link = "identity"
     radius: float = math.inf
     min_reports: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("link", self.link, _LINKS)
         if self.radius != math.inf:
             check_positive("radius", self.radius)
 

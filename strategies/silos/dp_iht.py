@@ -13,7 +13,7 @@ from ldp_flower.validation import Count, Positive, check_positive
 from ldp_flower.values.links import LINKS
 
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
-from .base import SiloRegression, record_guarantee
+from .base import Link, SiloRegression, record_guarantee
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
 _AT_FIRST = 0.6  # share of the steps
@@ -85,7 +85,7 @@ class DpIht(SiloRegression):
     _audited: ClassVar = {"residual_bound": 1.0}
 
     num_steps: Count = 50
-    link: str = "logistic"
+    link: Link = "logistic"
     ridge: float = 0.0
     row_bound: Positive = 1.0
     residual_bound: float | None = None

@@ -27,12 +27,12 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import keep_above
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy
+from ..runtime.coefficients import METHODS, Method
 from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
 Integers = NDArray[np.int64]
 
-_METHODS = ("auto", "paper")
 _VOTERS = 0.5  # share of the users that vote
 _CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
 _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
@@ -74,7 +74,7 @@ class SelectedRegression(SparseStrategy):
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
     samples_per_user: Count
-    method: str = "auto"
+    method: Method = "auto"
     target_scale: Positive | None = None
     selector: str = "lasso"
     min_reports: int = 10
@@ -82,7 +82,6 @@ class SelectedRegression(SparseStrategy):
     def __post_init__(self) -> None:
         check_integer("dim", self.dim, 2)  # first, for a sparsity is compared with it
         super().__post_init__()
-        check_choice("method", self.method, _METHODS)
         check_choice("selector", self.selector, SELECTORS)
         # Users with many more rows than there are features can estimate all of them.
         self._voting = self.method == "paper" or 3 * self.dim > self.samples_per_user
@@ -104,7 +103,7 @@ class SelectedRegression(SparseStrategy):
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both methods."""
         options: dict[str, Any] = {"selector": "marginal", "target_scale": 1.0}
-        for method in _METHODS:
+        for method in METHODS:
             strategy = cls(
                 dim, epsilon=epsilon, samples_per_user=5, sparsity=2, method=method, **options
             )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from scipy.special import chdtri, digamma
@@ -13,7 +13,7 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import Count, Floats, Positive, check_choice, check_unused
+from ldp_flower.validation import Count, Floats, Positive, check_unused
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_of
 from ..numerics.denoising import shortened_slope, shrink
@@ -28,11 +28,10 @@ from ..runtime import (
     TooFewReports,
     guarantees,
 )
+from ..runtime.coefficients import METHODS, Method
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
 
-_METHODS = ("auto", "paper")
-_CLIPS = ("hard", "wide")
 _NUM_WAVES = 8  # by default
 _COARSE = 0.15  # share of the users whose reports are not re-centred
 # Least radius of a wave, over the root mean square of what its users report; .25 + 8 / d if larger.
@@ -141,15 +140,14 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     samples_per_user: Count | None = None
     bound: Positive
-    method: str = "auto"
+    method: Method = "auto"
     spread: Positive | None = None
     num_waves: Count | None = None
-    clip: str = "hard"
+    clip: Literal["hard", "wide"] = "hard"
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("method", self.method, _METHODS)
         if self.spread is not None:
             check_unused(self, "with a declared spread", "samples_per_user")
         elif self.samples_per_user is None:
@@ -158,7 +156,6 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         if self.method == "paper":
             check_unused(self, "with method='paper'", "num_waves", "clip")
         self._num_waves = self.num_waves or _NUM_WAVES
-        check_choice("clip", self.clip, _CLIPS)
         self._clip = math.sqrt(chdtri(self.dim, _BEYOND) / self.dim)
         if self.clip == "hard":
             self._clip = min(self._clip, max(_CLIP, 0.25 + 8 / self.dim))
@@ -172,7 +169,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both methods."""
-        for method in _METHODS:
+        for method in METHODS:
             strategy = cls(dim, epsilon=epsilon, bound=4.0, spread=0.2, method=method)
             yield strategy, normal_users(dim, 5)
 
