@@ -320,10 +320,9 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     def summary(self) -> None:
         """Log the protocol's parameters."""
         logger.info("Starting %s:", type(self).__name__)
-        for field in fields(self):
-            value = str(getattr(self, field.name))
-            shown = textwrap.shorten(value, _MAX_CHARS_SHOWN, placeholder=" ...")
-            logger.info("\t├── %s = %s", field.name, shown)
+        for name, value in self._parameters().items():
+            shown = textwrap.shorten(str(value), _MAX_CHARS_SHOWN, placeholder=" ...")
+            logger.info("\t├── %s = %s", name, shown)
 
     # ------------------------------------------------------------------------- the run
 
@@ -511,6 +510,9 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         if initial_arrays or num_rounds or train_config:
             logger.info("Not used: initial arrays, number of rounds, configs")
         return Arguments()
+
+    def _parameters(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _check_idle(self) -> None:
         if self._run is not None:
