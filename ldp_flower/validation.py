@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,3 +90,24 @@ def check_optional(instance: Any, *names: str) -> None:
     for name in names:
         if (value := getattr(instance, name)) is not None:
             check_positive(name, value)
+
+
+# Types of fields that say which numbers they take.
+Positive = Annotated[float, check_positive]  # finite
+Fraction = Annotated[float, check_fraction]  # in (0, 1)
+Count = Annotated[int, partial(check_integer, low=1)]
+
+
+def check_fields(instance: Any) -> None:
+    """Raise ValueError if a field's value is none of its type (``Positive | None`` allows None).
+
+    Types that are checked are those above, and ``Literal`` of texts.
+    """
+    for field in fields(instance):
+        value = getattr(instance, field.name)
+        if get_origin(field.type) is Literal:
+            check_choice(field.name, value, get_args(field.type))
+        for kind in (field.type, *get_args(field.type)):
+            for check in getattr(kind, "__metadata__", ()):
+                if kind is field.type or value is not None:
+                    check(field.name, value)

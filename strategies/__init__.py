@@ -16,8 +16,7 @@ from .collect_once.smooth_glm import GlmResult, SmoothGlm
 from .iht.label_ldp_iht import LabelLdpIht
 from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
-from .models.fedavg_arguments import FedAvgResult
-from .models.ldp_fedavg import LdpFedAvg
+from .models.ldp_fedavg import FedAvgResult, LdpFedAvg
 from .models.network_rounds import RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of

@@ -9,6 +9,7 @@ import pytest
 
 from ldp_flower import strategies
 from ldp_flower.strategies import LdpStrategy
+from ldp_flower.strategies.catalogue import PROTOCOLS
 
 MOST_REPEATED = 10  # entries; before parameters had moved to the families' bases they were 73
 
@@ -70,3 +71,11 @@ def test_few_parameters_are_described_twice():
     entries = Counter(entry for kind in every_class() for entry in documented(kind).items())
     repeated = {entry: count for entry, count in entries.items() if count > 1}
     assert sum(repeated.values()) - len(repeated) <= MOST_REPEATED, repeated
+
+
+@pytest.mark.parametrize("kind", PROTOCOLS.values(), ids=PROTOCOLS)
+def test_help_states_the_guarantee_in_numbered_points(kind):
+    sections = re.findall(
+        r"^Guarantee\n-{9}\n(1\. .*?)(?=^\w|\Z)", inspect.getdoc(kind), re.S | re.M
+    )
+    assert len(sections) == 1

@@ -15,7 +15,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.populations import features_of
-from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import first_of, frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import USEFUL_SHARE, CellStrategy, categories_of
@@ -123,17 +123,10 @@ class Counts(CellStrategy[CountsResult]):
     -----
     Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the oracles, of which the least
     noisy is taken. Where the standard error of a share would be above 0.1, nobody is asked.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by a
-       mechanism that is ``epsilon``-LDP for any two categories and for none. What the second is
-       asked depends on data through the first one's reports only.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     _share_of = "a category"
+    guarantee = guarantees.PER_USER
     card = Card(
         question="shares of a column's categories, with standard errors",
         guarantee="pure epsilon",

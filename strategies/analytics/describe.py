@@ -14,7 +14,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..runtime import Ask, Card, Protocol, Result, Run
+from ..runtime import Ask, Card, Protocol, Result, Run, guarantees
 from ..subprotocols.one_number import number_randomizer
 from .base import ColumnStrategy, categories_of
 from .cells import CellShares, Levels, cell_question
@@ -92,16 +92,10 @@ class Describe(ColumnStrategy[DescribeResult]):
     Numbers are asked for as by :class:`Means` and :class:`Quantiles`, shares as by :class:`Counts`.
     A standard deviation is that of a row drawn at random from a user drawn at random; others tell
     how far theirs is from the middle of the bounds, squared.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, for one task, in one of disjoint cohorts that public hashes cut.
-       What later cohorts are asked depends on data through earlier reports only.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
+    guarantee = guarantees.PER_USER
     card = Card(
         question="count, mean, std, quartiles and shares of a table's columns",
         guarantee="pure epsilon",

@@ -20,7 +20,7 @@ from ..forecasts.formulas import expected_function
 from ..forecasts.populations import table_users
 from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
-from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports
+from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports, guarantees
 from .base import ColumnStrategy
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, users_for_step_estimate
 from .distribution_result import DistributionResult
@@ -77,16 +77,10 @@ class Distribution(ColumnStrategy[DistributionResult]):
     are multiples of a round step, which up to 12 % of the users are asked for, cells end between
     multiples, and the distribution function rises at these. Elsewhere the bounds and 0 have cells
     of their own.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, in one of disjoint cohorts, for one report by a mechanism that is
-       ``epsilon``-LDP. Later cells depend on the reports of others alone.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user"})
+    guarantee = guarantees.PER_USER
     card = Card(
         question="the distribution of a column of numbers, with bands",
         guarantee="pure epsilon",

@@ -21,7 +21,7 @@ from ldp_flower.values.entries import hash_items
 
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
-from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run
+from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run, guarantees
 from ..runtime.result import Result, first_of, frame
 from .item_mechanism import (
     MAX_DIRECT,
@@ -229,16 +229,10 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
     Users without any item count as nothing, except where the domain has no number left for that
     (2**20 items directly, a power of two by prefixes): there each of them holds a random item.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, for one report, by a mechanism that is ``epsilon``-LDP for any two
-       sets of items; nobody's report depends on anybody else's.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"num_features"})
+    guarantee = (guarantees.USER, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
     card = Card(
         question="most frequent items and their counts; sparse distributions",
         guarantee="pure epsilon",

@@ -15,7 +15,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_mean
-from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
@@ -149,17 +149,10 @@ class Means(ColumnStrategy[MeansResult]):
     report how uncertain the rounding to levels is, without which the error of these users' mean
     cannot be distinguished from that of a population's. Where the standard error would be above an
     eighth of the bounds' distance, nobody is asked.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, in one of several disjoint cohorts that public hashes cut, by a
-       mechanism that is ``epsilon``-LDP for any two data. What later cohorts are asked depends on
-       data through earlier reports only.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"num_features"})
+    guarantee = guarantees.PER_USER
     card = Card(
         question="means of columns in their units, of groups too",
         guarantee="pure epsilon",

@@ -24,7 +24,7 @@ from ldp_flower.validation import Floats
 from ..forecasts.formulas import expected_quantiles
 from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
-from ..runtime import Card, Protocol, Run
+from ..runtime import Card, Protocol, Run, guarantees
 from ..runtime.result import Estimates, Result, frame
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
@@ -187,17 +187,15 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
     and steps. Those of bits are some three times as wide as those of a known density. Where up to
     5 % of the users say that nearly all entries are multiples of a step, estimates and ends are
     multiples.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, in one of disjoint cohorts, and reports one bit, one cell or, of
-       those asked how round their entries are, one set of steps; each mechanism is ``epsilon``-LDP.
-       Later thresholds and cells depend on the reports of others alone.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user"})
+    guarantee = (
+        guarantees.USER,
+        f"{guarantees.ASKED_ONCE} A report is one bit, one cell or, from users who are asked how "
+        "round their entries are, one set of steps.",
+        guarantees.ENFORCED,
+    )
     card = Card(
         question="a few quantiles of a column of numbers, in its units",
         guarantee="pure epsilon",

@@ -17,7 +17,7 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
-from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame
 from .base import CellStrategy, categories_of
 from .cells import MOST_CELLS, PopulationErrors, Shares
@@ -159,16 +159,10 @@ class TwoWay(CellStrategy[TwoWayResult]):
     always. Under independence it has a chi-squared law once standard errors of shares are small.
     ``smoothed`` is the closest table without negative shares, its deviations multiplied by the part
     of their squares that noise does not explain (James & Stein 1961); its margins stay.
-
-    Guarantee
-    ---------
-    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
-    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by a
-       mechanism that is ``epsilon``-LDP for any two cells and for none.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     _share_of = "a cell"
+    guarantee = guarantees.PER_USER
     card = Card(
         question="contingency table of two columns, with a test of independence",
         guarantee="pure epsilon",

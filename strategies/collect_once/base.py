@@ -14,18 +14,17 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import GaussianRecord, Randomizer, ball_codebook
 from ldp_flower.validation import (
     Floats,
-    check_choice,
-    check_fraction,
+    Fraction,
+    Positive,
     check_integer,
-    check_positive,
     check_unused,
 )
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..forecasts.populations import features_of, normal_users
-from ..runtime import Cohort, Protocol, Result, Run
-from ..runtime.coefficients import FeatureStrategy
+from ..runtime import Cohort, Protocol, Result, Run, guarantees
+from ..runtime.coefficients import METHODS, FeatureStrategy, Method
 
 R = TypeVar("R", bound=Result)
 
@@ -44,14 +43,14 @@ class CollectOnce(FeatureStrategy[R]):
         ``"paper"`` is the printed algorithm with its calibration corrected.
     """
 
-    delta: float | None = None
-    method: str = "auto"
+    guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
+
+    delta: Fraction | None = None
+    method: Method = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("method", self.method, METHODS)
         self._delta = _DELTA if self.delta is None else self.delta
-        check_fraction("delta", self._delta)
         if self.method == "auto":
             check_unused(self, "with method='auto'", "delta")
         self.randomizer(1)  # refuses a bad epsilon now
@@ -127,12 +126,8 @@ class ProjectedCollection(CollectOnce[R]):
         Number of dimensions to which a public random matrix projects features first.
     """
 
-    feature_bound: float = 1.0
+    feature_bound: Positive = 1.0
     projected_dim: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive("feature_bound", self.feature_bound)
 
     def _mapped(self, run: Run, question: Question, size: int) -> Question:
         """Return a question about ``size`` features: of projected ones, if these are fewer."""
@@ -147,7 +142,6 @@ class ProjectedCollection(CollectOnce[R]):
         return np.eye(size) if size == self.dim else projection(seed_of(run.salt), self.dim, size)
 
 
-METHODS = ("auto", "paper")
 _DELTA = 1e-6  # by default
 #: Numbers in a report, beyond which features have to be projected.
 MAX_REPORT = 5000

@@ -8,7 +8,7 @@ import numpy as np
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
-from ldp_flower.validation import Floats, check_integer, check_optional
+from ldp_flower.validation import Floats, Positive, check_integer
 
 from ..forecasts.populations import MeanUsers
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
@@ -56,13 +56,6 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     that 0 is its solution below 1e13 users. It needs 30 to 100 times as many users as ``"auto"``.
     Without projection the noise in a coordinate does not depend on their number, so that projecting
     saves bytes and nothing else.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
-       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question, which depends on no data (non-interactive).
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -78,11 +71,10 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
 
     plans_with = frozenset({"num_features"})
 
-    l1_bound: float | None = None
+    l1_bound: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_optional(self, "l1_bound")
         if self.projected_dim is not None:
             check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT))
         elif self.method == "auto" and self.dim > MAX_REPORT:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Record, SecondMoments
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Positive, check_integer
 from ldp_flower.values.moments import num_moments
 
 from ..forecasts.populations import SphereUsers
@@ -54,13 +54,6 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     added. Noise is then squared on the server: it has a use from epsilon 4, 16 features
     and 400,000 users, if what matters varies most. What ``"auto"`` changes is that users
     multiply before the noise. Curvature below what noise alone would show is raised to it.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
-       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question, which depends on no data (non-interactive).
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -76,13 +69,11 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
 
     plans_with = frozenset({"num_features"})
 
-    target_bound: float = 1.0
-    l1_bound: float = 1.0
+    target_bound: Positive = 1.0
+    l1_bound: Positive = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("target_bound", self.target_bound)
-        check_positive("l1_bound", self.l1_bound)
         if self.method == "auto":
             check_report(self.dim, self.projected_dim, [2])
         elif self.projected_dim is not None:

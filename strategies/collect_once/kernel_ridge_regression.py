@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
 from ldp_flower.guarantee.questions import Fourier, Question, Record, SecondMoments
-from ldp_flower.validation import Floats, check_integer, check_positive
+from ldp_flower.validation import Floats, Positive, check_integer
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 
@@ -118,13 +118,6 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     of the noise; and with cosines and sines of stratified frequencies, whose length is exactly 1,
     in place of cosines with random phases, whose inner products are half of the kernel. Its noise
     is squared on the server: it has a use from epsilon 4 and 200,000 users.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
-       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question, which depends on no data (non-interactive).
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -143,16 +136,14 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     )
 
     num_features: int = 16
-    length_scale: float = 1.0
-    target_bound: float = 1.0
+    length_scale: Positive = 1.0
+    target_bound: Positive = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("num_features", self.num_features, 2, _MAX_FEATURES)
         if self.num_features % 2:
             raise ValueError(f"Expected an even num_features, got {self.num_features}.")
-        check_positive("length_scale", self.length_scale)
-        check_positive("target_bound", self.target_bound)
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ldp_flower.guarantee.questions import OfClasses, Question, RecordCopies, TensorMoments
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import project_on_ball
-from ldp_flower.validation import Floats, check_integer, check_positive
+from ldp_flower.validation import Floats, Positive, check_integer
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 
 from ..numerics.first_order import sigm
@@ -98,13 +98,6 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     Chebyshev expansion is a_0 / 2; coefficients are those of h'(r x), without
     another power of r; 1,000 batches of users take the steps of SIGM. Its noise is
     multiplied on the server: with degree 1 it has a use from epsilon 8, with 3 from epsilon 32.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
-       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question, which depends on no data (non-interactive).
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(
@@ -122,9 +115,9 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         "features vary together: simulate it on synthetic records of the same size."
     )
 
-    radius: float = 4.0
+    radius: Positive = 4.0
     link: str | Sequence[float] = "logistic"
-    target_bound: float = 1.0
+    target_bound: Positive = 1.0
     degree: int = 1
 
     @classmethod
@@ -135,8 +128,6 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("radius", self.radius)
-        check_positive("target_bound", self.target_bound)
         check_integer("degree", self.degree, 1, MAX_DEGREE)
         if not isinstance(self.link, str):
             self.link = [float(number) for number in self.link]

@@ -167,8 +167,8 @@ def _shows(waves: Waves, groups: int, shares: Floats) -> bool:
 _BY_BITS, _BY_CELLS = (1.05, 0.72), (0.8, 0.25)
 # Of the largest error of a distribution function, fitted on 170 settings of 500 to 15,000 users,
 # epsilon .5 to 6.5, columns of one hump, 10 or 12 runs each: of the smoothed noise, its power, of
-# who is asked and of which rows are drawn; where eight runs of ten lie. The first again on 16 of 800
-# to 12,000 users, epsilon .5 to 3 (seeds 9000-9007), since windows are narrower: it was 1.6.
+# who is asked and of which rows are drawn; where eight runs of ten lie. The first again, which was
+# 1.6, on 16 of 800 to 12,000 users, epsilon .5 to 3 (seeds 9000-9007), as windows are narrower now.
 _NOISE, _POWER, _ASKED, _DRAWN, _RANGE = 1.25, 0.82, 0.52, 0.62, (0.65, 1.6)
 _HUMP = (
     "The column has one hump, which takes a good part of the bounds; errors are half as large if "

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -42,14 +42,14 @@ from ..runtime import (
     Run,
     SparseStrategy,
     TooFewReports,
+    guarantees,
 )
+from ..runtime.coefficients import Method
 from ..runtime.run import LiveRun
 from ..subprotocols.one_number import estimate_label_scale
 from .label_fit import NoisyLabels
 
-_METHODS = ("auto", "paper")
 _MECHANISMS = ("hybrid", "bit", "gaussian")
-_SOLVERS = ("iht", "lasso")
 _UNITS = {"user": "user (labels only)", "label": "label"}
 _SCALE_SHARE = 0.1  # by default
 _CERTAIN = 0.95  # probability below which an estimated scale is called a guess
@@ -131,18 +131,15 @@ class LabelLdpIht(SparseStrategy):
     size, such as signs, all count in full. The result notes rows that hardly count.
 
     ``std_error`` is that of least squares on the support, from the residuals' spread.
-
-    Guarantee
-    ---------
-    1. Protected: the labels of a user against any other labels, or each label if the unit is
-       "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and in which
-       order are not protected at all, nor is what they reveal about the label.
-    2. Every user answers one question, in one of disjoint cohorts. Later questions depend on labels
-       through earlier reports only, so the whole is epsilon-LDP by parallel composition.
-    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this on their
-       side, and refuse unless the operator has declared the features public.
     """
 
+    guarantee = (
+        "Protected: the labels of a user against any other labels, or each label if the unit is "
+        '"label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and in which '
+        "order are not protected at all, nor is what they reveal about the label.",
+        guarantees.ASKED_ONCE,
+        f"{guarantees.ENFORCED} They refuse unless the operator has declared the features public.",
+    )
     card = Card(
         question="sparse linear regression",
         guarantee="pure epsilon or (epsilon, delta), labels only",
@@ -158,13 +155,13 @@ class LabelLdpIht(SparseStrategy):
     plans_with = frozenset({"num_features", "quality"})
 
     delta: float = 0.0
-    method: str = "auto"
+    method: Method = "auto"
     mechanism: str | None = None
-    solver: str = "iht"
+    solver: Literal["iht", "lasso"] = "iht"
     label_bound: float | None = None
     scale_share: float | None = None
     labels_per_user: int = 1
-    unit: str = "user"
+    unit: Literal["user", "label"] = "user"
     radius: float = math.inf
 
     def __post_init__(self) -> None:
@@ -172,14 +169,11 @@ class LabelLdpIht(SparseStrategy):
         if self.mechanism is None:
             self.mechanism = "gaussian" if self.delta else "hybrid"
         check_choice("mechanism", self.mechanism, _MECHANISMS)
-        check_choice("method", self.method, _METHODS)
         if (self.mechanism == "gaussian") != (self.delta != 0):
             raise ValueError(
                 "Expected delta > 0 with the Gaussian mechanism, and only with it, "
                 f"got {self.delta}."
             )
-        check_choice("solver", self.solver, _SOLVERS)
-        check_choice("unit", self.unit, _UNITS)
         self._scale_share = _SCALE_SHARE if self.scale_share is None else self.scale_share
         check_fraction("scale_share", self._scale_share)
         if self.label_bound is not None:

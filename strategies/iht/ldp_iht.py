@@ -13,7 +13,7 @@ from ldp_flower.guarantee.questions import Gradient, RidgeStep
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetHypercube, ball_codebook
-from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
+from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
 from ldp_flower.values.links import LINKS
 
 from ..forecasts.populations import (
@@ -29,7 +29,17 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import kept
 from ..numerics.walk import Walk
-from ..runtime import Ask, Card, FeatureStrategy, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import (
+    Ask,
+    Card,
+    FeatureStrategy,
+    LinearResult,
+    Protocol,
+    Run,
+    TooFewReports,
+    ask_on,
+    guarantees,
+)
 from ..subprotocols.one_number import checked, estimate_label_scale, norm_askers
 
 # Of 5 to 15 steps, of which a quarter to two fifths ask about few coefficients, in 19 settings.
@@ -101,15 +111,9 @@ class LdpIht(FeatureStrategy[LinearResult]):
     With several records there are up to 50 steps, which are fitted: their lengths follow from the
     directions themselves, and the estimate is where all of them, taken together, are zero.
     Targets are expected centred. Standard errors are not a number: most of the error is bias.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",
@@ -124,16 +128,15 @@ class LdpIht(FeatureStrategy[LinearResult]):
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
     sparsity: int | None = None
-    samples_per_user: int = 1
-    radius: float | None = None
-    noise_scale: float | None = None
-    feature_variance: float | None = None
-    target_scale: float | None = None
+    samples_per_user: Count = 1
+    radius: Positive | None = None
+    noise_scale: Positive | None = None
+    feature_variance: Positive | None = None
+    target_scale: Positive | None = None
     link: str = "identity"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("samples_per_user", self.samples_per_user, 1)
         self._one_record_each = self.samples_per_user == 1
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1, self.dim)
@@ -141,7 +144,6 @@ class LdpIht(FeatureStrategy[LinearResult]):
             raise ValueError(
                 "Expected a sparsity with one record per user (samples_per_user=1), got None."
             )
-        check_optional(self, "radius", "noise_scale", "feature_variance", "target_scale")
         check_choice("link", self.link, LINKS)
         if self.link != "identity" and not self._one_record_each:
             raise ValueError(
@@ -251,11 +253,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
                 residual_bound=bound,
                 link=self.link,
             )
-            try:
-                gradient = yield Ask(cohort, question, randomizer)
-            except TooFewReports:
-                if step == 0:
-                    raise
+            gradient = yield from ask_on(Ask(cohort, question, randomizer), step > 0)
+            if gradient is None:
                 break
             length = 1 / (self._curvature * slope)
             variance = length**2 * randomizer.variance / gradient.count

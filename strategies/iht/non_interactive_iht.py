@@ -13,7 +13,7 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
-from ldp_flower.validation import check_choice, check_optional, check_positive, check_unused
+from ldp_flower.validation import Positive, check_unused
 
 from ..forecasts.populations import (
     USUAL_R2,
@@ -24,9 +24,9 @@ from ..forecasts.populations import (
     planned_length,
 )
 from ..numerics.denoising import kept
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, SparseStrategy
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, SparseStrategy, guarantees
+from ..runtime.coefficients import METHODS, Method
 
-_METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 
 
@@ -66,15 +66,9 @@ class NonInteractiveIht(SparseStrategy):
     paper. ``paper`` is what it can be: clip(y) x plus Gaussian noise for its diameter.
 
     ``std_error`` is the mechanism's known noise alone.
-
-    Guarantee
-    ---------
-    1. Protected: a user's whole set of records, against any other set, at pure ``epsilon`` (with
-       ``method="paper"`` at (``epsilon``, ``delta``), in real arithmetic).
-    2. Every user answers one question, which depends on nobody's data.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
     card = Card(
         question="sparse linear regression",
         guarantee="pure epsilon; paper: (epsilon, delta)",
@@ -89,21 +83,18 @@ class NonInteractiveIht(SparseStrategy):
     plans_with = frozenset({"num_features", "quality"})
 
     delta: float = 0.0
-    method: str = "auto"
+    method: Method = "auto"
     covariance: ArrayLike | None = None
-    feature_variance: float | None = None
-    radius: float = 1.0
-    target_scale: float | None = None
+    feature_variance: Positive | None = None
+    radius: Positive = 1.0
+    target_scale: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("method", self.method, _METHODS)
         if (self.method == "paper") != (self.delta != 0):
             raise ValueError(
                 f"Expected delta > 0 with method='paper', and only there, got {self.delta}."
             )
-        check_optional(self, "feature_variance", "target_scale")
-        check_positive("radius", self.radius)
         mean_square = self.feature_variance or 1.0
         spread = mean_square * np.eye(self.dim)
         if self.covariance is not None:
@@ -129,7 +120,7 @@ class NonInteractiveIht(SparseStrategy):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both methods."""
-        for method, delta in (("auto", 0.0), ("paper", 1e-3)):
+        for method, delta in zip(METHODS, (0.0, 1e-3), strict=True):
             strategy = cls(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
             yield strategy, normal_users(dim, 1)
 

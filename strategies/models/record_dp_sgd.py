@@ -21,7 +21,7 @@ from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer
 
-from ..runtime.base import Card, EvaluateFn, WithoutEvaluation
+from ..runtime.base import Card, EvaluateFn, WithoutEvaluation, evaluate
 from ..runtime.population import wait_for_nodes
 from ..runtime.result import SPENT, PrivacySpent, Step
 from ..runtime.run import TooFewReports
@@ -338,7 +338,7 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
         result = RecordDpSgdResult.of(self.plan, self._text, len(self._nodes), earlier)
         result.strategy, result.question = type(self).__name__, self.card.question
         result.steps = self._steps
-        self._evaluated(earlier, evaluate_fn, kept.arrays, result)
+        evaluate(result, earlier, kept.arrays, evaluate_fn)
         for number in range(earlier + 1, self.num_rounds + 1):
             logger.info("[ROUND %d/%d]", number, self.num_rounds)
             messages = self.configure_train(number, kept.arrays, ConfigRecord(), grid)
@@ -359,7 +359,7 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
             result.add(number, metrics, found, [] if result.noise_to_signal else noise.warning())
             result.noise_to_signal = result.noise_to_signal or noise.of_the_run
             kept.keep(number, ArrayRecord({**kept.arrays, **mean}))
-            self._evaluated(number, evaluate_fn, kept.arrays, result)
+            evaluate(result, number, kept.arrays, evaluate_fn)
         else:
             logger.info("The budget is spent: epsilon %g, delta %g", result.epsilon, result.delta)
         result.arrays = kept.arrays
@@ -367,13 +367,3 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
             result.epsilon, self.delta, self.protects, False, self._replies.seeded > 0
         )
         return result
-
-    def _evaluated(
-        self,
-        number: int,
-        evaluate_fn: EvaluateFn | None,
-        arrays: ArrayRecord,
-        result: RecordDpSgdResult,
-    ) -> None:
-        if evaluate_fn and (found := evaluate_fn(number, arrays)) is not None:
-            result.evaluate_metrics_serverapp[number] = found

@@ -13,3 +13,4 @@ from .result import Result as Result
 from .run import Protocol as Protocol
 from .run import Run as Run
 from .run import TooFewReports as TooFewReports
+from .run import ask_on as ask_on

@@ -25,9 +25,10 @@ from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
-from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
+from ldp_flower.validation import check_fields, check_integer, check_number, is_integer, make_plain
 
 from .exchange import means_of
+from .guarantees import with_guarantee
 from .population import MAX_USERS_PER_NODE, Population, SizeOnlyPopulation, fewest_users
 from .result import Result
 from .run import Arguments, LiveRun, Protocol, Run, TooFewReports, begun
@@ -55,11 +56,14 @@ _UNDER_WAY = (
 )
 
 
-def _evaluate(run: LiveRun, number: int, evaluate_fn: EvaluateFn | None) -> None:
-    if evaluate_fn is None or run.estimate is None:
+def evaluate(
+    result: Result, number: int, arrays: ArrayRecord | None, evaluate_fn: EvaluateFn | None
+) -> None:
+    """Let a server's function evaluate the arrays after a step, if there are both."""
+    if evaluate_fn is None or arrays is None:
         return
-    if (evaluated := evaluate_fn(number, run.estimate)) is not None:
-        run.facts.evaluate_metrics_serverapp[number] = evaluated
+    if (evaluated := evaluate_fn(number, arrays)) is not None:
+        result.evaluate_metrics_serverapp[number] = evaluated
 
 
 class WithoutEvaluation(Strategy):
@@ -117,7 +121,8 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
     Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
-    fields are the constructor's arguments, ``__post_init__`` checks them.
+    fields are the constructor's arguments. Their types (:class:`~ldp_flower.validation.Positive`)
+    or ``__post_init__`` check them.
 
     Parameters
     ----------
@@ -142,9 +147,16 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     protects: ClassVar[str] = "user"
     #: What to know before choosing the protocol; every public strategy has one.
     card: ClassVar[Card]
+    #: The last section of its docstring, unless that has one of its own.
+    guarantee: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
     min_reports: int = 20
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__doc__ and cls.guarantee and "card" in vars(cls):
+            cls.__doc__ = with_guarantee(cls.__doc__, cls.guarantee)
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -154,6 +166,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
                 setattr(self, given.name, value.copy())
         check_number("epsilon", self.epsilon)
         check_integer("min_reports", self.min_reports, 1)
+        check_fields(self)
         self._run: LiveRun | None = None  # the one that is under way, for Flower's methods
 
     def __repr__(self) -> str:
@@ -395,13 +408,13 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             seed=seed,
             store=store,
         ) as run:
-            _evaluate(run, 0, evaluate_fn)
+            evaluate(run.facts, 0, run.estimate, evaluate_fn)
             while run.found is None:
                 number = run.number
                 # By no name: replies of a step are not kept while the next ones come.
                 _, metrics = self.aggregate_train(number, run.collect(grid, timeout))
                 run.keep(number, metrics)
-                _evaluate(run, number, evaluate_fn)
+                evaluate(run.facts, number, run.estimate, evaluate_fn)
             result: R = run.result()
         logger.info("Finished in %.1f s:", time.monotonic() - started)
         for line in repr(result).splitlines():

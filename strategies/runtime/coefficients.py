@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -215,6 +215,10 @@ class LinearResult(CoefficientResult):
 
 
 R = TypeVar("R", bound=Result)
+
+#: How a protocol asks: in this library's way, or as its paper prints it, corrected.
+Method = Literal["auto", "paper"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -219,18 +219,14 @@ class Exchange:
                     return node, None, other  # is asked again when the run is started again
                 content = census_content(reply.content)
             else:
-                content = self._report(step, node, reply.content).to_bytes()
+                records = dict(reply.content.items())
+                public = records.pop(PUBLIC, None)
+                content = Report.from_record_dict(RecordDict(records)).to_bytes()
+                if isinstance(public, MetricRecord):
+                    self._public.setdefault(step, {})[node] = public
         except (MessageError, KeyError, TypeError, ValueError, OverflowError):
             content = b""
         return node, content, None
-
-    def _report(self, step: int, node: int, content: RecordDict) -> Report:
-        own = RecordDict({name: record for name, record in content.items() if name != PUBLIC})
-        report = Report.from_record_dict(own)
-        public = content.get(PUBLIC)
-        if isinstance(public, MetricRecord):
-            self._public.setdefault(step, {})[node] = public
-        return report
 
     def public_metrics(self, step: int) -> list[MetricRecord]:
         """Return what this step's clients declared public and sent."""

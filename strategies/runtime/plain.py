@@ -8,6 +8,7 @@ import base64
 import types
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -117,16 +118,12 @@ def _checked(value: Any, fits: bool, expected: str) -> Any:
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any) -> Any:
-    if value is None and type(None) in kinds:
-        return None
-    failed = None
-    for kind in kinds:
-        if kind is not type(None):
-            try:
-                return from_plain(kind, value)
-            except ValueError as error:
-                failed = error
-    raise ValueError(str(failed))
+    # None first: what is wrong is said of the last one.
+    *others, last = sorted(kinds, key=lambda kind: kind is not type(None))
+    for kind in others:
+        with suppress(ValueError):
+            return from_plain(kind, value)
+    return from_plain(last, value)
 
 
 def _key(kind: type, key: Any) -> Any:

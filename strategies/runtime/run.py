@@ -70,6 +70,16 @@ class TooFewReports(RuntimeError):
         return None if found is None else int(found[1].replace(",", ""))
 
 
+def ask_on(ask: Ask, known: bool) -> Generator[Ask, Any, Any]:
+    """Return the answer; None if too few came and an estimate is known, or raise TooFewReports."""
+    try:
+        return (yield ask)
+    except TooFewReports:
+        if known:
+            return None
+        raise
+
+
 @dataclass(frozen=True)
 class Arguments:
     """What Flower's signature of ``start`` gives a protocol."""
@@ -347,9 +357,6 @@ class LiveRun(Run):
             result.schema = strategy._schema
         result.privacy = privacy_spent(self._asked, strategy.protects, census.seeded)
         return result
-
-
-logger = logging.getLogger("flwr")
 
 
 def begun(

@@ -3,23 +3,44 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
+from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import (
-    check_choice,
-    check_fraction,
-    check_integer,
+    Count,
+    Floats,
+    Fraction,
+    Positive,
     check_positive,
     check_unused,
 )
 from ldp_flower.values.links import LINKS
 
 from ..forecasts.populations import one_silo
-from ..runtime import Cohort, Run
+from ..runtime import Cohort, Run, guarantees
 from ..runtime.coefficients import SparseStrategy
 
-_LINKS = ("identity", "logistic")
+Link = Literal["identity", "logistic"]
+#: Why a sparse student of silos' own models has no plan.
+NO_PLAN_OF_TEACHERS = (
+    "The student is as good as the silos' own models let it be, and how good these are no public "
+    "number shows: simulate it with silos of synthetic records."
+)
+
+
+def record_guarantee(randomizer: str) -> tuple[str, ...]:
+    """Return the guarantee of a plan of reports by this randomizer."""
+    return (
+        "Protected: every record of every silo, against any other record in its place, at "
+        "(``epsilon``, ``delta``) for the whole run, against everybody but its own silo. A person "
+        "with several records, or records in several silos, is protected less.",
+        "A silo's reports are one plan of its ledger, paid as a whole with the first: see "
+        f":class:`ldp_flower.randomizers.{randomizer}` for the composition.",
+        "How many records a silo has is public, declared by its operator. No guarantee rests on "
+        "that number.",
+        guarantees.ENFORCED,
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -44,15 +65,13 @@ class SiloRegression(SparseStrategy):
     #: Arguments of :meth:`audit_runs` beside those of all.
     _audited: ClassVar[Mapping[str, float]] = {}
 
-    delta: float
-    link: str = "identity"
+    delta: Fraction
+    link: Link = "identity"
     radius: float = math.inf
     min_reports: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_fraction("delta", self.delta)
-        check_choice("link", self.link, _LINKS)
         if self.radius != math.inf:
             check_positive("radius", self.radius)
 
@@ -95,18 +114,31 @@ class ClippedSilos(SiloRegression):
         Features are clipped to ``[-feature_bound, feature_bound]``.
     """
 
-    target_scale: float | None = None
-    feature_bound: float = 1.0
+    target_scale: Positive | None = None
+    feature_bound: Positive = 1.0
 
+    no_plan = (
+        "What its choices of coefficients cost depends on how far apart features' scores are, "
+        "which no public number shows: simulate it on synthetic records of the same size."
+    )
     _prior: ClassVar[float] = 1.0  # the first bound on residuals, in scales of the targets
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("feature_bound", self.feature_bound)
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "target_scale")
         wanted = None if self.target_scale is None else self._prior * self.target_scale
         self._first_bound = self._score_bound(wanted, "target_scale")
+
+    def _gradient(self, theta: Floats, bound: float, **arguments: Any) -> Gradient:
+        """Return the question for the gradient at ``theta``, with residuals within a bound."""
+        return Gradient(
+            theta,
+            feature_bound=self.feature_bound,
+            residual_bound=bound,
+            link=self.link,
+            **arguments,
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -127,22 +159,23 @@ class ShrinkingClip(ClippedSilos):
         Number of steps; every silo answers each.
     """
 
-    noise_scale: float | None = None
-    feature_variance: float = 1.0
-    num_steps: int
+    noise_scale: Positive | None = None
+    feature_variance: Positive = 1.0
+    num_steps: Count
 
     _shrinkage: ClassVar[float]  # of the bound on residuals, from step to step
     _floor: ClassVar[float]  # of that bound, in scales of the noise
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("num_steps", self.num_steps, 1)
-        check_positive("feature_variance", self.feature_variance)
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "noise_scale")
-        usual = self._first_bound / self._prior / 2
-        self._noise_scale = usual if self.noise_scale is None else self.noise_scale
-        check_positive("noise_scale", self._noise_scale)
+        self._noise_scale = self.noise_scale or self._first_bound / self._prior / 2
+
+    @property
+    def step_size(self) -> float:
+        """The inverse of the usual curvature."""
+        return 1 / (LINKS[self.link].curvature * self.feature_variance)
 
     def residual_bounds(self) -> list[float]:
         """Return the bound on residuals of every step."""

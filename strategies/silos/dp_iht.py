@@ -9,11 +9,11 @@ import numpy as np
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import RecordGaussian
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Count, Positive, check_positive
 from ldp_flower.values.links import LINKS
 
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
-from .base import SiloRegression
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
+from .base import Link, SiloRegression, record_guarantee
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
 _AT_FIRST = 0.6  # share of the steps
@@ -66,20 +66,9 @@ class DpIht(SiloRegression):
 
     ``std_error`` is the noise's part, for rows that are isotropic and as long as they may be,
     and classes that are hard to distinguish; for others errors are larger.
-
-    Guarantee
-    ---------
-    1. Protected: every record of every silo, against any other record in its place, at
-       (``epsilon``, ``delta``) for the whole run, against everybody but its own silo.
-       A person with several records, or records in several silos, is protected less.
-    2. The steps are one plan of the silo's ledger, paid as a whole with the first:
-       see :class:`ldp_flower.randomizers.RecordGaussian` for the composition.
-    3. How many records a silo has is public, declared by its operator. No guarantee rests
-       on that number.
-    4. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
-       on their side.
     """
 
+    guarantee = record_guarantee("RecordGaussian")
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
@@ -95,23 +84,19 @@ class DpIht(SiloRegression):
     )
     _audited: ClassVar = {"residual_bound": 1.0}
 
-    num_steps: int = 50
-    link: str = "logistic"
+    num_steps: Count = 50
+    link: Link = "logistic"
     ridge: float = 0.0
-    row_bound: float = 1.0
+    row_bound: Positive = 1.0
     residual_bound: float | None = None
-    largest_moment: float | None = None
+    largest_moment: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("num_steps", self.num_steps, 1)
         if self.ridge != 0:
             check_positive("ridge", self.ridge)
-        check_positive("row_bound", self.row_bound)
         self._residual_bound = self._score_bound(self.residual_bound, "residual_bound")
-        usual = self.row_bound**2
-        self._largest_moment = usual if self.largest_moment is None else self.largest_moment
-        check_positive("largest_moment", self._largest_moment)
+        self._largest_moment = self.largest_moment or self.row_bound**2
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> RecordGaussian:
@@ -137,11 +122,8 @@ class DpIht(SiloRegression):
             question = Gradient(
                 ahead, row_bound=self.row_bound, residual_bound=self._residual_bound, link=self.link
             )
-            try:
-                gradient = yield Ask(everyone, question, self.randomizer())
-            except TooFewReports:
-                if not number:
-                    raise
+            gradient = yield from ask_on(Ask(everyone, question, self.randomizer()), number > 0)
+            if gradient is None:
                 break
             moved = ahead - step_size * (gradient.mean + self.ridge * ahead)
             wide = self.sparsity * (_WIDER if number + 1 < _AT_FIRST * self.num_steps else 1)

@@ -10,14 +10,22 @@ import numpy as np
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht, keep_largest, project_on_ball
-from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
+from ldp_flower.randomizers import Randomizer, ball_codebook
+from ldp_flower.validation import (
+    Count,
+    Positive,
+    check_choice,
+    check_integer,
+    check_positive,
+    check_unused,
+)
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on, guarantees
 from ..runtime.coefficients import SparseStrategy
+from .base import NO_PLAN_OF_TEACHERS
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
 _NOTHING = (
@@ -69,20 +77,16 @@ class KnowledgeTransfer(SparseStrategy):
 
     ``std_error`` is the spread of the reports: noise and differences between silos. It leaves
     out what clipping, a teacher's own bias and the choice of coefficients do.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a silo at once, their number included, against any others
-       (user-level local differential privacy of the silo), at pure ``epsilon``. How a
-       teacher is trained plays no part.
-    2. Every silo answers one question in one wave; waves are disjoint and cut by public
-       hashes. Later questions depend on data through earlier reports only, so the
-       whole is epsilon-LDP by parallel composition.
-    3. A person with records in several silos is protected less: by the sum of their epsilons.
-    4. No matter what the strategy sends, the clients' randomizers and ledgers enforce this
-       on their side.
     """
 
+    guarantee = (
+        "Protected: all records of a silo at once, their number included, against any others "
+        "(user-level local differential privacy of the silo), at pure ``epsilon``. How a teacher "
+        "is trained plays no part.",
+        guarantees.ASKED_ONCE,
+        "A person with records in several silos is protected less: by the sum of their epsilons.",
+        guarantees.ENFORCED,
+    )
     card = Card(
         question="a sparse model of silos' own models",
         guarantee="pure epsilon",
@@ -92,28 +96,23 @@ class KnowledgeTransfer(SparseStrategy):
         fails_when="with fewer than some 1,000 silos at epsilon 2 (300 at 4) and 1,000 features",
         page="silos",
     )
-    no_plan = (
-        "The student is as good as the silos' own models let it be, and how good these are "
-        "no public number shows: simulate it with silos of synthetic records."
-    )
+    no_plan = NO_PLAN_OF_TEACHERS
 
     protects = "silo"
 
-    radius: float
+    radius: Positive
     link: str = "identity"
     ridge: float = 0.0
-    num_waves: int = 3
+    num_waves: Count = 3
     num_answers: int | None = None
     synthetic_seed: int | None = None
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("radius", self.radius)
         check_choice("link", self.link, Teacher.links)
         if self.ridge != 0:
             check_positive("ridge", self.ridge)
-        check_integer("num_waves", self.num_waves, 1)
         self._synthetic_seed = 1 if self.synthetic_seed is None else self.synthetic_seed
         check_integer("synthetic_seed", self._synthetic_seed, 1, 1 << 53)
         if self.num_answers is not None:
@@ -154,11 +153,8 @@ class KnowledgeTransfer(SparseStrategy):
                 self._synthetic_seed if self.num_answers else None,
                 self.link,
             )
-            try:
-                answer: Estimate = yield Ask(cohort, question, self.randomizer(bound))
-            except TooFewReports:
-                if not precision:
-                    raise
+            answer = yield from ask_on(Ask(cohort, question, self.randomizer(bound)), precision > 0)
+            if answer is None:
                 break
             known = student if features is None else features @ student
             gained = 1 / float(np.mean(answer.std_error**2))

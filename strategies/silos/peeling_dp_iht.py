@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import Estimate, RecordPeeling
-from ldp_flower.validation import Floats
-from ldp_flower.values.links import LINKS
+from ldp_flower.validation import Count, Floats
 
-from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
-from .base import ShrinkingClip
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports, ask_on
+from .base import NO_PLAN_OF_TEACHERS, ShrinkingClip, record_guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,14 +47,9 @@ class PeelingDpIht(ShrinkingClip):
 
     ``std_error`` is the noise of the last step's values; it leaves out what the
     earlier ones left to do, and the choice.
-
-    Guarantee
-    ---------
-    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
-    2. The steps are one plan of the silo's ledger, paid as a whole with the first: see
-       :class:`ldp_flower.randomizers.RecordPeeling` for the composition.
     """
 
+    guarantee = record_guarantee("RecordPeeling")
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
@@ -67,13 +60,9 @@ class PeelingDpIht(ShrinkingClip):
         "error is .24, that of `DpIht` .21",
         page="silos",
     )
-    no_plan = (
-        "What its choices of coefficients cost depends on how far apart features' scores are, "
-        "which no public number shows: simulate it on synthetic records of the same size."
-    )
     _audited: ClassVar = {"target_scale": 1.0}
 
-    num_steps: int = 5
+    num_steps: Count = 5
 
     _prior, _shrinkage, _floor = 1.5, 0.5, 0.5
 
@@ -96,25 +85,14 @@ class PeelingDpIht(ShrinkingClip):
     def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float]]:
         """Return the estimate of a cohort, and the noise of the last step's values."""
         theta, noise = np.zeros(self.dim), 0.0
-        step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)
         for bound in self.residual_bounds():
-            question = Gradient(
-                theta,
-                centre=-theta / step_size,
-                feature_bound=self.feature_bound,
-                residual_bound=bound,
-                link=self.link,
-            )
-            try:
-                moved = yield Ask(cohort, question, self.randomizer(bound))
-            except TooFewReports:
-                if not noise:
-                    raise
+            question = self._gradient(theta, bound, centre=-theta / self.step_size)
+            moved = yield from ask_on(Ask(cohort, question, self.randomizer(bound)), noise > 0)
+            if moved is None:
                 break
-            theta = project_on_ball(
-                keep_largest(-step_size * moved.mean, self.sparsity), self.radius
-            )
-            noise = step_size * float(moved.std_error[0])
+            largest = keep_largest(-self.step_size * moved.mean, self.sparsity)
+            theta = project_on_ball(largest, self.radius)
+            noise = self.step_size * float(moved.std_error[0])
         return theta, noise
 
 
@@ -166,13 +144,6 @@ class PeelingTransfer(PeelingDpIht):
 
     There are ``num_steps`` rounds for each silo. The result, a :class:`TransferResult`, has the
     silos' models as ``teachers``.
-
-    Guarantee
-    ---------
-    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
-    2. A silo's steps are one plan of its ledger, paid as a whole with the first: see
-       :class:`ldp_flower.randomizers.RecordPeeling` for the composition. The student is
-       computed from the teachers.
     """
 
     card = Card(
@@ -185,10 +156,7 @@ class PeelingTransfer(PeelingDpIht):
         "choices do not average out, and 20 such silos leave .11",
         page="silos",
     )
-    no_plan = (
-        "The student is as good as the silos' own models let it be, and how good these "
-        "are no public number shows: simulate it with silos of synthetic records."
-    )
+    no_plan = NO_PLAN_OF_TEACHERS
 
     def _refusal(self, num_users: int) -> str:
         """Say that a step asks one silo, however many there are."""

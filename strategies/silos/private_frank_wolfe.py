@@ -6,13 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import RecordVertices
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Count, Positive
 
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
-from .base import ClippedSilos
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
+from .base import ClippedSilos, record_guarantee
 
 _STEPS = 2  # by default, times the sparsity
 
@@ -45,14 +44,9 @@ class PrivateFrankWolfe(ClippedSilos):
     the largest coefficients are set to zero.
 
     ``std_error`` is NaN: noise decides between vertices, and is not added to coefficients.
-
-    Guarantee
-    ---------
-    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
-    2. The steps are one plan of the silo's ledger, paid as a whole with the first: see
-       :class:`ldp_flower.randomizers.RecordVertices` for the composition.
     """
 
+    guarantee = record_guarantee("RecordVertices")
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
@@ -63,22 +57,15 @@ class PrivateFrankWolfe(ClippedSilos):
         "classes",
         page="silos",
     )
-    no_plan = (
-        "Which vertices silos name depends on how far apart features' scores are, which "
-        "no public number shows: simulate it on synthetic records of the same size."
-    )
     _audited: ClassVar = {"l1_radius": 1.0, "target_scale": 1.0}
 
-    l1_radius: float
-    num_steps: int | None = None
+    l1_radius: Positive
+    num_steps: Count | None = None
     radius: float = field(default=math.inf, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        usual = _STEPS * self.sparsity
-        self._num_steps = usual if self.num_steps is None else self.num_steps
-        check_integer("num_steps", self._num_steps, 1)
-        check_positive("l1_radius", self.l1_radius)
+        self._num_steps = self.num_steps or _STEPS * self.sparsity
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> RecordVertices:
@@ -91,17 +78,9 @@ class PrivateFrankWolfe(ClippedSilos):
         theta = np.zeros(self.dim)
         everyone, randomizer = self.everyone(run), self.randomizer()
         for number in range(self._num_steps):
-            question = Gradient(
-                theta,
-                feature_bound=self.feature_bound,
-                residual_bound=self._first_bound,
-                link=self.link,
-            )
-            try:
-                uphill = yield Ask(everyone, question, randomizer)
-            except TooFewReports:
-                if not number:
-                    raise
+            question = self._gradient(theta, self._first_bound)
+            uphill = yield from ask_on(Ask(everyone, question, randomizer), number > 0)
+            if uphill is None:
                 break
             theta = theta + 2 / (number + 3) * (-self.l1_radius * uphill.mean - theta)
         theta = keep_largest(theta, self.sparsity)

@@ -8,14 +8,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
-from ldp_flower.validation import Floats
-from ldp_flower.values.links import LINKS
+from ldp_flower.validation import Count
 
-from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
-from .base import ShrinkingClip
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, ask_on
+from .base import ShrinkingClip, record_guarantee
 
 Integers = NDArray[np.int64]
 
@@ -53,14 +51,9 @@ class TwoStageRegression(ShrinkingClip):
     gradient step, and at 0.7 times that from step to step, down to 0.8 times ``noise_scale``.
     ``std_error`` is the noise of the last step; it leaves out what the earlier ones left to do,
     and the choice.
-
-    Guarantee
-    ---------
-    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
-    2. All questions are one plan of the silo's ledger, paid as a whole with the first: see
-       :class:`ldp_flower.randomizers.RecordVertices` for the composition.
     """
 
+    guarantee = record_guarantee("RecordVertices")
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
@@ -71,13 +64,9 @@ class TwoStageRegression(ShrinkingClip):
         "800 records a relative error of .34 instead of .20",
         page="silos",
     )
-    no_plan = (
-        "What its choices of coefficients cost depends on how far apart features' "
-        "scores are, which no public number shows: simulate it on synthetic records of this size."
-    )
     _audited: ClassVar = {"target_scale": 1.0}
 
-    num_steps: int = 3
+    num_steps: Count = 3
 
     _shrinkage, _floor = 0.7, 0.8
 
@@ -109,18 +98,15 @@ class TwoStageRegression(ShrinkingClip):
         everyone = self.everyone(run)
         chosen = yield from self._choose(everyone)
         theta, noise = np.zeros(self.dim), np.inf
-        step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)
         for bound in self.residual_bounds():
-            randomizer = self.randomizer(len(chosen), bound)
-            try:
-                gradient = yield Ask(everyone, self._gradient(theta, bound, chosen), randomizer)
-            except TooFewReports:
-                if not theta.any():
-                    raise
+            question = self._gradient(theta, bound, coordinates=chosen)
+            ask = Ask(everyone, question, self.randomizer(len(chosen), bound))
+            gradient = yield from ask_on(ask, bool(theta.any()))
+            if gradient is None:
                 break
-            theta[chosen] -= step_size * gradient.mean
+            theta[chosen] -= self.step_size * gradient.mean
             theta = project_on_ball(theta, self.radius)
-            noise = step_size * float(gradient.std_error[0])
+            noise = self.step_size * float(gradient.std_error[0])
         return LinearResult(coef=theta, std_error=np.where(theta != 0, noise, 0.0))
 
     def _choose(self, everyone: Cohort) -> Generator[Ask, Estimate, Integers]:
@@ -130,7 +116,8 @@ class TwoStageRegression(ShrinkingClip):
             rest = np.setdiff1d(np.arange(self.dim), chosen)
             how_many = -(-(self.sparsity - len(chosen)) // left)
             mechanism = self.choice(len(rest), how_many)
-            question = self._gradient(np.zeros(self.dim), self._choice_bound, rest)
+            at_zero = np.zeros(self.dim)
+            question = self._gradient(at_zero, self._choice_bound, coordinates=rest)
             votes = yield Ask(everyone, question, mechanism)
             # A report may name both signs of one feature, which then cancel.
             found = np.flatnonzero(keep_largest(votes.mean, how_many))
@@ -141,12 +128,3 @@ class TwoStageRegression(ShrinkingClip):
     def _choice_bound(self) -> float:
         """Bound on the scores at zero: half of the largest one for the logistic loss."""
         return self._first_bound * (_CHOICE if self.link == "identity" else 0.5)
-
-    def _gradient(self, theta: Floats, bound: float, coordinates: Integers) -> Gradient:
-        return Gradient(
-            theta,
-            coordinates,
-            feature_bound=self.feature_bound,
-            residual_bound=bound,
-            link=self.link,
-        )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import Floats, check_integer
+from ldp_flower.validation import Count, Floats, check_integer
 
 from ..numerics.denoising import shortened_slope
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
@@ -97,13 +97,12 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     _scale_argument: ClassVar[str]  # by which the scale may be declared
 
-    num_waves: int = 6
+    num_waves: Count = 6
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("dim", self.dim, 2)
-        check_integer("num_waves", self.num_waves, 1)
         self.randomizer(self.dim, 1.0)  # refuses a bad epsilon now
 
     @property

@@ -12,11 +12,11 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Floats, check_optional
+from ldp_flower.validation import Floats, Positive
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users
 from ..numerics.spike_and_slab import Posterior
-from ..runtime import Ask, Card, Run
+from ..runtime import Ask, Card, Run, guarantees
 from ..subprotocols.one_number import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 
@@ -56,15 +56,9 @@ class SparseMean(SparseWaves):
 
     Source: the problem is that of Ma, Jia & Yang, "Better Locally Private Sparse
     Estimation Given Multiple Samples Per User", ICML 2024; the protocol is not.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = guarantees.PER_USER
     card = Card(
         question="mean of a long vector most of which is zero",
         guarantee="pure epsilon",
@@ -80,11 +74,7 @@ class SparseMean(SparseWaves):
 
     _scale_argument = "scale"
 
-    scale: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_optional(self, "scale")
+    scale: Positive | None = None
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

@@ -17,7 +17,7 @@ from ldp_flower.guarantee.questions import (
 )
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
+from ldp_flower.validation import Count, Floats, Positive, check_choice, check_unused
 
 from ..forecasts.populations import (
     USUAL_R2,
@@ -29,7 +29,7 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
-from ..runtime import Ask, Card, Protocol, Run
+from ..runtime import Ask, Card, Protocol, Run, guarantees
 from ..subprotocols.one_number import TargetScale, checked, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
 from .base import Integers, SparseWaves
@@ -91,15 +91,9 @@ class SparseRegression(SparseWaves):
     estimate predicts; no user fits a logistic model of its own, which would be biased.
     The length of the coefficients (:func:`as_logistic`) is right for normal features and, as the
     estimate that is subtracted gets close, for others.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",
@@ -115,17 +109,15 @@ class SparseRegression(SparseWaves):
 
     _scale_argument = "target_scale"
 
-    samples_per_user: int
+    samples_per_user: Count
     link: str = "identity"
-    target_scale: float | None = None
+    target_scale: Positive | None = None
     selector: str = "lasso"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("samples_per_user", self.samples_per_user, 1)
         check_choice("link", self.link, _LINKS)
         check_choice("selector", self.selector, SELECTORS)
-        check_optional(self, "target_scale")
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "target_scale")
             if self.samples_per_user < _FEWEST_OF_CLASSES:

@@ -18,7 +18,7 @@ from ldp_flower.validation import Floats, check_choice, check_integer
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..numerics.walk import Walk
-from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
 from ..subprotocols.one_number import estimate_norm, number_randomizer
 from ..tables.standardisation import Standardisation, estimate_centres, num_askers, usual_square
@@ -87,18 +87,9 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
     Slopes are shortened by the error of that. Where scores are not better than chance by one
     standard error the shares are returned instead, and up to two a note says so. Of more than
     two classes each is fitted against all others, by its own part of the users.
-
-    Guarantee
-    ---------
-    1. Protected: a user's whole set of rows, features and classes, against any other set
-       (user-level local differential privacy), at pure ``epsilon``.
-    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
-       public hashes. Later questions depend on data through earlier reports only, so
-       the whole is epsilon-LDP by parallel composition, sequentially interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
     """
 
+    guarantee = guarantees.PER_USER
     card = Card(
         question="classes of a table's rows",
         guarantee="pure epsilon",

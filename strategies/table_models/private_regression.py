@@ -18,7 +18,7 @@ from ldp_flower.validation import check_choice, check_integer
 
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports
+from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
 from ..subprotocols.one_number import number_randomizer
 from . import descent, holdout
@@ -76,18 +76,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     On the line from the mean to the model, held-out users report by how much their own squared
     error is less at the end of a step than at the mean: one number, for which noise is least. Two
     such cohorts give the step that is best, and the shorter one that is surely good enough.
-
-    Guarantee
-    ---------
-    1. Protected: a user's whole set of rows, against any other set (user-level local
-       differential privacy), at pure ``epsilon``.
-    2. Every user answers one question in one cohort; cohorts are disjoint and cut by public
-       hashes. Later questions depend on data through earlier reports only, so the whole is
-       epsilon-LDP by parallel composition, sequentially interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce this on
-       their side.
     """
 
+    guarantee = guarantees.PER_USER
     card = Card(
         question="linear regression on one's own table",
         guarantee="pure epsilon",

@@ -27,6 +27,7 @@ from ..runtime import (
     Result,
     Run,
     TooFewReports,
+    guarantees,
 )
 from ..runtime.result import frame, interval
 from ..subprotocols.one_number import number_randomizer
@@ -160,16 +161,14 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     allows. Without clipping A and B are unbiased, and R2 is but for terms of the order of its
     variance. A single number in an interval goes through :class:`RandomizedResponse` or, from about
     epsilon 1.2, :class:`Codebook`, whichever is less noisy; both have finitely many outputs.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-       What the model itself reveals of those it was fitted on is not part of this.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = (
+        guarantees.USER,
+        f"{guarantees.ASKED_ONCE} What the model itself reveals of those it was fitted on is not "
+        "part of it.",
+        guarantees.ENFORCED,
+    )
     card = Card(
         question="R2 and loss of a given linear model, with standard errors",
         guarantee="pure epsilon",

@@ -15,7 +15,7 @@ from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
-from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
+from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
 
 from ..forecasts.populations import (
     USUAL_R2,
@@ -27,12 +27,12 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import keep_above
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy
+from ..runtime.coefficients import METHODS, Method
 from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
 Integers = NDArray[np.int64]
 
-_METHODS = ("auto", "paper")
 _VOTERS = 0.5  # share of the users that vote
 _CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
 _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
@@ -73,19 +73,16 @@ class SelectedRegression(SparseStrategy):
 
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
-    samples_per_user: int
-    method: str = "auto"
-    target_scale: float | None = None
+    samples_per_user: Count
+    method: Method = "auto"
+    target_scale: Positive | None = None
     selector: str = "lasso"
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         check_integer("dim", self.dim, 2)  # first, for a sparsity is compared with it
         super().__post_init__()
-        check_integer("samples_per_user", self.samples_per_user, 1)
-        check_choice("method", self.method, _METHODS)
         check_choice("selector", self.selector, SELECTORS)
-        check_optional(self, "target_scale")
         # Users with many more rows than there are features can estimate all of them.
         self._voting = self.method == "paper" or 3 * self.dim > self.samples_per_user
         if not self._voting:
@@ -106,7 +103,7 @@ class SelectedRegression(SparseStrategy):
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both methods."""
         options: dict[str, Any] = {"selector": "marginal", "target_scale": 1.0}
-        for method in _METHODS:
+        for method in METHODS:
             strategy = cls(
                 dim, epsilon=epsilon, samples_per_user=5, sparsity=2, method=method, **options
             )

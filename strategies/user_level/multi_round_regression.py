@@ -11,9 +11,9 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Floats, check_integer
+from ldp_flower.validation import Count, Floats
 
-from ..runtime import Ask, Card, Run, TooFewReports
+from ..runtime import Ask, Card, Run, TooFewReports, guarantees
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 
@@ -48,15 +48,9 @@ class MultiRoundRegression(SelectedRegression):
     a``. The step size is ``min(t / 2, 1)``, for unit features. All points are linear in the
     noise of the batches so far, so that the expected squared error of a point is known
     in advance: it is the radius of the next gradients.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",
@@ -68,11 +62,7 @@ class MultiRoundRegression(SelectedRegression):
         page="user-level-mean",
     )
 
-    num_steps: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("num_steps", self.num_steps, 1)
+    num_steps: Count = 5
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

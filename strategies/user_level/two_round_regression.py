@@ -11,7 +11,7 @@ from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import ridge_moments, shrink
-from ..runtime import Ask, Card, Run, TooFewReports
+from ..runtime import Ask, Card, Run, ask_on, guarantees
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 
@@ -43,15 +43,9 @@ class TwoRoundRegression(SelectedRegression):
     left out because of its data. The range needs no guess: standardised targets have coefficients
     of length at most 1 (unit, uncorrelated features), and these vary by ``sqrt(k / (m - k - 1))``
     among users at most. A tiny ridge makes least squares defined for users with few rows.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",
@@ -103,11 +97,9 @@ class TwoRoundRegression(SelectedRegression):
             mechanism = self.randomizer(size, self._quantile(size) * math.sqrt(length))
             theta = np.zeros(self.dim)
             theta[selected] = centre
-            try:
-                answer = yield Ask(cohort, self._question(selected, theta), mechanism)
-            except TooFewReports:
-                if not precision:
-                    raise
+            ask = Ask(cohort, self._question(selected, theta), mechanism)
+            answer = yield from ask_on(ask, precision > 0)
+            if answer is None:
                 break
             unit = math.sqrt(residual) / factor
             weight = answer.count / (unit**2 * (mechanism.variance + noise / rows))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from scipy.special import chdtri, digamma
@@ -13,23 +13,25 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import (
-    Floats,
-    check_choice,
-    check_integer,
-    check_optional,
-    check_positive,
-    check_unused,
-)
+from ldp_flower.validation import Count, Floats, Positive, check_unused
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_of
 from ..numerics.denoising import shortened_slope, shrink
-from ..runtime import Ask, Card, Cohort, FeatureStrategy, LinearResult, Protocol, Run, TooFewReports
+from ..runtime import (
+    Ask,
+    Card,
+    Cohort,
+    FeatureStrategy,
+    LinearResult,
+    Protocol,
+    Run,
+    TooFewReports,
+    guarantees,
+)
+from ..runtime.coefficients import METHODS, Method
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
 
-_METHODS = ("auto", "paper")
-_CLIPS = ("hard", "wide")
 _NUM_WAVES = 8  # by default
 _COARSE = 0.15  # share of the users whose reports are not re-centred
 # Least radius of a wave, over the root mean square of what its users report; .25 + 8 / d if larger.
@@ -120,15 +122,9 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     Source of ``method="paper"``: Ma, Jia & Yang, "Better Locally Private Sparse Estimation
     Given Multiple Samples Per User", ICML 2024, ULDPMean; see
     :class:`~..subprotocols.coordinate_mean.CoordinateMean` for what was changed.
-
-    Guarantee
-    ---------
-    1. Protected: all records of a user, against any others (user-level), at pure ``epsilon``.
-    2. Every user answers one question, in one of disjoint cohorts that public hashes cut. Later
-       questions depend on data through earlier reports only: epsilon-LDP by parallel composition.
-    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
+    guarantee = guarantees.PER_USER
     card = Card(
         question="mean of a vector",
         guarantee="pure epsilon",
@@ -142,30 +138,24 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     plans_with = frozenset({"num_features", "rows_per_user", "variance_between"})
 
-    samples_per_user: int | None = None
-    bound: float
-    method: str = "auto"
-    spread: float | None = None
-    num_waves: int | None = None
-    clip: str = "hard"
+    samples_per_user: Count | None = None
+    bound: Positive
+    method: Method = "auto"
+    spread: Positive | None = None
+    num_waves: Count | None = None
+    clip: Literal["hard", "wide"] = "hard"
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("bound", self.bound)
-        check_choice("method", self.method, _METHODS)
-        check_optional(self, "spread")
         if self.spread is not None:
             check_unused(self, "with a declared spread", "samples_per_user")
         elif self.samples_per_user is None:
             raise ValueError("Expected samples_per_user or spread, got neither.")
-        self._samples_per_user = 1 if self.samples_per_user is None else self.samples_per_user
-        check_integer("samples_per_user", self._samples_per_user, 1)
+        self._samples_per_user = self.samples_per_user or 1
         if self.method == "paper":
             check_unused(self, "with method='paper'", "num_waves", "clip")
-        self._num_waves = _NUM_WAVES if self.num_waves is None else self.num_waves
-        check_integer("num_waves", self._num_waves, 1)
-        check_choice("clip", self.clip, _CLIPS)
+        self._num_waves = self.num_waves or _NUM_WAVES
         self._clip = math.sqrt(chdtri(self.dim, _BEYOND) / self.dim)
         if self.clip == "hard":
             self._clip = min(self._clip, max(_CLIP, 0.25 + 8 / self.dim))
@@ -179,7 +169,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both methods."""
-        for method in _METHODS:
+        for method in METHODS:
             strategy = cls(dim, epsilon=epsilon, bound=4.0, spread=0.2, method=method)
             yield strategy, normal_users(dim, 5)
 
