@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..clients.statistics import OwnStatistics
 from ..guarantee.messages import HASH_END, NodeKeys, Query
 from ..guarantee.users import Users
 from ..randomness import derive
@@ -31,9 +31,6 @@ from .neighbours import compared
 from .probe import Client, MakeApp, ldp_client_app, quiet
 from .records import bounded
 from .settings import kept
-
-if TYPE_CHECKING:
-    from ..clients.statistics import OwnStatistics
 
 _CONFIRMED = 5  # events that are tested on fresh reports
 _REPLAYED = 20  # nodes that are asked twice
@@ -118,7 +115,7 @@ def audit_handler(
     num_reports: int = 4000,
     confidence: float = 0.999,
     seed: int | None = None,
-    statistics: "OwnStatistics | None" = None,
+    statistics: OwnStatistics | None = None,
 ) -> Audit:
     """Audit a whole client handler on one query.
 

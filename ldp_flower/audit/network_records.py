@@ -14,6 +14,7 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from ..clients import NetworkClientApp
 from ..guarantee.training import ARRAYS, NETWORK, NetworkRound
 from ..models import Graph, Network
 from ..models.graph import Operation, Reference, Tensor
@@ -167,8 +168,6 @@ class _Silo:
 
 
 def _network_client_app(load_records: LoadRecords, seed: int | None) -> ClientApp:
-    from ..clients import NetworkClientApp
-
     return NetworkClientApp(load_records, seed=seed)
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from ..guarantee.ledger_file import FORMAT, LedgerFile, began_at
 from ..presentation.page import Markup, Section, page
+from ..presentation.words import printable
 
 _USERS = """
     SELECT user, epsilon, delta,
@@ -143,7 +144,7 @@ def as_html(accounts: Accounts) -> str:
         "clock of the node."
     )
     tables = [Section(title, [_table(table)]) for title, table in sections.items()]
-    return page(f"Ledger {_printable(accounts.ledger)}", [Section("", [about]), *tables])
+    return page(f"Ledger {printable(accounts.ledger)}", [Section("", [about]), *tables])
 
 
 def as_json(accounts: Accounts) -> str:
@@ -177,12 +178,8 @@ FORMATS = {"html": as_html, "json": as_json, "prometheus": as_prometheus}
 def _table(table: pd.DataFrame) -> Markup | str:
     if table.empty:
         return "None."
-    texts = table.map(lambda cell: _printable(cell) if isinstance(cell, str) else f"{cell:.10g}")
+    texts = table.map(lambda cell: printable(cell) if isinstance(cell, str) else f"{cell:.10g}")
     return Markup(texts.to_html(index=False, border=0))  # escapes what is in it
-
-
-def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def _label(text: str) -> str:
