@@ -19,10 +19,8 @@ from .composition import (
     gaussian_epsilon,
     gaussian_noise_multiplier,
     noise_multiplier_epsilon,
-    shuffled_epsilon,
     total_epsilon,
     total_mu,
-    total_over_cohorts,
 )
 from .flower import dp_fedavg, flower_epsilon, local_dp_mod, local_dp_multiplier
 
@@ -39,10 +37,8 @@ __all__ = [
     "local_dp_mod",
     "local_dp_multiplier",
     "noise_multiplier_epsilon",
-    "shuffled_epsilon",
     "total_epsilon",
     "total_mu",
-    "total_over_cohorts",
     "zcdp_epsilon",
     "zcdp_rho",
 ]

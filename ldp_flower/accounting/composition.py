@@ -115,14 +115,6 @@ def total_epsilon(
     return min(basic, epsilon) if method == "best" else epsilon
 
 
-def total_over_cohorts(cohorts: Sequence[Sequence[Event]], delta: float) -> float:
-    """Return the epsilon of a run: the largest over cohorts that share no user.
-
-    ``cohorts`` holds, for every cohort, what each of its users answers.
-    """
-    return max((total_epsilon(events, delta) for events in cohorts), default=0.0)
-
-
 def _basic(events: Sequence[Event], delta: float) -> float:
     gaussian = [event for event in events if isinstance(event, GaussianEvent)]
     pure = [event for event in events if isinstance(event, RandomizedResponseEvent)]
@@ -163,35 +155,7 @@ def _privacy_loss(events: Sequence[Event]) -> "PrivacyLossDistribution":
     return total
 
 
-# ---------------------------------------------------------------------------- shuffling
-
-
-def shuffled_epsilon(epsilon: float, delta: float, num_reports: int) -> float:
-    """Return the epsilon, at ``delta``, of ``num_reports`` epsilon-LDP reports once shuffled.
-
-    For information only: ldp-flower's server sees who sent what, and against it the
-    guarantee is ``epsilon``. The bound is about those who see nothing but the
-    reports of all ``num_reports`` users in a uniformly random order, with no name,
-    time or address; a public coin must then travel with its report.
-
-    Notes
-    -----
-    Source: Feldman, McMillan & Talwar, "Hiding Among the Clones" (FOCS 2021),
-    Theorem 3.1. If every user reports once through an epsilon-DP local randomizer
-    (the i-th may depend on the reports before it) in uniformly random order, the
-    reports of n users are (e, delta)-DP with respect to replacing one user's value,
-    e = log(1 + tanh(epsilon / 2) (8 sqrt(e^epsilon log(4 / delta) / n) + 8 e^epsilon / n)),
-    for every delta in (0, 1] with epsilon <= log(n / (16 log(2 / delta))). Otherwise, or
-    where it is smaller, ``epsilon`` itself is returned.
-    """
-    check_positive("epsilon", epsilon)
-    check_fraction("delta", delta)
-    check_integer("num_reports", num_reports, 1)
-    if epsilon > math.log(num_reports / (16 * math.log(2 / delta))):
-        return epsilon
-    density = math.exp(epsilon) / num_reports
-    gain = 8 * math.sqrt(density * math.log(4 / delta)) + 8 * density
-    return min(epsilon, math.log1p(math.tanh(epsilon / 2) * gain))
+# ------------------------------------------------------- sums of clipped contributions
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.clientapp.mod import LocalDpMod
-from flwr.serverapp import GaussianPrivacyEvent, Grid, PrivacyAccountant, SamplingMethod
+from flwr.serverapp import (
+    GaussianPrivacyEvent,
+    Grid,
+    NeighboringRelation,
+    PrivacyAccountant,
+    PrivacyConfig,
+    RdpAccountant,
+    SamplingMethod,
+)
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -115,13 +123,6 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
     about half of :func:`noise_multiplier_epsilon`. Raises ImportError without dp-accounting (the
     extra ``accounting``), which Flower takes for it.
     """
-    from flwr.serverapp import (
-        NeighboringRelation,
-        PrivacyConfig,
-        RdpAccountant,
-        SamplingMethod,
-    )
-
     config = PrivacyConfig(
         target_delta=delta,
         population_size=num_nodes,
@@ -225,49 +226,38 @@ class _EqualWeights(Strategy):
                     "nor noise it."
                 )
         self._sent = arrays
-        messages: Iterable[Message] = self._strategy.configure_train(
-            server_round, arrays, config, grid
-        )
-        return messages
+        return self._strategy.configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         arrived = list(replies)
-        expected = self._num_nodes
-        if len(arrived) != expected:
+        if len(arrived) != self._num_nodes:
             logger.warning(
                 "Round %d is left out: its noise is for %d nodes, and %d answered.",
-                *(server_round, expected, len(arrived)),
+                *(server_round, self._num_nodes, len(arrived)),
             )
             return None, None
         for reply in arrived:
-            for metrics in reply.content.metric_records.values():
-                metrics[self._strategy.weighted_by_key] = 1
+            for record in reply.content.metric_records.values():
+                record[self._strategy.weighted_by_key] = 1
             for name, arrays in reply.content.array_records.items():
                 if not all(np.isfinite(array.numpy()).all() for array in arrays.values()):
                     reply.content[name] = self._sent
-        found: tuple[ArrayRecord | None, MetricRecord | None] = self._strategy.aggregate_train(
-            server_round, arrived
-        )
-        model, told = found
+        model, metrics = self._strategy.aggregate_train(server_round, arrived)
         if model is not None:
-            told = MetricRecord({**(told or {}), **self._after_a_round()})
-        return model, told
+            metrics = MetricRecord({**(metrics or {}), **self._after_a_round()})
+        return model, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        messages: Iterable[Message] = self._strategy.configure_evaluate(
-            server_round, arrays, config, grid
-        )
-        return messages
+        return self._strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        found: MetricRecord | None = self._strategy.aggregate_evaluate(server_round, replies)
-        return found
+        return self._strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
         self._strategy.summary()

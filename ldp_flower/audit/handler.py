@@ -1,17 +1,8 @@
 """Audit: try to break what a protocol's clients promise, and report how far one gets.
 
-The attacks are on the whole client, called with messages as a server would:
-
-* distinguishing: a lower bound on the privacy loss of reports of extreme users;
-* isolation: one user's data must not move another user's report on the same node;
-* completeness: every user must be answered for, by a report of the mechanism's form;
-* replay: the same query must get the same bytes again, not a second draw;
-* independence: no two reports may share noise, which must be the system's;
-* records: one record of a silo must not move a sum further than the noise is for;
-* neighbouring nodes of a deployment: census, form, addressed users and charges must be
-  the same, whatever the data;
-* an operator's settings: rehearsals, row limits, and when a reply may leave;
-* enumeration, where a mechanism is exact: its largest log-ratio, from its thresholds.
+The attacks are on the whole client, called with messages as a server would: extreme users'
+reports are distinguished, which bounds the privacy loss from below, and all that :class:`Audit`
+lists is checked. Where a mechanism is exact, its largest log-ratio is computed from its thresholds.
 
 A user who is left out because of its data is distinguished like any other output.
 
@@ -19,14 +10,15 @@ An audit cannot prove privacy; what it finds is wrong with a stated probability 
 """
 
 import secrets
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..clients.statistics import OwnStatistics
 from ..guarantee.messages import HASH_END, NodeKeys, Query
 from ..guarantee.users import Users
 from ..randomness import derive
@@ -35,13 +27,10 @@ from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
 from .independence import independent, many_users
-from .neighbours import Neighbours, compared
+from .neighbours import compared
 from .probe import Client, MakeApp, ldp_client_app, quiet
 from .records import bounded
-from .settings import Settings, kept
-
-if TYPE_CHECKING:
-    from ..clients.statistics import OwnStatistics
+from .settings import kept
 
 _CONFIRMED = 5  # events that are tested on fresh reports
 _REPLAYED = 20  # nodes that are asked twice
@@ -49,60 +38,73 @@ _NEIGHBOURS = 12  # users on the node whose isolation is tested
 _CHANGES = 3  # of the data of each of them
 
 
-@dataclass(frozen=True)
-class Audit:
-    """What an audit of one query found."""
+#: Fields of earlier versions, and the checks that they are now.
+_OLD_FIELDS = {
+    "complete": "completeness",
+    "isolated": "isolation",
+    "replayed": "replay",
+    "independent": "own noise",
+    "bounded": "record bound",
+    "lawful": "noise",
+}
 
-    query: Query
-    #: Epsilon that the query's mechanism claims.
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What an audit found: a lower bound on the privacy loss, and checks by name."""
+
+    #: Epsilon that is claimed.
     claimed: float
     #: The privacy loss is at least this, with probability ``confidence``.
     measured: float
     #: Probability with which ``measured`` is a lower bound.
     confidence: float
-    #: The two users whom the reports distinguish best.
-    worst_pair: tuple[str, str]
-    #: The largest log-ratio from the mechanism's thresholds; None unless it is exact.
-    exact: float | None
-    #: Every user of every candidate was answered for by one report of the mechanism's form.
-    complete: bool
-    #: Every user's report ignored everybody else's data.
-    isolated: bool
-    #: The same query got the same bytes again.
-    replayed: bool
-    #: Every user's noise was its own and the system's, question for question.
-    independent: bool
-    #: One record moved a silo's sum, or one value that noise is added to, by no more than the noise
-    #: is for; of other mechanisms nothing is asked.
-    bounded: bool
-    #: What neighbouring nodes of a deployment had in common.
-    neighbours: Neighbours
-    #: What a node made of its operator's settings.
-    settings: Settings
-
-    @property
-    def checks(self) -> dict[str, bool]:
-        """Every check's name, and whether it found nothing."""
-        return {
-            "loss": max(self.measured, self.exact or 0.0) <= self.claimed,
-            "completeness": self.complete,
-            "isolation": self.isolated,
-            "replay": self.replayed,
-            "own noise": self.independent,
-            "record bound": self.bounded,
-            "census": self.neighbours.census,
-            "reply's form": self.neighbours.uniform,
-            "who answers": self.neighbours.addressed,
-            "ledger": self.neighbours.charged,
-            "rehearsal": self.settings.rehearsed,
-            "row limit": self.settings.limited,
-            "waiting": self.settings.waited,
-        }
+    #: Every check's name, and whether it found nothing.
+    checks: dict[str, bool]
 
     @property
     def passed(self) -> bool:
         """Whether nothing contradicts the claim."""
         return all(self.checks.values())
+
+    def __getattr__(self, name: str) -> bool:
+        """Return a check by the name of an earlier version's field."""
+        if _OLD_FIELDS.get(name) not in vars(self).get("checks", {}):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+        warnings.warn(f"Use checks[{_OLD_FIELDS[name]!r}].", DeprecationWarning, stacklevel=2)
+        return self.checks[_OLD_FIELDS[name]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Checked):
+    """What an audit of one query found.
+
+    The checks:
+
+    * ``loss``: neither the measured nor the exact loss is above the claim;
+    * ``completeness``: every user of every candidate was answered for by one report of the
+      mechanism's form;
+    * ``isolation``: every user's report ignored everybody else's data, and a sum of reports is
+      theirs to the last bit: it has room for what no report shows;
+    * ``replay``: the same query got the same bytes again;
+    * ``own noise``: every user's noise was its own and the system's, question for question;
+    * ``record bound``: one record moved a silo's sum, or one value that noise is added to, by no
+      more than the noise is for; of other mechanisms nothing is asked;
+    * of neighbouring nodes of a deployment: ``census``, the same byte by byte; ``reply's form``,
+      the same metadata, names, types, sizes and texts, errors included, and as much randomness
+      drawn; ``who answers``, those who are addressed and can pay, in order; ``ledger``, the
+      mechanism's cost and the reply are on it when the reply leaves;
+    * of an operator's settings: ``rehearsal``, the same bytes whatever the data, at no cost; ``row
+      limit``, the replies of users without further rows; ``waiting``, no reply leaves before
+      ``reply-after``, nor is dated earlier, and none while somebody else keeps its spend from being
+      written.
+    """
+
+    query: Query
+    #: The two users whom the reports distinguish best.
+    worst_pair: tuple[str, str]
+    #: The largest log-ratio from the mechanism's thresholds; None unless it is exact.
+    exact: float | None
 
 
 def audit_handler(
@@ -113,7 +115,7 @@ def audit_handler(
     num_reports: int = 4000,
     confidence: float = 0.999,
     seed: int | None = None,
-    statistics: "OwnStatistics | None" = None,
+    statistics: OwnStatistics | None = None,
 ) -> Audit:
     """Audit a whole client handler on one query.
 
@@ -178,30 +180,33 @@ def audit_handler(
         needed = {name: None for event in events for name in event.pair}
         fresh = {name: sample(2, name, num_reports) for name in needed}
         bounds = [event.bound(fresh, mechanism.delta, alpha) for event in events]
-        isolated = _isolated(client, copies, list(candidates.values()))
-        replayed = _replayed(client, candidates[names[0]], seed)
         tape_seed = secrets.randbits(62) if seed is None else seed
         people = list(candidates.values())
-        own_noise = independent(client, copies, people[0], tape_seed)
-        same = compared(client.query, make_app, copies, people, tape_seed)
-        many = many_users(client, people[0].num_features, tape_seed)
-        settings = kept(client.query, make_app, copies, people, tape_seed)
-        within = bounded(client.query, make_app, people[0].num_features)
+        found = [
+            {
+                "completeness": all(of.complete for of in [*searched.values(), *fresh.values()]),
+                "isolation": _isolated(client, copies, people),
+                "replay": _replayed(client, people[0], seed),
+                "own noise": independent(client, copies, people[0], tape_seed),
+                "record bound": bounded(client.query, make_app, people[0].num_features),
+            },
+            many_users(client, people[0].num_features, tape_seed),
+            compared(client.query, make_app, copies, people, tape_seed),
+            kept(client.query, make_app, copies, people, tape_seed),
+        ]
     best = int(np.argmax(bounds))
+    measured, exact = max(bounds[best], 0.0), worst_epsilon(mechanism)
+    checks = {"loss": max(measured, exact or 0.0) <= mechanism.epsilon}
+    for each in found:
+        checks |= {name: right and checks.get(name, True) for name, right in each.items()}
     return Audit(
         query=query,
         claimed=mechanism.epsilon,
-        measured=max(bounds[best], 0.0),
+        measured=measured,
         confidence=confidence,
         worst_pair=events[best].pair,
-        exact=worst_epsilon(mechanism),
-        complete=all(part.complete for part in [*searched.values(), *fresh.values()]),
-        isolated=isolated and same.isolated and many.isolated,
-        replayed=replayed,
-        independent=own_noise and many.independent,
-        bounded=within,
-        neighbours=same,
-        settings=settings,
+        exact=exact,
+        checks=checks,
     )
 
 

@@ -11,7 +11,7 @@ is attacked, too.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -151,15 +151,7 @@ def one_coin() -> AbstractContextManager[None]:
 # ------------------------------------------------------------------------ many users
 
 
-@dataclass
-class ManyUsers:
-    """What a node of many users has shown."""
-
-    independent: bool = True  # no two of them share noise
-    isolated: bool = True  # some users' data change neither others' reports nor the order of users
-
-
-def many_users(client: Client, num_features: int, seed: int) -> ManyUsers:
+def many_users(client: Client, num_features: int, seed: int) -> dict[str, bool]:
     """Ask a node of many users, with noise from a tape.
 
     The noise of one half of the users is drawn again, then that of the other half: the reports
@@ -170,12 +162,12 @@ def many_users(client: Client, num_features: int, seed: int) -> ManyUsers:
     try:
         return _tried_many(client, num_features, seed)
     except RuntimeError:  # an answer is missing
-        return ManyUsers(independent=False, isolated=False)
+        return {"own noise": False, "isolation": False}
 
 
-def _tried_many(client: Client, num_features: int, seed: int) -> ManyUsers:
+def _tried_many(client: Client, num_features: int, seed: int) -> dict[str, bool]:
     silos = isinstance(client.query.randomizer, RecordMechanism)
-    users, found = np.arange(_SILOS if silos else _MANY_USERS), ManyUsers()
+    users, own_noise = np.arange(_SILOS if silos else _MANY_USERS), True
     ordinary, nothing = crowd(_KINDS, num_features), nobody(num_features)
     kinds = together([*ordinary, nothing, nothing.take(np.zeros(1, np.int64), max_rows=0)])
     empty = kinds.take(np.full(len(users), _KINDS))
@@ -185,14 +177,14 @@ def _tried_many(client: Client, num_features: int, seed: int) -> ManyUsers:
         for redrawn in (half, ~half):
             after, _ = _reports_of_all(client, empty, RecordedRandomness(seed, redrawn))
             changed = _changed(before, after, len(users))
-            found.independent &= bool(np.logical_or.reduceat(changed & redrawn, starts).all())
-            found.independent &= not changed[~redrawn].any()
+            own_noise &= bool(np.logical_or.reduceat(changed & redrawn, starts).all())
+            own_noise &= not changed[~redrawn].any()
     poor = users % 3 == 1
     before, slots = _reports_of_all(client, kinds.take(users % _KINDS), RecordedRandomness(seed))
     others = kinds.take(np.where(poor, _KINDS + 1, users % _KINDS))
     after, same_slots = _reports_of_all(client, others, RecordedRandomness(seed))
-    found.isolated = slots == same_slots and not _changed(before, after, len(users))[~poor].any()
-    return found
+    isolated = slots == same_slots and not _changed(before, after, len(users))[~poor].any()
+    return {"own noise": own_noise, "isolation": isolated}
 
 
 def _reports_of_all(

@@ -127,22 +127,8 @@ def contents(reply: Message) -> bytes:
     return b"".join(array.data for record in arrays for array in record.values())
 
 
-@dataclass
-class Neighbours:
-    """What neighbouring nodes have in common."""
-
-    #: The census, byte by byte.
-    census: bool = True
-    #: The form of all replies, errors included: metadata, names, types, sizes, texts; and how much
-    #: randomness was drawn.
-    uniform: bool = True
-    #: The users who answer: those who are addressed and can pay, in order.
-    addressed: bool = True
-    #: What is on the ledger when a reply leaves: the mechanism's cost, and the reply.
-    charged: bool = True
-    #: All other users' values and reports, and their share of a sum, which is that of the reports
-    #: to the last bit: it has room for what no report shows.
-    isolated: bool = True
+#: What neighbouring nodes of a deployment show, see :class:`~.handler.Audit`.
+_CHECKS = ("census", "reply's form", "who answers", "ledger", "isolation")
 
 
 @dataclass(frozen=True)
@@ -186,12 +172,12 @@ class Plan:
 
 def compared(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
-) -> Neighbours:
+) -> dict[str, bool]:
     """Compare neighbouring nodes of a deployment: each candidate takes four users' places.
 
     Up to ``copies`` users are answered for by single reports.
     """
-    plan, found = Plan(query, copies), Neighbours()
+    plan, found = Plan(query, copies), dict.fromkeys(_CHECKS, True)
     cost = Cost.of(query.randomizer, query.salt)
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "ledger.db"
@@ -217,12 +203,12 @@ def compared(
                     if len(replies) in (2, 3):  # those whom some can pay
                         able = ids[plan.able[len(replies) - 2]]
                         spent |= {str(name): (cost.epsilon, cost.delta) for name in able}
-                    found.charged &= _on_ledger(node.ledger, f"{number:03d}-") == spent
+                    found["ledger"] &= _on_ledger(node.ledger, f"{number:03d}-") == spent
             # The same again, by a client that has just been started: from the ledger.
             with replaying(RecordedRandomness(seed + 1)) as other:
                 again = contents(node.ask(plan.queries[1])[0])
-            found.charged &= again == contents(replies[1]) and not other.draws
-            found.charged &= _on_ledger(node.ledger, f"{number:03d}-") == spent
+            found["ledger"] &= again == contents(replies[1]) and not other.draws
+            found["ledger"] &= _on_ledger(node.ledger, f"{number:03d}-") == spent
             told = _Answers(replies, forms, tape.draws, noted)
             _check_addressed(told, plan, found)
             _check_sums(told, plan, found)
@@ -238,11 +224,11 @@ def compared(
         census = DeployedNode(make_app, lambda _: spent, config).ask(None)[1]
         for user in [*candidates, *unlike(candidates[0].num_features)]:
             node = DeployedNode(make_app, partial(_copies, user, plan.size), config)
-            found.census &= node.ask(None)[1] == census
+            found["census"] &= node.ask(None)[1] == census
         failing = [DeployedNode(make_app, load, config) for load in (fails, _fails_differently)]
         for asked in plan.queries:
             one, other_form = (node.ask(asked)[1] for node in failing)
-            found.uniform &= one == other_form
+            found["reply's form"] &= one == other_form
     return found
 
 
@@ -267,16 +253,16 @@ def _neighbouring(
     return nodes
 
 
-def _check_addressed(answers: _Answers, plan: Plan, found: Neighbours) -> None:
+def _check_addressed(answers: _Answers, plan: Plan, found: dict[str, bool]) -> None:
     for reply, able in zip(answers.replies[1:3], plan.able, strict=True):
         arrays = _arrays(reply)
         if "count" in arrays:
-            found.addressed &= arrays["count"].tolist() == [len(able)]
+            found["who answers"] &= arrays["count"].tolist() == [len(able)]
         else:
-            found.addressed &= "slots" in arrays and arrays["slots"].tolist() == able
+            found["who answers"] &= "slots" in arrays and arrays["slots"].tolist() == able
 
 
-def _check_sums(answers: _Answers, plan: Plan, found: Neighbours) -> None:
+def _check_sums(answers: _Answers, plan: Plan, found: dict[str, bool]) -> None:
     for reply, asked, able, block in zip(
         answers.replies[1:3], plan.queries[1:3], plan.able, answers.values, strict=False
     ):
@@ -287,23 +273,23 @@ def _check_sums(answers: _Answers, plan: Plan, found: Neighbours) -> None:
             coins = NodeKeys(NODE_ID, 0, plan.size).coins(asked.salt, asked.step, slots)
             if len(reports) == len(coins):
                 own = asked.randomizer.summarize(reports, coins)
-                found.isolated &= np.array_equal(arrays["sum"], own.sum)
-                found.isolated &= np.array_equal(arrays["sum_of_squares"], own.sum_of_squares)
+                found["isolation"] &= np.array_equal(arrays["sum"], own.sum)
+                found["isolation"] &= np.array_equal(arrays["sum_of_squares"], own.sum_of_squares)
 
 
 def _check_same(
-    before: _Answers, after: _Answers, plan: Plan, query: Query, found: Neighbours
+    before: _Answers, after: _Answers, plan: Plan, query: Query, found: dict[str, bool]
 ) -> None:
-    found.census &= before.forms[0] == after.forms[0]
-    found.uniform &= before.forms == after.forms and before.draws == after.draws
-    found.isolated &= len(before.values) == len(after.values)
+    found["census"] &= before.forms[0] == after.forms[0]
+    found["reply's form"] &= before.forms == after.forms and before.draws == after.draws
+    found["isolation"] &= len(before.values) == len(after.values)
     blocks = zip(before.values, after.values, strict=False)
     for changed, able, block in zip(plan.changed, plan.able, blocks, strict=False):
         (one, about, _), (other, about_other, _) = block
-        found.isolated &= about == about_other and one.shape == other.shape
+        found["isolation"] &= about == about_other and one.shape == other.shape
         rows = ~np.isin(able, list(changed))
         if one.shape == other.shape and len(one) == len(able):
-            found.isolated &= one[rows].tobytes() == other[rows].tobytes()
+            found["isolation"] &= one[rows].tobytes() == other[rows].tobytes()
     for changed, first, second in zip(
         plan.changed, before.replies[1:3], after.replies[1:3], strict=True
     ):
@@ -311,13 +297,13 @@ def _check_same(
         if "reports" in ours and "reports" in theirs:
             rows = ~np.isin(ours["slots"], list(changed))
             same = ours["reports"].shape == theirs["reports"].shape
-            found.isolated &= same and _bytes(ours, rows) == _bytes(theirs, rows)
+            found["isolation"] &= same and _bytes(ours, rows) == _bytes(theirs, rows)
         elif "sum" in ours and "sum" in theirs and np.isfinite(query.randomizer.bound):
             moved = np.abs(np.subtract(ours["sum"], theirs["sum"])).max()
             most = len(changed) * 2 * query.randomizer.bound
-            found.isolated &= bool(moved <= most * (1 + 1e-6))
+            found["isolation"] &= bool(moved <= most * (1 + 1e-6))
         if "public" in ours and "public" in theirs:
-            found.isolated &= ours["public"].tobytes() == theirs["public"].tobytes()
+            found["isolation"] &= ours["public"].tobytes() == theirs["public"].tobytes()
 
 
 def _bytes(arrays: dict[str, NDArray[np.generic]], rows: NDArray[np.bool_]) -> bytes:

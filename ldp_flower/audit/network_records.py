@@ -14,6 +14,7 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from ..clients import NetworkClientApp
 from ..guarantee.training import ARRAYS, NETWORK, NetworkRound
 from ..models import Graph, Network
 from ..models.graph import Operation, Reference, Tensor
@@ -21,7 +22,8 @@ from ..randomizers.real_valued.dp_sgd import DpSgdPlan
 from ..randomness import KeyedRandom, derive
 from ..simulation import InProcessGrid
 from ..validation import Floats, check_fraction, check_integer
-from .distinguish import log_ratio
+from .distinguish import Sample, likeliest_events
+from .handler import Checked
 from .probe import quiet
 
 Records = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -31,45 +33,23 @@ MakeApp = Callable[[LoadRecords, int | None], ClientApp]
 _DELTA, _RATE = 1e-3, 1.0
 _COUNTS = (1, 3, 40)  # records of a silo
 _MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e30, np.inf, np.nan)
-_THRESHOLDS = 20  # of the score that distinguishes two silos
 
 
-@dataclass(frozen=True)
-class NetworkAudit:
-    """What an audit of a node that trains networks found."""
+@dataclass(frozen=True, kw_only=True)
+class NetworkAudit(Checked):
+    """What an audit of one step of a node that trains networks found.
 
-    #: Epsilon of the plan, of one step.
-    claimed: float
+    The checks: ``loss``; ``record bound``, one record moved a sum by no more than 2, but for the
+    rounding of a reply; ``noise``, it is normal, with the plan's deviation (Kolmogorov & Smirnov),
+    as honest noise is found to be with probability ``confidence``; ``replay``, the same message got
+    the same bytes again.
+    """
+
     #: Delta of the plan.
     delta: float
-    #: The privacy loss is at least this, with probability ``confidence``.
-    measured: float
-    #: Probability with which ``measured`` is a lower bound, and with which honest noise passes.
-    confidence: float
     #: The largest distance between the sums of two silos that differ in one record, over the bound
     #: that gradients are shortened to: at most 2.
     moved: float
-    #: It was at most 2, but for the rounding of a reply.
-    bounded: bool
-    #: The noise is normal, with the plan's deviation (Kolmogorov & Smirnov).
-    lawful: bool
-    #: The same message got the same bytes again.
-    replayed: bool
-
-    @property
-    def checks(self) -> dict[str, bool]:
-        """Every check's name, and whether it found nothing."""
-        return {
-            "loss": self.measured <= self.claimed,
-            "record bound": self.bounded,
-            "noise": self.lawful,
-            "replay": self.replayed,
-        }
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing contradicts the claim."""
-        return all(self.checks.values())
 
 
 def audit_network(
@@ -118,18 +98,22 @@ def audit_network(
         ours = node.sums(first, num_reports, seed)
         theirs = node.sums(second, num_reports, None if seed is None else seed + num_reports)
         replayed = node.replays(first)
+    measured = _loss(ours[:, :1], theirs[:, :1], plan.delta, alpha)
     sigma = plan.noise_multiplier * plan.max_grad_norm
     half = num_reports // 2
     noise = (ours[:half] - ours[half : 2 * half]) / (np.sqrt(2) * sigma)  # of the same records
     return NetworkAudit(
         claimed=plan.epsilon,
         delta=plan.delta,
-        measured=_loss(ours[:, 0], theirs[:, 0], plan.delta, alpha),
+        measured=measured,
         confidence=confidence,
         moved=moved,
-        bounded=bool(moved <= 2 + node.rounding),
-        lawful=bool(kstest(noise.ravel(), "norm").pvalue > alpha),
-        replayed=replayed,
+        checks={
+            "loss": measured <= plan.epsilon,
+            "record bound": bool(moved <= 2 + node.rounding),
+            "noise": bool(kstest(noise.ravel(), "norm").pvalue > alpha),
+            "replay": replayed,
+        },
     )
 
 
@@ -184,8 +168,6 @@ class _Silo:
 
 
 def _network_client_app(load_records: LoadRecords, seed: int | None) -> ClientApp:
-    from ..clients import NetworkClientApp
-
     return NetworkClientApp(load_records, seed=seed)
 
 
@@ -213,18 +195,14 @@ def _neighbouring(dim: int) -> Iterator[list[Records]]:
 
 
 def _loss(ours: Floats, theirs: Floats, delta: float, alpha: float) -> float:
-    """Return a lower bound on the loss, from thresholds of the scores.
+    """Return a lower bound on the loss, from the event that one half of the sums suggests.
 
-    They are chosen by one half of the replies and judged by the other, all together.
+    The other half judges it.
     """
-    half = len(ours) // 2
-    shares = np.arange(1, _THRESHOLDS + 1) / (_THRESHOLDS + 1)
-    edges = np.quantile(np.concatenate([ours[:half], theirs[:half]]), shares)
-    largest, judged = 0.0, len(ours) - half
-    for sign in (1.0, -1.0):
-        hits = [(sign * each[half:, None] > sign * edges).sum(axis=0) for each in (ours, theirs)]
-        for first, second in (hits, hits[::-1]):
-            counts = (first, judged, second, judged)
-            bounds = log_ratio(*counts, delta, alpha / (4 * _THRESHOLDS))
-            largest = max(largest, float(bounds.max()))
-    return largest
+    halves = zip(np.array_split(ours, 2), np.array_split(theirs, 2), strict=True)
+    first, second = (
+        {str(i): Sample(np.zeros(len(sums), np.uint64), sums) for i, sums in enumerate(half)}
+        for half in halves
+    )
+    (event,) = likeliest_events(first, 1, delta, alpha)
+    return max(event.bound(second, delta, alpha), 0.0)

@@ -6,16 +6,19 @@ same data and other noise of some users.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from unittest import mock
 
 import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
+from ..clients import LdpClientApp
+from ..clients.statistics import OwnStatistics
 from ..guarantee.messages import QUERY, NodeKeys, Query, Report, Slots
 from ..guarantee.users import Users
 from ..randomizers import Randomizer, RecordMechanism
@@ -25,9 +28,6 @@ from ..simulation.grid import InProcessGrid
 from ..validation import Floats
 from .distinguish import Sample
 from .extreme_users import copied
-
-if TYPE_CHECKING:
-    from ..clients.statistics import OwnStatistics
 
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 
@@ -122,11 +122,9 @@ class Client:
 def ldp_client_app(
     load_users: Callable[[Context], Users],
     seed: Callable[[Context], int | None],
-    statistics: "OwnStatistics | None" = None,
+    statistics: OwnStatistics | None = None,
 ) -> ClientApp:
     """Return the ClientApp that is audited by default."""
-    from ..clients import LdpClientApp
-
     return LdpClientApp(load_users, seed=seed, statistics=statistics)
 
 
@@ -145,20 +143,10 @@ def quiet(name: str) -> Iterator[None]:
 # ------------------------------------------- replayed randomness, noted mechanisms
 
 
-@contextmanager
-def replaced(owner: type | ModuleType, **methods: Callable[..., Any]) -> Iterator[None]:
+def replaced(owner: type | ModuleType, **methods: Any) -> AbstractContextManager[Any]:
     """Give a class or a module these functions for as long as the block runs."""
-    own = {name: vars(owner)[name] for name in methods if name in vars(owner)}
-    for name, method in methods.items():
-        setattr(owner, name, method)
-    try:
-        yield
-    finally:
-        for name in methods:
-            if name in own:
-                setattr(owner, name, own[name])
-            else:
-                delattr(owner, name)
+    patch: AbstractContextManager[Any] = mock.patch.multiple(owner, create=True, **methods)
+    return patch
 
 
 @contextmanager

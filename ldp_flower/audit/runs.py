@@ -1,6 +1,6 @@
 """The runs that an audit records: those that each protocol names, or one's own."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
+from ..clients.statistics import OwnStatistics
 from ..guarantee.messages import QUERY, Query
 from ..guarantee.questions import WireType, wire_types_with
 from ..guarantee.users import Users
@@ -15,7 +16,6 @@ from ..simulation.grid import InProcessGrid
 from .probe import ldp_client_app, quiet
 
 if TYPE_CHECKING:
-    from ..clients.statistics import OwnStatistics
     from ..strategies import LdpStrategy
 
 Runs = Callable[[int, float], Iterator[tuple["LdpStrategy[Any]", Users]]]
@@ -30,15 +30,13 @@ def audited_runs() -> dict[str, Runs]:
     from ..strategies import LdpStrategy
     from ..strategies.catalogue import PROTOCOLS
 
-    def has_runs(protocol: type) -> bool:
-        kinds = protocol.mro()[: protocol.mro().index(LdpStrategy)]
-        return any("audit_runs" in vars(kind) for kind in kinds)
-
-    return {
+    without: Any = LdpStrategy.audit_runs
+    runs: dict[str, Any] = {
         name: protocol.audit_runs
         for name, protocol in PROTOCOLS.items()
-        if issubclass(protocol, LdpStrategy) and has_runs(protocol)
+        if issubclass(protocol, LdpStrategy)
     }
+    return {name: run for name, run in runs.items() if run.__func__ is not without.__func__}
 
 
 class RecordingGrid(InProcessGrid):
@@ -49,15 +47,10 @@ class RecordingGrid(InProcessGrid):
         self._forms = forms
         self.queries: list[Query] = []
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let every addressed node handle its message at once."""
-        messages = list(messages)
-        self.queries += [
-            Query.from_record_dict(message.content, self._forms)
-            for message in messages
-            if message.metadata.message_type == f"query.{QUERY}"
-        ]
-        return super().push_messages(messages)
+    def _handle(self, message: Message) -> Message | None:
+        if message.metadata.message_type == f"query.{QUERY}":
+            self.queries.append(Query.from_record_dict(message.content, self._forms))
+        return super()._handle(message)
 
 
 def recorded_queries(
@@ -65,7 +58,7 @@ def recorded_queries(
     users: Users,
     seed: int = 0,
     *,
-    statistics: "OwnStatistics | None" = None,
+    statistics: OwnStatistics | None = None,
 ) -> list[Query]:
     """Run a protocol on users in this process and return the queries that it sent.
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,24 +27,11 @@ _LOCKED = 0.05  # seconds for which somebody else writes to the ledger
 _Told = tuple[Seen, bytes, list[tuple[int, ...]]]
 
 
-@dataclass
-class Settings:
-    """What a node of a deployment has made of its operator's settings."""
-
-    #: With ``rehearsal`` replies are the same bytes whatever the data, and cost nothing.
-    rehearsed: bool = True
-    #: With ``max-rows`` they are those of users without further rows.
-    limited: bool = True
-    #: No reply leaves before ``reply-after``, nor is dated earlier; none while somebody else keeps
-    #: its spend from being written.
-    waited: bool = True
-
-
 def kept(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
-) -> Settings:
+) -> dict[str, bool]:
     """Ask nodes of a deployment whose operators have set what others leave out."""
-    plan, found = Plan(query, copies), Settings()
+    plan, found = Plan(query, copies), {"waiting": True}
     num_features = candidates[0].num_features
     ordinary = crowd(plan.size, num_features)
     extreme = [*candidates, *unlike(num_features)]
@@ -64,20 +51,22 @@ def kept(
             node(f"rehearsal {number}", together(people), rehearsal=True)
             for number, people in enumerate([ordinary, others])
         )
-        found.rehearsed = _answers(one, queries, seed) == _answers(other, queries, seed)
-        found.rehearsed &= not one.ledger.spent() and not other.ledger.spent()
+        found["rehearsal"] = _answers(one, queries, seed) == _answers(other, queries, seed)
+        found["rehearsal"] &= not one.ledger.spent() and not other.ledger.spent()
 
         few, more = _with_further_rows(ordinary, others)
         answers = [_answers(node("few", few), queries, seed)]
         answers.append(_answers(node("more", more, **{"max-rows": _ROWS}), queries, seed))
-        found.limited = answers[0] == answers[1]
+        found["row limit"] = answers[0] == answers[1]
 
         slow = node("slow", together(ordinary), **{"reply-after": _REPLY_AFTER})
         for asked in [*queries, queries[1]]:
-            found.waited &= _late(slow, asked)
-        found.waited &= all(_late(replace(slow, load_users=fails), asked) for asked in queries[:2])
+            found["waiting"] &= _late(slow, asked)
+        found["waiting"] &= all(
+            _late(replace(slow, load_users=fails), asked) for asked in queries[:2]
+        )
         busy = node("busy", together(ordinary))
-        found.waited &= _after_others(busy, queries[1])
+        found["waiting"] &= _after_others(busy, queries[1])
     return found
 
 

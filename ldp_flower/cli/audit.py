@@ -11,7 +11,6 @@ import typer
 from click.core import ParameterSource
 from rich import box
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer.core import TyperCommand
 
@@ -148,21 +147,11 @@ def audit(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show what is done and for how long: on a terminal in one line, elsewhere a line each."""
+    """Show what is done: on a terminal in one line, elsewhere a line each."""
     # Of its own, since an attack takes the app's output, and sys.stdout with it, away.
     screen = Console(file=sys.stdout, highlight=False, soft_wrap=not console.is_terminal)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(
-        *columns, console=screen, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("Importing the app", total=None)
-
-        def tell(step: str) -> None:
-            progress.update(task, description=step)
-            if not console.is_terminal:
-                screen.print(step)
-
-        yield tell
+    with screen.status("Importing the app") as status:
+        yield status.update if screen.is_terminal else screen.print
 
 
 @contextmanager

@@ -50,15 +50,15 @@ def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
             f"The app has no setting {key!r}. Its settings ([tool.flwr.app.config] in "
             f"pyproject.toml): {known}."
         )
-    value, default = scalar(text), declared[key]
+    value: Scalar = scalar(text)
+    default = declared[key]
     if isinstance(default, str) and not isinstance(value, str):
         return text
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if type(value) is not type(default):
         raise ValueError(f"Expected {type(default).__name__} for {key!r}, got {text!r}.")
-    result: Scalar = value
-    return result
+    return value
 
 
 def overrides(declared: Mapping[str, Scalar], texts: Iterable[str]) -> dict[str, Scalar]:

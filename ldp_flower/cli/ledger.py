@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..guarantee.ledger import BOOK, SqliteLedger
 from ..guarantee.ledger_file import LedgerError
+from ..presentation.words import printable
 from .console import FAILED, USAGE, console, fail
 
 ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
@@ -41,7 +42,7 @@ def ledger_show(path: LedgerPath) -> None:
     for name in ("epsilon", "delta"):
         table.add_column(name, justify="right")
     for user, cost in spent.items():
-        table.add_row(Text(_visible(user)), f"{cost.epsilon:g}", f"{cost.delta:g}")
+        table.add_row(Text(printable(user)), f"{cost.epsilon:g}", f"{cost.delta:g}")
     if spent:
         console.print(table)
     console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
@@ -77,7 +78,7 @@ def ledger_report(
     As one HTML page, as JSON, or as metrics in Prometheus' text format, which name no user.
     """
     # Reports need pandas, and whatever else the command does not.
-    from ..supernode.accounts import FORMATS, Accounts
+    from .accounts import FORMATS, Accounts
 
     with _errors_told():
         accounts = Accounts.of(path, max_epsilon)
@@ -125,11 +126,6 @@ def _errors_told() -> Iterator[None]:
         fail(str(error), FAILED)
 
 
-def _visible(text: str) -> str:
-    """Return a text that a terminal shows and does not obey."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-
-
 def _cell(value: str | float) -> str | float:
     """Return a number, or a text that no spreadsheet takes for a formula."""
     if not isinstance(value, str):
@@ -137,4 +133,4 @@ def _cell(value: str | float) -> str | float:
     # Where commas are decimal, a semicolon begins another cell; some leave out spaces before it.
     pieces = value.split(";")
     marked = ("'" * piece.lstrip(" ").startswith(_ACTIVE) + piece for piece in pieces)
-    return _visible(";".join(marked))
+    return printable(";".join(marked))

@@ -18,7 +18,7 @@ from ..supernode import flower
 from ..supernode.checks import Findings, examine
 from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
-from ..supernode.settings import Settings, Table
+from ..supernode.settings import OwnApp, RecordsFile, Settings, Table
 from .console import USAGE, Scalar, console, errors, fail, overrides
 from .run import declared_config, declared_nodes
 
@@ -165,16 +165,16 @@ def _settings(
     if records is not None:
         if any(given is not None for given in (app, *of_table)):
             fail("Expected --records alone: it needs no app and no table.", USAGE)
-        return Settings(None, None, path, records=str(records.expanduser().resolve()))
+        return Settings(RecordsFile(str(records.expanduser().resolve())), path)
     if app is not None:
         if any(given is not None for given in of_table):
             fail("Expected either --app or --table, which needs no app.", USAGE)
-        return Settings(app, None, path)
+        return Settings(OwnApp(app), path)
     if table is None or schema is None or user_column is None:
         fail("Expected --app, --table with --schema and --user-column, or --records.", USAGE)
     file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
-    return Settings(None, Table(file, declared, user_column, named, not unquoted), path)
+    return Settings(Table(file, declared, user_column, named, not unquoted), path)
 
 
 def _refuse_removed(train_on: list[str] | None) -> None:

@@ -6,8 +6,9 @@ quickstarts make them inside ``main``.
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn
+from unittest import mock
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
 from flwr.clientapp import ClientApp
@@ -100,15 +101,13 @@ def _start_intercepted() -> Iterator[None]:
     kinds: list[Any] = [Strategy, LdpStrategy]
     for kind in kinds:  # grows
         kinds += kind.__subclasses__()
-    originals = {kind: vars(kind)["start"] for kind in kinds if "start" in vars(kind)}
     # A strategy that an app defines in main itself is not among them: it inherits this one.
-    for kind, original in originals.items():
-        kind.start = _stopping(inspect.signature(original))
-    try:
+    with ExitStack() as stack:
+        for kind in kinds:
+            if "start" in vars(kind):
+                stopping = _stopping(inspect.signature(kind.start))
+                stack.enter_context(mock.patch.object(kind, "start", stopping))
         yield
-    finally:
-        for kind, original in originals.items():
-            kind.start = original
 
 
 def _stopping(signature: inspect.Signature) -> Callable[..., NoReturn]:

@@ -45,6 +45,11 @@ def share(value: float) -> str:
     return _MISSING if math.isnan(value) else f"{100 * value:.3g} %"
 
 
+def printable(text: str) -> str:
+    """Return a text that a terminal shows and does not obey."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
 def guarantee(epsilon: float, delta: float, unit: str) -> str:
     """Return what a privacy parameter promises, in words.
 

@@ -31,7 +31,7 @@ def main(settings_file: str, arguments: list[str]) -> None:
     flower.check()
     settings = Settings.read(Path(settings_file))
     os.environ["PATH"] = settings.path
-    _let_answer(settings.client_app, settings.name)
+    _let_answer(settings.source.client_app, settings.name)
     flower.run("flwr-clientapp", arguments)
 
 

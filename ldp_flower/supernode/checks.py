@@ -17,7 +17,7 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
-from .settings import AppError, RecordsFile, Settings
+from .settings import AppError, OwnApp, RecordsFile, Settings, Table
 
 _ABOUT_RIGHT = 0.5, 2.0  # declared number of records over the true one: steps are as far off
 # Above it an attacker who guesses between two versions of the data is wrong with a probability of
@@ -51,8 +51,8 @@ def examine(config: Mapping[str, object], settings: Settings | None = None) -> F
     _keys(config, settings, findings)
     _places(config, settings, findings)
     if settings is not None and not findings.problems:
-        if settings.records is not None:
-            _records(config, settings.records, policy, findings)
+        if isinstance(settings.source, RecordsFile):
+            _records(config, settings.source, policy, findings)
         else:
             _app(config, settings, findings)
     return findings
@@ -115,7 +115,7 @@ def _keys(config: Mapping[str, object], settings: Settings | None, findings: Fin
             f"The key {key!r} is no setting of ldp-flower and is left to the app: is {setting!r} "
             "meant?"
         )
-    if settings is not None and settings.app is None:
+    if settings is not None and not isinstance(settings.source, OwnApp):
         for key in sorted(PrivacyPolicy.unknown_settings(config) - set(nearly)):
             findings.problems.append(f"The key {key!r} has no effect on a node without an app.")
 
@@ -125,20 +125,20 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
     named = {
         f"{key} {value}": value for key, value in config.items() if value and isinstance(value, str)
     }
-    table = None if settings is None else settings.table
-    if table is not None:
-        named |= {f"--table {table.path}": table.path, f"--schema {table.schema}": table.schema}
-        named |= {f"--ids {table.ids}": table.ids} if table.ids is not None else {}
-    if settings is not None and settings.records is not None:
-        named[f"--records {settings.records}"] = settings.records
+    source = None if settings is None else settings.source
+    schema = source.schema if isinstance(source, Table) else None
+    if isinstance(source, Table):
+        named |= {f"--table {source.path}": source.path, f"--schema {schema}": source.schema}
+        named |= {f"--ids {source.ids}": source.ids} if source.ids is not None else {}
+    if isinstance(source, RecordsFile):
+        named[f"--records {source.path}"] = source.path
     for name, text in named.items():
         path = Path(text).expanduser()
         if not path.exists():
             if name.split()[0].endswith("-path") and not name.startswith("ledger-path"):
                 findings.problems.append(f"There is no file at {name}.")
             continue
-        public = table is not None and text == table.schema
-        for what in _open_to_others(path.resolve(), public):
+        for what in _open_to_others(path.resolve(), public=text == schema):
             findings.problems.append(f"{name}: {what}")
 
 
@@ -160,7 +160,7 @@ def _open_to_others(path: Path, public: bool) -> Iterator[str]:
 
 def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -> None:
     try:
-        app = settings.client_app()
+        app = settings.source.client_app()
     except AppError as error:
         findings.problems.append(str(error))
         return
@@ -184,17 +184,20 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         findings.doubts.append(
             f"{settings.name} has no users, so nobody would answer: it has no rows, and no --ids "
             "that name whom it is about."
-            if settings.app is None
+            if not isinstance(settings.source, OwnApp)
             else f"{settings.name} has no users, so nobody would answer: load_users returns none."
         )
     else:
-        what = "Table" if settings.app is None else "App"
+        what = "App" if isinstance(settings.source, OwnApp) else "Table"
         findings.facts.append(f"{what}: {settings.name}, with {users} users.")
         findings.doubts += heard.warnings  # entries that are not what the schema declares
 
 
 def _records(
-    config: Mapping[str, object], path: str, policy: PrivacyPolicy | None, findings: Findings
+    config: Mapping[str, object],
+    file: RecordsFile,
+    policy: PrivacyPolicy | None,
+    findings: Findings,
 ) -> None:
     if "user-id" not in config:
         findings.problems.append(
@@ -206,17 +209,17 @@ def _records(
             "allow-inexact=true in the node's configuration."
         )
     try:
-        records, _ = RecordsFile(path)()
+        records, _ = file()
     except ValueError as error:
         findings.problems.append(str(error))
         return
     shape = " x ".join(map(str, records.shape[1:])) or "one number"
-    findings.facts.append(f"Records: {path}, {len(records)} records of {shape}.")
+    findings.facts.append(f"Records: {file.path}, {len(records)} records of {shape}.")
     declared = None if policy is None else policy.num_records
     if declared and not _ABOUT_RIGHT[0] <= declared / max(len(records), 1) <= _ABOUT_RIGHT[1]:
         findings.doubts.append(
-            f"num-records={declared:g}, but {Path(path).name} has {len(records)}: sums are divided "
-            "by the declared number. It need not be exact, only about right."
+            f"num-records={declared:g}, but {Path(file.path).name} has {len(records)}: sums are "
+            "divided by the declared number. It need not be exact, only about right."
         )
 
 

@@ -14,28 +14,34 @@ from numpy.typing import NDArray
 
 from ..clients import LdpClientApp, NetworkClientApp
 from ..schema import Schema
-from ..table_file import TableLoader
 
 
 class AppError(Exception):
     """There is no such app."""
 
 
-def load(reference: str) -> ClientApp:
-    """Return the app that ``module:attribute`` names; raise AppError if there is none."""
-    module, colon, attribute = reference.partition(":")
-    if not (module and colon and attribute):
-        raise AppError(f"Expected --app MODULE:ATTRIBUTE, got {reference!r}.")
-    try:
-        app = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
-        raise AppError(
-            f"The app {reference!r} cannot be loaded: {type(error).__name__}: {error}. Its module "
-            "must be installed, or in a folder of PYTHONPATH."
-        ) from error
-    if not isinstance(app, ClientApp):
-        raise AppError(f"Expected {reference!r} to be a ClientApp, got {type(app).__name__}.")
-    return app
+@dataclass(frozen=True)
+class OwnApp:
+    """The operator's own ClientApp, ``module:attribute``."""
+
+    reference: str
+
+    def client_app(self) -> ClientApp:
+        """Return the app; raise AppError if there is none."""
+        module, colon, attribute = self.reference.partition(":")
+        if not (module and colon and attribute):
+            raise AppError(f"Expected --app MODULE:ATTRIBUTE, got {self.reference!r}.")
+        try:
+            app = getattr(importlib.import_module(module), attribute)
+        except Exception as error:
+            raise AppError(
+                f"The app {self.reference!r} cannot be loaded: {type(error).__name__}: {error}. "
+                "Its module must be installed, or in a folder of PYTHONPATH."
+            ) from error
+        if not isinstance(app, ClientApp):
+            kind = type(app).__name__
+            raise AppError(f"Expected {self.reference!r} to be a ClientApp, got {kind}.")
+        return app
 
 
 RECORDS, TARGETS = "records", "targets"
@@ -43,9 +49,13 @@ RECORDS, TARGETS = "records", "targets"
 
 @dataclass(frozen=True)
 class RecordsFile:
-    """A file of NumPy's (.npz) with the arrays ``records`` and ``targets``."""
+    """A file of NumPy's (.npz) with ``records`` and ``targets``: networks are trained on it."""
 
     path: str
+
+    def client_app(self) -> ClientApp:
+        """Return the app that trains networks that come as data."""
+        return NetworkClientApp(self)
 
     def __call__(self, context: Context | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return records, shape (records, ...), and their targets; ValueError if there are none."""
@@ -84,8 +94,8 @@ class Table:
     ids: str | None = None
     quoted: bool = True
 
-    def loader(self) -> TableLoader:
-        """Return what loads the users; AppError if the schema cannot be used."""
+    def client_app(self) -> ClientApp:
+        """Return the app that answers from the table; AppError if the schema cannot be used."""
         expected = f"Expected --schema to be a JSON file of Schema.to_dict, got {self.schema}"
         try:
             plain = json.loads(Path(self.schema).read_text("utf-8-sig"))
@@ -94,10 +104,10 @@ class Table:
         except ValueError as error:
             raise AppError(f"{expected}, which is no JSON.") from error
         try:
-            schema = Schema.from_dict(plain)
-            return schema.loader(
+            load_users = Schema.from_dict(plain).loader(
                 self.path, user_column=self.user_column, ids=self.ids, quoted=self.quoted
             )
+            return LdpClientApp(load_users)
         except (OSError, ValueError) as error:
             raise AppError(f"The schema {self.schema} cannot be used: {error}") from error
 
@@ -106,42 +116,25 @@ class Table:
 class Settings:
     """The operator's choices; no run can see or change them.
 
-    An ``app`` is ``module:attribute`` of the operator's ClientApp, ``path`` is the operator's own
-    PATH, which its app finds again (Flower's parts have another), and ``records`` is a file on
-    which networks are trained that come as data.
+    ``path`` is the operator's own PATH, which its app finds again: Flower's parts have another.
     """
 
-    app: str | None
-    table: Table | None
+    source: OwnApp | Table | RecordsFile
     path: str
-    records: str | None = None
 
     @property
     def name(self) -> str:
         """What the log says has answered."""
-        return self.app or self.records or ("" if self.table is None else self.table.path)
-
-    def client_app(self) -> ClientApp:
-        """Return the operator's app; AppError unless it is one of an app, a table and records."""
-        if sum(each is not None for each in (self.app, self.table, self.records)) == 1:
-            if self.app is not None:
-                return load(self.app)
-            if self.table is not None:
-                return LdpClientApp(self.table.loader())
-            if self.records is not None:
-                return NetworkClientApp(RecordsFile(self.records))
-        raise AppError(
-            "Expected one of --app, --table with --schema and --user-column, or --records."
-        )
+        return self.source.reference if isinstance(self.source, OwnApp) else self.source.path
 
     def write(self, file: Path) -> None:
         """Write the settings into a new file that nobody else can read."""
         with open(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
-            json.dump(asdict(self), opened)
+            json.dump({"kind": type(self.source).__name__, **asdict(self)}, opened)
 
     @classmethod
     def read(cls, file: Path) -> Self:
         """Return the settings that were written."""
         plain = json.loads(file.read_text())
-        table = plain.pop("table")
-        return cls(**plain, table=table and Table(**table))
+        kind = {each.__name__: each for each in (OwnApp, Table, RecordsFile)}[plain["kind"]]
+        return cls(kind(**plain["source"]), plain["path"])

@@ -470,7 +470,7 @@ def test_the_audit_finds_a_function_that_keeps_what_it_has_seen():
         seed=0,
         statistics={Above: remembering},
     )
-    assert not audit.isolated
+    assert not audit.checks["isolation"]
 
 
 def test_an_audit_takes_an_app_or_its_statistics():

@@ -63,6 +63,7 @@ HONEST = [GRADIENT, CODES, SUMS, LABELS, SILOS, PEELED]
 
 
 CHECKS = ("independent", "bounded", "neighbours", "crowded", "settings")
+FORM = "reply's form"
 
 
 def findings(question, *checks):
@@ -76,11 +77,11 @@ def findings(question, *checks):
         elif check == "bounded":
             found[check] = bounded(question, ldp_client_app, DIM)
         elif check == "crowded":
-            found |= vars(many_users(client, DIM, 1))
+            found |= many_users(client, DIM, 1)
         elif check == "settings":
-            found |= vars(settings.kept(question, ldp_client_app, copies, people, 1))
+            found |= settings.kept(question, ldp_client_app, copies, people, 1)
         else:
-            found |= vars(compared(question, ldp_client_app, copies, people, 1))
+            found |= compared(question, ldp_client_app, copies, people, 1)
     return {name for name, right in found.items() if not right}
 
 
@@ -592,47 +593,51 @@ def plant_last_digits_of_a_sum(monkeypatch):
 
 
 FAULTS = {
-    "no rows, first": (plant_no_rows_first, GRADIENT, "addressed"),
+    "no rows, first": (plant_no_rows_first, GRADIENT, "who answers"),
     "census of nobody": (
         lambda m: plant_census(m, none_if_nobody_has_rows),
         GRADIENT,
         "census",
     ),
     "census of NaN": (lambda m: plant_census(m, one_less_if_all_is_nan), GRADIENT, "census"),
-    "last digits of a sum": (plant_last_digits_of_a_sum, SUMS, "isolated"),
-    "order of slots": (plant_order_by_rows, GRADIENT, "addressed"),
-    "no rows, no report": (plant_no_rows_no_report, GRADIENT, "addressed"),
-    "count of those with rows": (plant_count_of_rows, SUMS, "addressed"),
-    "a sum that depends on who has rows": (plant_left_out_of_the_sum, SUMS, "isolated"),
-    "everybody answers": (plant_everybody_answers, GRADIENT, "addressed"),
-    "type of the reports": (plant_wider_type, GRADIENT, "uniform"),
-    "length of the reports": (plant_longer_reply, GRADIENT, "uniform"),
-    "public targets": (plant_public_targets, LABELS, "isolated"),
+    "last digits of a sum": (plant_last_digits_of_a_sum, SUMS, "isolation"),
+    "order of slots": (plant_order_by_rows, GRADIENT, "who answers"),
+    "no rows, no report": (plant_no_rows_no_report, GRADIENT, "who answers"),
+    "count of those with rows": (plant_count_of_rows, SUMS, "who answers"),
+    "a sum that depends on who has rows": (plant_left_out_of_the_sum, SUMS, "isolation"),
+    "everybody answers": (plant_everybody_answers, GRADIENT, "who answers"),
+    "type of the reports": (plant_wider_type, GRADIENT, FORM),
+    "length of the reports": (plant_longer_reply, GRADIENT, FORM),
+    "public targets": (plant_public_targets, LABELS, "isolation"),
     "census": (plant_census, GRADIENT, "census"),
-    "ttl": (lambda m: plant_metadata(m, later), GRADIENT, "uniform"),
-    "group": (lambda m: plant_metadata(m, set_metadata("group_id", "3")), GRADIENT, "uniform"),
-    "receiver": (lambda m: plant_metadata(m, set_metadata("dst_node_id", 3)), GRADIENT, "uniform"),
+    "ttl": (lambda m: plant_metadata(m, later), GRADIENT, FORM),
+    "group": (lambda m: plant_metadata(m, set_metadata("group_id", "3")), GRADIENT, FORM),
+    "receiver": (
+        lambda m: plant_metadata(m, set_metadata("dst_node_id", 3)),
+        GRADIENT,
+        FORM,
+    ),
     "type of the message": (
         lambda m: plant_metadata(m, set_metadata("message_type", "query.few")),
         GRADIENT,
-        "uniform",
+        FORM,
     ),
     "which message is answered": (
         lambda m: plant_metadata(m, set_metadata("reply_to_message_id", "none")),
         GRADIENT,
-        "uniform",
+        FORM,
     ),
-    "order of keys": (plant_another_record, GRADIENT, "uniform"),
-    "text of an error": (plant_error_text, GRADIENT, "uniform"),
-    "an error for what is not finite": (plant_error_for_nan, GRADIENT, "uniform"),
-    "how much is drawn": (plant_more_draws, GRADIENT, "uniform"),
-    "last bit": (lambda m: plant_mixed_rows(m, last_bit_if_nan), GRADIENT, "isolated"),
-    "precision": (lambda m: plant_mixed_rows(m, single_if_huge), GRADIENT, "isolated"),
-    "scale": (lambda m: plant_mixed_rows(m, scaled_by_largest), GRADIENT, "isolated"),
-    "half the charge": (plant_lower_charge, GRADIENT, "charged"),
-    "charged later": (plant_late_charge, GRADIENT, "charged"),
-    "who cannot pay": (plant_poor_answer, GRADIENT, "addressed"),
-    "drawn again": (plant_new_draw, GRADIENT, "charged"),
+    "order of keys": (plant_another_record, GRADIENT, FORM),
+    "text of an error": (plant_error_text, GRADIENT, FORM),
+    "an error for what is not finite": (plant_error_for_nan, GRADIENT, FORM),
+    "how much is drawn": (plant_more_draws, GRADIENT, FORM),
+    "last bit": (lambda m: plant_mixed_rows(m, last_bit_if_nan), GRADIENT, "isolation"),
+    "precision": (lambda m: plant_mixed_rows(m, single_if_huge), GRADIENT, "isolation"),
+    "scale": (lambda m: plant_mixed_rows(m, scaled_by_largest), GRADIENT, "isolation"),
+    "half the charge": (plant_lower_charge, GRADIENT, "ledger"),
+    "charged later": (plant_late_charge, GRADIENT, "ledger"),
+    "who cannot pay": (plant_poor_answer, GRADIENT, "who answers"),
+    "drawn again": (plant_new_draw, GRADIENT, "ledger"),
 }
 
 
@@ -647,13 +652,13 @@ def test_what_shows_whom_a_node_holds_is_found(fault, monkeypatch):
 
 
 CROWDED = {
-    "the noise of another thousand": (plant_noise_of_another_thousand, "independent"),
+    "the noise of another thousand": (plant_noise_of_another_thousand, "own noise"),
     "the first and the last of a thousand": (
         lambda m: plant_source(m, first_and_last_of_a_thousand),
-        "independent",
+        "own noise",
     ),
-    "the noise of the user 64 before": (lambda m: plant_source(m, every_64th), "independent"),
-    "no rows, first, of thousands": (plant_no_rows_first_of_thousands, "isolated"),
+    "the noise of the user 64 before": (lambda m: plant_source(m, every_64th), "own noise"),
+    "no rows, first, of thousands": (plant_no_rows_first_of_thousands, "isolation"),
 }
 
 
@@ -769,26 +774,26 @@ def plant_old_date(monkeypatch):
 
 
 SETTINGS = {
-    "rehearsal of data": (plant_rehearsal_of_data, GRADIENT, "rehearsed"),
-    "rehearsal of a silo's data": (plant_rehearsal_of_data, SILOS, "rehearsed"),
-    "rehearsal of public data": (plant_rehearsal_of_public_data, LABELS, "rehearsed"),
+    "rehearsal of data": (plant_rehearsal_of_data, GRADIENT, "rehearsal"),
+    "rehearsal of a silo's data": (plant_rehearsal_of_data, SILOS, "rehearsal"),
+    "rehearsal of public data": (plant_rehearsal_of_public_data, LABELS, "rehearsal"),
     "rehearsal's census": (
         lambda m: plant_census(m, one_less_in_a_rehearsal),
         GRADIENT,
-        "rehearsed",
+        "rehearsal",
     ),
-    "rehearsal that costs": (plant_rehearsal_that_costs, GRADIENT, "rehearsed"),
-    "all rows": (plant_all_rows, GRADIENT, "limited"),
-    "all rows' number": (plant_number_of_all_rows, GRADIENT, "limited"),
+    "rehearsal that costs": (plant_rehearsal_that_costs, GRADIENT, "rehearsal"),
+    "all rows": (plant_all_rows, GRADIENT, "row limit"),
+    "all rows' number": (plant_number_of_all_rows, GRADIENT, "row limit"),
     "census of who is cut": (
         lambda m: plant_census(m, one_less_if_some_are_cut),
         GRADIENT,
-        "limited",
+        "row limit",
     ),
-    "committed behind the reply": (plant_committed_behind, GRADIENT, "waited"),
-    "a busy ledger": (plant_no_patience, GRADIENT, "waited"),
-    "hasty errors": (plant_hasty_errors, GRADIENT, "waited"),
-    "date of a reply": (plant_old_date, GRADIENT, "waited"),
+    "committed behind the reply": (plant_committed_behind, GRADIENT, "waiting"),
+    "a busy ledger": (plant_no_patience, GRADIENT, "waiting"),
+    "hasty errors": (plant_hasty_errors, GRADIENT, "waiting"),
+    "date of a reply": (plant_old_date, GRADIENT, "waiting"),
 }
 
 

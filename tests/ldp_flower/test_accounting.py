@@ -1,4 +1,4 @@
-"""Gaussian, zCDP, composition and shuffling, against published values and exact sums."""
+"""Gaussian, zCDP and composition, against published values and exact sums."""
 
 import itertools
 import math
@@ -14,10 +14,8 @@ from ldp_flower.accounting import (
     GaussianEvent,
     RandomizedResponseEvent,
     gaussian_epsilon,
-    shuffled_epsilon,
     total_epsilon,
     total_mu,
-    total_over_cohorts,
     zcdp_epsilon,
     zcdp_rho,
 )
@@ -158,38 +156,6 @@ def test_large_totals_stay_tractable():
     assert total_epsilon(events, 1e-6) <= 5000.001 + 1e-9
 
 
-def test_disjoint_cohorts_cost_their_maximum():
-    cohorts = [[RandomizedResponseEvent(1.0)], [RandomizedResponseEvent(0.4, 2)], []]
-    assert total_over_cohorts(cohorts, 0.0) == 1.0
-    assert total_over_cohorts([], 0.0) == 0.0
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_shuffling_helps_more_the_more_shuffle(epsilon):
-    bounds = [shuffled_epsilon(epsilon, 1e-6, round(10**power)) for power in np.arange(0, 9, 0.1)]
-    assert all(a >= b > 0 for a, b in itertools.pairwise(bounds))
-    assert bounds[0] == epsilon and bounds[-1] < epsilon / 10
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("num_reports", [3000, 10_000])
-def test_shuffled_randomized_response_is_within_the_bound(epsilon, num_reports):
-    """The number of ones is all that is left of shuffled bits; its law is exact."""
-    delta = 1e-4
-    p = 1 / (1 + math.exp(-epsilon))
-    bound = shuffled_epsilon(epsilon, delta, num_reports)
-    assert bound < epsilon
-    for others in (0.0, 0.5, 1.0):  # share of the other users whose true bit is 1
-        ones = int(others * (num_reports - 1))
-        rest = np.convolve(
-            binom.pmf(np.arange(ones + 1), ones, p),
-            binom.pmf(np.arange(num_reports - ones), num_reports - 1 - ones, 1 - p),
-        )
-        one, zero = (np.convolve(rest, [1 - q, q]) for q in (p, 1 - p))
-        for a, b in ((one, zero), (zero, one)):
-            assert np.maximum(a - math.exp(bound) * b, 0).sum() <= delta
-
-
 def test_what_is_refused():
     for call, name in (
         (lambda: gaussian_mu(1.0, 0.0), "delta"),
@@ -200,7 +166,6 @@ def test_what_is_refused():
         (lambda: total_epsilon([], 0.1, "renyi"), "method"),
         (lambda: RandomizedResponseEvent(math.inf), "epsilon"),
         (lambda: GaussianEvent(1.0, 0), "count"),
-        (lambda: shuffled_epsilon(1.0, 1e-6, 0), "num_reports"),
     ):
         with pytest.raises(ValueError, match=f"Expected.*{name}"):
             call()

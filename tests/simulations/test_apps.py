@@ -23,7 +23,7 @@ from ldp_flower import InProcessGrid, Schema
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.strategies import TooFewReports
 from ldp_flower.supernode.checks import examine
-from ldp_flower.supernode.settings import Settings
+from ldp_flower.supernode.settings import OwnApp, Settings
 
 ROOT = Path(__file__).parents[2]
 APPS = ("flights", "heavy-hitters", "model-updates", "own-table", "silo-networks", "telemetry")
@@ -245,6 +245,6 @@ def test_an_operators_node_finds_nothing_against_the_app(built, modules, tmp_pat
         path.chmod(0o600)
     node = {"max-epsilon": 4.0, "ledger-path": str(ledger), "data-path": str(file)}
     app = f"{name.replace('-', '_')}.client_app:app"
-    found = examine(node, Settings(app, None, os.environ["PATH"], None))
+    found = examine(node, Settings(OwnApp(app), os.environ["PATH"]))
     assert found.problems == []
     assert any("30 users" in fact for fact in found.facts)

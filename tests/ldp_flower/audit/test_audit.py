@@ -213,7 +213,7 @@ def test_too_long_an_enumeration_is_refused():
 )
 def test_real_mechanisms_pass_and_are_measured_well(mechanism):
     found = audited(mechanism, 1200)
-    assert found.passed and found.isolated and found.replayed
+    assert found.passed and found.checks["isolation"] and found.checks["replay"]
     assert 0.6 * mechanism.epsilon < found.measured <= found.claimed == mechanism.epsilon
     assert (found.exact is None) == (not mechanism.exact)
 
@@ -322,7 +322,7 @@ def test_mechanisms_that_lose_more_than_they_claim_are_caught(
     found = audited(mechanism, reports, names)
     assert found.measured > at_least and not found.passed
     # What is not clipped moves a sum by more than one report may.
-    assert found.isolated != isinstance(mechanism, Unclipped) and found.replayed
+    assert found.checks["isolation"] != isinstance(mechanism, Unclipped) and found.checks["replay"]
 
 
 # ----------------------------------------------------------------- mechanisms for items
@@ -376,7 +376,12 @@ ONE_ITEM = [[0.0], [1.0], [LAST], [math.nan]]
 )
 def test_mechanisms_for_items_pass_and_are_measured_well(mechanism, values, at_least, monkeypatch):
     found = audited_items(mechanism, values, monkeypatch)
-    assert found.passed and found.complete and found.isolated and found.replayed
+    assert (
+        found.passed
+        and found.checks["completeness"]
+        and found.checks["isolation"]
+        and found.checks["replay"]
+    )
     assert found.exact == pytest.approx(2.0, abs=1e-6)
     assert at_least < found.measured <= found.claimed == 2.0
 
@@ -448,7 +453,7 @@ def test_mechanisms_for_items_that_lose_more_than_they_claim_are_caught(
     found = audited_items(mechanism, values, monkeypatch, 4000)
     assert found.measured > at_least and not found.passed
     assert found.exact == pytest.approx(exact, abs=1e-3)
-    assert found.complete and found.isolated and found.replayed
+    assert found.checks["completeness"] and found.checks["isolation"] and found.checks["replay"]
 
 
 @dataclass(frozen=True)
@@ -462,7 +467,7 @@ class Dropping(SubsetSelection):
 
 def test_users_who_are_dropped_by_their_data_are_missed(monkeypatch):
     found = audited_items(Dropping(1.0, 16, 2), [[0.0, 1.0], [14.0, 15.0]], monkeypatch)
-    assert not found.complete and not found.isolated and not found.passed
+    assert not found.checks["completeness"] and not found.checks["isolation"] and not found.passed
     assert found.measured > 3
 
 
@@ -475,7 +480,7 @@ def test_an_item_in_a_neighbours_report_is_caught(monkeypatch):
     found = audited_items(
         KRandomizedResponse(8.0, 16), values, monkeypatch, 400, first_row=neighbours_item
     )
-    assert not found.isolated and not found.passed
+    assert not found.checks["isolation"] and not found.passed
 
 
 HONEST_GRADIENT = STATISTICS[Gradient]
@@ -490,7 +495,7 @@ def averaging(users, question):
 def test_noise_added_after_averaging_is_caught(monkeypatch):
     monkeypatch.setitem(STATISTICS, Gradient, averaging)
     found = audited(SubsetHypercube(2.0, 3), 400)
-    assert not found.isolated and not found.passed
+    assert not found.checks["isolation"] and not found.passed
     assert found.measured <= found.claimed  # identical users average to themselves
 
 
@@ -506,7 +511,7 @@ def test_a_second_draw_for_the_same_query_is_caught():
     found = audited(
         SubsetHypercube(2.0, 3), 400, make_app=lambda load_users, seed: Forgetful(load_users)
     )
-    assert not found.replayed and not found.passed
+    assert not found.checks["replay"] and not found.passed
 
 
 # ------------------------------------------------------------------------ command line

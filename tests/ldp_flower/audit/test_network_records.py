@@ -21,7 +21,7 @@ def test_noise_of_another_size_is_found(monkeypatch):
     honest = steps.with_noise
     monkeypatch.setattr(steps, "with_noise", lambda sums, sigma, rng: honest(sums, sigma / 2, rng))
     found = audit_network(2.0, 4, **CHEAP)
-    assert not found.lawful and found.bounded
+    assert not found.checks["noise"] and found.checks["record bound"]
 
 
 def test_missing_noise_is_measured(monkeypatch):
@@ -38,7 +38,7 @@ def test_a_gradient_that_is_not_shortened_enough_is_found(monkeypatch):
         steps, "clipped_sums", lambda each, used, bound: honest(each, used, 1.1 * bound)
     )
     found = audit_network(2.0, 4, **CHEAP)
-    assert not found.bounded and found.moved == pytest.approx(2.2, rel=1e-3)
+    assert not found.checks["record bound"] and found.moved == pytest.approx(2.2, rel=1e-3)
 
 
 def test_the_command_says_what_was_found():

@@ -237,7 +237,7 @@ def test_a_node_is_not_started_if_anything_is_wrong(node, monkeypatch):
     assert invoke("supernode", *TABLE, *flowers, CONFIG).exit_code == 0
     ((given, settings),) = started
     assert given == ["--insecure", "--node-config", CONFIG]
-    assert settings.table.path == str(node / "table.csv")  # from wherever a message is answered
+    assert settings.source.path == str(node / "table.csv")  # from wherever a message is answered
 
 
 RECORDS_CONFIG = (
@@ -269,7 +269,7 @@ def test_a_node_with_records_is_as_it_should_be(records, monkeypatch):
     )
     flowers = ("--", "--insecure", "--node-config", RECORDS_CONFIG)
     assert invoke("supernode", "--records", "records.npz", *flowers).exit_code == 0
-    assert started[0][1].records == str(records) and started[0][1].name == str(records)
+    assert started[0][1].source.path == str(records) and started[0][1].name == str(records)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_the_guides_commands_check_and_start_a_node_without_an_app(node, monkeyp
         done = invoke(*given)
         assert done.exit_code == 0, done.output
     ((arguments, settings),) = started
-    assert "--root-certificates" in arguments and settings.table.user_column == "person"
+    assert "--root-certificates" in arguments and settings.source.user_column == "person"
 
 
 # ------------------------------------------------------------------------- reports

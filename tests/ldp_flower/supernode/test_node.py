@@ -26,10 +26,10 @@ from ldp_flower.supernode.checks import census
 from ldp_flower.supernode.journal import Journal, Run, printable, take_care
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
-from ldp_flower.supernode.settings import AppError, Settings, Table, load
+from ldp_flower.supernode.settings import AppError, OwnApp, RecordsFile, Settings, Table
 
 RUN = Run(5, "stranger/app", "1.0.0", b"not even an archive")
-SETTINGS = Settings("json:loads", None, "/the/operators/path")
+SETTINGS = Settings(OwnApp("json:loads"), "/the/operators/path")
 
 
 # ------------------------------------------------------------------------- Flower
@@ -160,14 +160,14 @@ def test_flowers_program_gets_nothing_of_a_run_but_bytes(monkeypatch):
         return Message(RecordDict(), reply_to=message)
 
     monkeypatch.setattr(answering, "answered", answered)
-    answering._let_answer(SETTINGS.client_app, "site:app")
+    answering._let_answer(SETTINGS.source.client_app, "site:app")
     run_clientapp.install_from_fab(b"a zip bomb", skip_prompt=True)
     assert not run_clientapp.get_project_dir("../../etc", "1", "hash").is_dir()
     with pytest.raises(RuntimeError, match="installs nothing"):
         run_clientapp.install_app_dependencies("anything", run_id=1)
     load = run_clientapp.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)
     load("stranger/app", "1.0.0", "hash")(message=message(), context=context())
-    assert seen == [(SETTINGS.client_app, "site:app", b"a zip bomb", "stranger/app", 5)]
+    assert seen == [(SETTINGS.source.client_app, "site:app", b"a zip bomb", "stranger/app", 5)]
 
 
 def test_the_journal_hears_what_was_paid(tmp_path):
@@ -190,7 +190,7 @@ def test_an_operators_app_is_a_client_app_that_is_installed(tmp_path, monkeypatc
         "from flwr.clientapp import ClientApp\napp = ClientApp()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    app = load("site_app:app")
+    app = OwnApp("site_app:app").client_app()
     assert isinstance(app, ClientApp)
     for reference, text in {
         "site_app": "Expected --app MODULE:ATTRIBUTE",
@@ -199,22 +199,20 @@ def test_an_operators_app_is_a_client_app_that_is_installed(tmp_path, monkeypatc
         "json:loads": "to be a ClientApp, got function",
     }.items():
         with pytest.raises(AppError, match=text):
-            load(reference)
+            OwnApp(reference).client_app()
 
 
 def test_settings_are_read_as_they_were_written(tmp_path):
-    table = Settings(None, Table("t.csv", "s.json", "person"), "/bin")
-    records = Settings(None, None, "/bin", records="r.npz")
-    assert isinstance(records.client_app(), NetworkClientApp)
+    table = Settings(Table("t.csv", "s.json", "person"), "/bin")
+    records = Settings(RecordsFile("r.npz"), "/bin")
+    assert isinstance(records.source.client_app(), NetworkClientApp)
     for number, settings in enumerate((SETTINGS, table, records)):
         file = tmp_path / str(number)
         settings.write(file)
         assert Settings.read(file) == settings
         assert file.stat().st_mode & 0o077 == 0
     with pytest.raises(AppError, match=r"--schema to be a JSON file .* got s\.json: No such"):
-        table.client_app()
-    with pytest.raises(AppError, match="Expected one of --app"):
-        Settings(None, None, "/bin").client_app()
+        table.source.client_app()
 
 
 # ----------------------------------------------------------------------- programs
@@ -261,11 +259,11 @@ def test_whoever_stops_the_command_stops_the_supernode(tmp_path):
     code = """
 import sys
 from ldp_flower.supernode import flower, launch
-from ldp_flower.supernode.settings import Settings
+from ldp_flower.supernode.settings import OwnApp, Settings
 
 child = "import os, time; print(os.environ['PATH'], os.getpid(), flush=True); time.sleep(60)"
 flower.command = lambda *_: [sys.executable, "-c", child]
-sys.exit(launch.supervise([], Settings("a:b", None, "")))
+sys.exit(launch.supervise([], Settings(OwnApp("a:b"), "")))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as told:
         path, pid = told.stdout.readline().split()

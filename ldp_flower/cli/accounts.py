@@ -6,13 +6,14 @@ The report of it is a page, JSON, or what Prometheus reads.
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ..guarantee.ledger_file import FORMAT, LedgerFile, began_at
+from ..presentation.page import Markup, Section, page
+from ..presentation.words import printable
 
 _USERS = """
     SELECT user, epsilon, delta,
@@ -119,20 +120,6 @@ class Accounts:
 
 _SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}
 _MAX_USERS_SHOWN = 1000  # users on the page; JSON has all
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; }}
-table {{ border-collapse: collapse; margin: 0 0 1.5em; }}
-th, td {{ padding: .2em .8em; border-bottom: 1px solid #ddd; text-align: right; }}
-th {{ border-bottom: 2px solid #888; }}
-td:first-child, th:first-child {{ text-align: left; overflow-wrap: anywhere; }}
-</style></head><body>
-<h1>{title}</h1>
-<p>Read at {made} UTC. Epsilon and delta are what a user's answers cost by basic composition, since
-the user's budget was last renewed{period}. Days are in UTC, by the clock of the node.</p>
-{sections}
-</body></html>
-"""
 
 
 def as_html(accounts: Accounts) -> str:
@@ -150,14 +137,14 @@ def as_html(accounts: Accounts) -> str:
         heading: shown,
         "Renewals": accounts.renewals,
     }
-    return _PAGE.format(
-        title=escape(f"Ledger {_printable(accounts.ledger)}"),
-        made=escape(accounts.made),
-        period=escape(f"; the current period began at {accounts.period}" * bool(accounts.period)),
-        sections="\n".join(
-            f"<h2>{escape(title)}</h2>\n{_table(table)}" for title, table in sections.items()
-        ),
+    period = f"; the current period began at {accounts.period}" if accounts.period else ""
+    about = (
+        f"Read at {accounts.made} UTC. Epsilon and delta are what a user's answers cost by basic "
+        f"composition, since the user's budget was last renewed{period}. Days are in UTC, by the "
+        "clock of the node."
     )
+    tables = [Section(title, [_table(table)]) for title, table in sections.items()]
+    return page(f"Ledger {printable(accounts.ledger)}", [Section("", [about]), *tables])
 
 
 def as_json(accounts: Accounts) -> str:
@@ -188,15 +175,11 @@ def as_prometheus(accounts: Accounts) -> str:
 FORMATS = {"html": as_html, "json": as_json, "prometheus": as_prometheus}
 
 
-def _table(table: pd.DataFrame) -> str:
+def _table(table: pd.DataFrame) -> Markup | str:
     if table.empty:
-        return "<p>None.</p>"
-    texts = table.map(lambda cell: _printable(cell) if isinstance(cell, str) else f"{cell:.10g}")
-    return str(texts.to_html(index=False, border=0))  # escapes what is in it
-
-
-def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+        return "None."
+    texts = table.map(lambda cell: printable(cell) if isinstance(cell, str) else f"{cell:.10g}")
+    return Markup(texts.to_html(index=False, border=0))  # escapes what is in it
 
 
 def _label(text: str) -> str:
