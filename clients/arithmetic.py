@@ -90,7 +90,11 @@ def log_ratio(
 
 
 def chosen(users: Users, question: Question, words: Words) -> Users:
-    """Return the users with the rows that the question is about, drawn by ``words``, one a user."""
+    """Return the users with only the rows that the question uses, in the order that it needs.
+
+    ``question.rows`` decides. ``words`` holds one random word per user, which sets the order of a
+    user's rows if that is to be random.
+    """
     match question.rows:
         case Rows.FINITE:
             return users.finite()

@@ -118,9 +118,7 @@ class Categories:
         if isinstance(self.values, set | frozenset):
             raise ValueError(f"Expected categories in an order, got a set: {self.values!r}.")
         if any(map(is_missing, self.values)):
-            raise ValueError(
-                f"Expected categories, of which a missing entry is none, got {self.values!r}."
-            )
+            raise ValueError(f"Expected categories without missing entries, got {self.values!r}.")
         labels: tuple[str | None, ...] = tuple(_label(value) for value in self.values)
         declared = [
             value.item() if isinstance(value, np.generic) else value for value in self.values

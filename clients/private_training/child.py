@@ -190,7 +190,10 @@ class Child:
             pickle.dump(value, self._input)  # to the child; nothing that comes back is unpickled
             self._input.flush()
         except BrokenPipeError as error:
-            raise ChildError("The process that trains ended before it had its data.") from error
+            raise ChildError(
+                "The process that checks and trains the network ended before it had received "
+                "everything."
+            ) from error
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ _MAX_SIZE = 1 << 12  # of debiased reports; larger ones do not fit in memory by 
 
 @dataclass(frozen=True)
 class Client:
-    """A client under audit, and the query that is put to all users of a node."""
+    """A client under audit: how to make its app, and the query that nodes are sent by default."""
 
     query: Query
     make_app: MakeApp

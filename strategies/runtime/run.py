@@ -142,7 +142,7 @@ class Run:
 
     @property
     def min_reports(self) -> int:
-        """Fewest users that a step of the strategy is planned for."""
+        """The strategy's ``min_reports``: the smallest cohort that :meth:`cohorts` makes."""
         return self.strategy.min_reports
 
     @property

@@ -113,7 +113,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a walk and two stages, with numbers of rows that are estimated."""
+        """Yield ``method="walk"``, by users' own numbers of rows, and ``method="two-stage"``."""
         schema, users = table_users(dim, 8000)
         yield cls(schema, epsilon=epsilon, method="walk"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two-stage"), users

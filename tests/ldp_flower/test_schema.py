@@ -293,7 +293,7 @@ def test_groups_of_other_rows_are_refused():
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
 def test_a_missing_entry_is_no_category(missing):
-    with pytest.raises(ValueError, match="of which a missing entry is none"):
+    with pytest.raises(ValueError, match="categories without missing entries"):
         Categories(["a", "b", missing])
 
 

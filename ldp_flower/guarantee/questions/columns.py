@@ -179,7 +179,7 @@ class TableCell(AboutColumns, OneNumber):
             if width > 1 and num_features in found[-1]:
                 raise MessageError("Expected the target as a column of its own.")
         if end < len(given):
-            raise MessageError("Expected no coordinates but those of the columns.")
+            raise MessageError(f"Expected {end} coordinates for the columns, got {len(given)}.")
         return found
 
 

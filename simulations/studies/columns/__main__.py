@@ -61,13 +61,15 @@ def main(arguments: list[str] | None = None) -> None:
     command.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1.0, 2.0, 4.0])
     command.add_argument("--levels", nargs="+", type=float, default=[0.5])
     command.add_argument("--seeds", type=int, default=5, help="how many (default: 5)")
+    command.add_argument("--first-seed", type=int, default=0)
     options = command.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     lines = []
     for shape in options.shapes:
         for users in options.users:
             for epsilon in options.epsilons:
-                setting, seeds = (shape, users, epsilon), range(options.seeds)
+                setting = shape, users, epsilon
+                seeds = range(options.first_seed, options.first_seed + options.seeds)
                 levels = tuple(options.levels)
                 squares = [quantile_error(*setting, seed, levels) for seed in seeds]
                 errors = np.mean([distribution_errors(*setting, seed) for seed in seeds], axis=0)
