@@ -272,7 +272,13 @@ class Users:
         return users
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
-        """Return some users, in the given order, each with its first ``max_rows`` rows."""
+        """Return some users, in the given order, each with its first ``max_rows`` rows.
+
+        ValueError if one of users with ids is named twice: it would be charged twice.
+        """
+        distinct = len(np.unique(users % max(len(self), 1)))
+        if self.ids is not None and distinct < len(users):
+            raise ValueError(f"Expected {len(users)} distinct ids, got {distinct}.")
         counts = self.num_rows[users]
         if max_rows is not None:
             counts = np.minimum(counts, max_rows)

@@ -258,3 +258,12 @@ def test_only_strings_are_hashed():
 def test_hashes_of_too_few_or_many_bits_are_refused(num_bits):
     with pytest.raises(ValueError, match="Expected an integer 1 <= num_bits <= 40"):
         hash_items(["a"], num_bits)
+
+
+@pytest.mark.parametrize("slots", [[0, 0, 1], [2, 0, -1]])
+def test_a_user_with_an_id_is_not_taken_twice(slots):
+    users = Users.from_rows(np.eye(3), None, ["a", "b", "c"])
+    with pytest.raises(ValueError, match="Expected 3 distinct ids, got 2"):
+        users.take(np.array(slots))
+    anonymous = Users.from_rows(np.eye(3))
+    np.testing.assert_array_equal(anonymous.take(np.array(slots)).features, np.eye(3)[slots])

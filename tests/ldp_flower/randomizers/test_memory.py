@@ -28,6 +28,7 @@ WIDE = 1 << 20  # max-width, as it is unless an operator sets another
         {"name": "HadamardResponse", "domain_size": WIDE},
         {"name": "SubsetSelection", "domain_size": WIDE, "set_size": 64},
         {"name": "DiscreteSquareWave", "domain_size": 1 << 12},
+        {"name": "NarrowSquareWave", "domain_size": 1 << 12, "window": 1 << 12},
     ],
     ids=lambda config: f"{config['name']}-{config.get('num_codewords', '')}",
 )
