@@ -276,7 +276,7 @@ class Users:
 
         ValueError if one of users with ids is named twice: it would be charged twice.
         """
-        distinct = len(np.unique(users % max(len(self), 1)))
+        distinct = len(np.unique(users))
         if self.ids is not None and distinct < len(users):
             raise ValueError(f"Expected {len(users)} distinct ids, got {distinct}.")
         counts = self.num_rows[users]
