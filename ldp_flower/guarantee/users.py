@@ -276,8 +276,7 @@ class Users:
 
         ValueError if one of users with ids is named twice: it would be charged twice.
         """
-        distinct = len(np.unique(users))
-        if self.ids is not None and distinct < len(users):
+        if self.ids is not None and (distinct := len(np.unique(users))) < len(users):
             raise ValueError(f"Expected {len(users)} distinct ids, got {distinct}.")
         counts = self.num_rows[users]
         if max_rows is not None:

@@ -38,7 +38,7 @@ _DRAWS = 1000  # from the joint law of all errors, and pairs of them from the po
 _LEVEL = 0.95  # of the band from which standard errors are
 _WORTH = 0.1  # the error of one threshold, above which nothing can be estimated
 # The noise of one threshold from which on a smooth density hides shapes: the largest errors of
-# eleven columns were .12 at .0152, and up to .7 at .0177 (docs/coverage.md).
+# eleven columns were .12 at .0152, and up to .7 at .0177, with the square wave's own window.
 _SHARP = 0.0155
 
 

@@ -9,18 +9,15 @@ from ldp_flower.randomizers import DiscreteSquareWave, NarrowSquareWave
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-@pytest.mark.parametrize("cells", [2, 9])
-@pytest.mark.parametrize("window", [None, 1, 2, 9])
+@pytest.mark.parametrize(
+    ("cells", "window"), [(2, None), (2, 1), (2, 2), (9, None), (9, 1), (9, 2), (9, 9)]
+)
 def test_the_law_of_reports_is_the_one_that_the_audit_enumerates(epsilon, cells, window):
     if window is None:
         oracle = DiscreteSquareWave(epsilon, cells)
-    elif window <= cells:
+    else:
         oracle = NarrowSquareWave(epsilon, cells, window)
         assert (oracle.window, oracle.num_reports) == (window, cells + window - 1)
-    else:
-        with pytest.raises(ValueError, match="Expected an integer 1 <= window <= 2, got 9"):
-            NarrowSquareWave(epsilon, cells, window)
-        return
     told = oracle.law_of_reports()
     for cell in range(cells):
         law = oracle.law(np.array([float(cell)]), np.zeros(1, np.uint64))
