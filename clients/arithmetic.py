@@ -82,7 +82,7 @@ def scale_bins(sizes: Floats, bins: q.TargetScaleBin | q.DistanceBin) -> Floats:
 
 def log_ratio(
     sizes: Floats,
-    question: q.GradientNorm | q.RootCurvature | q.ColumnMeanNorm | q.ColumnLogSizes,
+    question: q.RootCurvature | q.ColumnMeanNorm | q.ColumnLogSizes,
 ) -> Floats:
     """Return log(size / ``prior``) / ``log_range``."""
     tiny = np.finfo(np.float64).tiny

@@ -79,7 +79,6 @@ def standardised(users: Users, question: q.Standardised) -> Users:
 #: From users and a question of a class to values, shape (users, width).
 STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
     q.Gradient: regression.gradient,
-    q.GradientNorm: regression.gradient_norm,
     q.ResidualCoefficients: regression.residual_coefficients,
     q.RidgeStep: regression.ridge_step,
     q.TargetScaleBin: regression.target_scale_bin,

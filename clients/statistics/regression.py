@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
-from ldp_flower.randomizers.elementwise import directions, log, row_norms, tanh
+from ldp_flower.randomizers.elementwise import directions, log, tanh
 from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.public_maps import synthetic_features
@@ -38,11 +38,6 @@ def gradient(users: Users, question: q.Gradient) -> Floats:
         score = np.clip(score, -question.residual_bound, question.residual_bound)
     mean = mean_over_rows(users, score, features)
     return mean if question.coordinates is None else mean[:, question.coordinates]
-
-
-def gradient_norm(users: Users, question: q.GradientNorm) -> Floats:
-    """Compute :class:`GradientNorm`."""
-    return log_ratio(row_norms(gradient(users, q.Gradient(question.theta)))[:, None], question)
 
 
 def curvature(users: Users, question: q.Curvature) -> Floats:

@@ -14,7 +14,6 @@ from ..guarantee.users import Users
 from ..randomizers import (
     Composed,
     GaussianMechanism,
-    LaplaceMechanism,
     Randomizer,
     RecordGaussian,
     RecordMechanism,
@@ -72,7 +71,7 @@ def _clips(mechanism: Randomizer) -> bool:
         values = _far_and_wide(mechanism)
         moved = np.array([mechanism.total(value[None]) for value in values])
         euclidean = isinstance(mechanism, RecordGaussian)
-    elif isinstance(mechanism, GaussianMechanism | LaplaceMechanism):
+    elif isinstance(mechanism, GaussianMechanism):
         values = _far_and_wide(mechanism)
         coins = np.repeat(derive(0), len(values))  # the same noise for all
         reports = mechanism.randomize(values, KeyedRandom(coins), coins)
@@ -85,7 +84,7 @@ def _clips(mechanism: Randomizer) -> bool:
     return bool(sizes.max() <= mechanism.radius * (1 + 1e-9) + rounding)
 
 
-def _far_and_wide(mechanism: RecordMechanism | GaussianMechanism | LaplaceMechanism) -> Floats:
+def _far_and_wide(mechanism: RecordMechanism | GaussianMechanism) -> Floats:
     """Return values of many lengths along some coordinates, and askew; the first is 0."""
     few = np.eye(mechanism.width)[:_COORDINATES]
     askew = KeyedRandom(derive(np.arange(_ASKEW))).normals((_ASKEW, mechanism.width))

@@ -13,7 +13,7 @@ from .composed import Composed, configs_of_parts, split_epsilon
 from .hadamard_codebook import HadamardCodebook, ball_codebook
 from .hypercube import SubsetHypercube
 from .items import best_frequency_oracle
-from .items.frequency import FrequencyOracle, KRandomizedResponse, OptimizedUnaryEncoding
+from .items.frequency import FrequencyOracle, KRandomizedResponse
 from .items.hadamard import HadamardBit, HadamardResponse
 from .items.hashing import OptimizedLocalHashing
 from .items.prefix import PrefixExtending, TreeHist
@@ -27,7 +27,7 @@ from .real_valued.records import (
     RecordPeeling,
     RecordVertices,
 )
-from .real_valued.scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
+from .real_valued.scalar import HybridMechanism, PiecewiseMechanism
 from .sampled import SampledCoordinate
 from .two_level import RandomizedResponse, TwoLevel
 
@@ -45,10 +45,8 @@ __all__ = [
     "HadamardResponse",
     "HybridMechanism",
     "KRandomizedResponse",
-    "LaplaceMechanism",
     "NarrowSquareWave",
     "OptimizedLocalHashing",
-    "OptimizedUnaryEncoding",
     "PiecewiseMechanism",
     "PrefixExtending",
     "RandomizedResponse",
@@ -82,10 +80,8 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         HadamardResponse,
         HybridMechanism,
         KRandomizedResponse,
-        LaplaceMechanism,
         NarrowSquareWave,
         OptimizedLocalHashing,
-        OptimizedUnaryEncoding,
         PiecewiseMechanism,
         PrefixExtending,
         RandomizedResponse,

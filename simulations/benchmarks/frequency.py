@@ -44,7 +44,7 @@ SEED, REPETITIONS, CHUNK = 1, 10, 16_384
 OURS = {
     "k-RR": "KRandomizedResponse",
     "subset selection": "SubsetSelection",
-    "OUE": "OptimizedUnaryEncoding",
+    "OUE": "OptimizedUnaryEncoding",  # of the benchmarks
     "OLH": "OptimizedLocalHashing",
     "Hadamard": "HadamardResponse",
 }
@@ -97,7 +97,10 @@ def ours(name: str, epsilon: float, domain: int) -> Oracle:
     from ldp_flower import randomizers
     from ldp_flower.randomness import derive
 
-    oracle = getattr(randomizers, OURS[name])(epsilon, domain)
+    from .unary import OptimizedUnaryEncoding
+
+    kind = OptimizedUnaryEncoding if name == "OUE" else getattr(randomizers, OURS[name])
+    oracle = kind(epsilon, domain)
     rng = np.random.default_rng(SEED)
 
     def run(items: Items) -> Counts:

@@ -11,6 +11,7 @@ from ldp_flower import randomizers as r
 from ..harness.command import Command
 from ..harness.figures import finish, panels, save
 from .privunit import DuchiBall, PrivUnit
+from .unary import OptimizedUnaryEncoding
 
 EPSILONS = np.geomspace(0.25, 8, 24)
 DIM, DOMAIN = 64, 1024
@@ -31,11 +32,11 @@ NUMBER: Curves = {
     "HybridMechanism": lambda e: r.HybridMechanism(e).variance,
     "RandomizedResponse": lambda e: r.RandomizedResponse(e).variance,
     "PiecewiseMechanism": lambda e: r.PiecewiseMechanism(e).variance,
-    "LaplaceMechanism": lambda e: r.LaplaceMechanism(e).variance,
+    "Laplace": lambda e: 8 / e**2,
 }
 ITEM: Curves = {
     "SubsetSelection": lambda e: r.SubsetSelection(e, DOMAIN).variance,
-    "OptimizedUnaryEncoding": lambda e: r.OptimizedUnaryEncoding(e, DOMAIN).variance,
+    "OptimizedUnaryEncoding": lambda e: OptimizedUnaryEncoding(e, DOMAIN).variance,
     "OptimizedLocalHashing": lambda e: r.OptimizedLocalHashing(e, DOMAIN).variance,
     "HadamardResponse": lambda e: r.HadamardResponse(e, DOMAIN).variance,
     "KRandomizedResponse": lambda e: r.KRandomizedResponse(e, DOMAIN).variance,

@@ -36,8 +36,8 @@ from ldp_flower.guarantee.questions import (
 )
 from ldp_flower.randomizers import (
     Codebook,
+    HybridMechanism,
     KRandomizedResponse,
-    LaplaceMechanism,
     RandomizedResponse,
     SubsetHypercube,
 )
@@ -232,7 +232,7 @@ def test_a_user_without_a_known_label_is_no_example_of_another_class(question, c
 
 def test_public_rows_do_not_tell_which_targets_are_finite():
     question = Labels(3, 1.0)
-    query = Query(question, LaplaceMechanism(1.0, 3), SALT, 0, HASH_END, 1)
+    query = Query(question, HybridMechanism(1.0, 3), SALT, 0, HASH_END, 1)
     x = np.arange(1.0, 9.0).reshape(4, 2)
     users = Users(x, np.array([np.nan, 0.5, -np.inf, 0.25]), np.array([0, 3, 4]))
     finite = Users(x, np.ones(4), users.offsets)

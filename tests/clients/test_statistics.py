@@ -57,7 +57,6 @@ CASES = {
         {"theta": THETA},
         {"feature_bound": 1.0, "residual_bound": 0.5},
     ),
-    "gradient_norm": ({"theta": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "curvature": ({"direction": THETA}, {"cap": 2.0}),
     "root_curvature": ({"direction": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
@@ -416,9 +415,6 @@ def naive(case, x, y):
         bound = params.get("residual_bound", np.inf)
         total += np.clip(naive_score(case, row @ THETA, target), -bound, bound) * row
     gradient = total / max(len(x), 1)
-    if case == "gradient_norm":
-        with np.errstate(divide="ignore"):
-            return [np.log(np.linalg.norm(gradient) / 1.5) / 2.0]
     return gradient[arrays.get("coordinates", np.arange(DIM))]
 
 

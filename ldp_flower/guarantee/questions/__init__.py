@@ -64,7 +64,6 @@ from .regression import (
     ClassStep,
     Curvature,
     Gradient,
-    GradientNorm,
     LineMoments,
     LineSizes,
     MeanScore,
@@ -102,7 +101,6 @@ __all__ = [
     "Fourier",
     "FrequentItems",
     "Gradient",
-    "GradientNorm",
     "Grain",
     "Labels",
     "LassoFeatures",
@@ -341,7 +339,7 @@ class RotatedBins(_Turned):
 
 # What can be asked by itself; other questions only inside of transformations.
 _PLAIN: tuple[type[Question], ...] = (
-    *(Gradient, GradientNorm, Curvature, RootCurvature, ResidualCoefficients, RidgeStep),
+    *(Gradient, Curvature, RootCurvature, ResidualCoefficients, RidgeStep),
     *(LineMoments, LineSizes, RowCount, TargetScaleBin, SquaredErrors, Teacher),
     *(ClassStep, ClassShare, MeanScore, Ranking, ClassCoefficients),
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),

@@ -59,21 +59,6 @@ class Gradient(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class GradientNorm(OneNumber):
-    """``log(norm / prior) / log_range`` of the mean gradient of the squared loss, one number.
-
-    The gradient is at ``theta``. A norm of ``prior`` has the value 0, one of ``exp(log_range)``
-    times that the value 1.
-    """
-
-    stem: ClassVar[str] = "gradient_norm"
-
-    theta: PerFeature
-    prior: Prior
-    log_range: float
-
-
-@dataclass(frozen=True, eq=False)
 class Curvature(OneNumber):
     """The mean of ``min(<x, direction>**2, cap)`` over a user's rows, moved to [-1, 1]."""
 

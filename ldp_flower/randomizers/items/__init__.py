@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 
 from ...validation import check_integer
-from .frequency import FrequencyOracle, KRandomizedResponse, OptimizedUnaryEncoding
+from .frequency import FrequencyOracle, KRandomizedResponse
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .subset import SubsetSelection
@@ -16,10 +16,10 @@ def best_frequency_oracle(
     """Return the frequency oracle whose counts have the least variance.
 
     For one item, it compares :class:`KRandomizedResponse`, :class:`SubsetSelection`,
-    :class:`OptimizedUnaryEncoding`, :class:`OptimizedLocalHashing` and :class:`HadamardResponse`
-    by the standard error of the count of an item of average frequency ``1 / domain_size``,
-    ``sqrt(num_users * variance_at(1 / domain_size))``. Standard errors within one user of the
-    least are a tie, which the smallest report wins. What a report costs to read is not compared.
+    :class:`OptimizedLocalHashing` and :class:`HadamardResponse` by the standard error of the
+    count of an item of average frequency ``1 / domain_size``, ``sqrt(num_users *
+    variance_at(1 / domain_size))``. Standard errors within one user of the least are a tie,
+    which the smallest report wins. What a report costs to read is not compared.
 
     For sets it is :class:`SubsetSelection`: the other oracles take one item, and if each user draws
     one of its items for them, the variance rises by the square of ``set_size``.
@@ -55,6 +55,5 @@ def _for_one_item(epsilon: float, domain_size: int) -> tuple[FrequencyOracle, ..
         KRandomizedResponse(epsilon, domain_size),
         HadamardResponse(epsilon, domain_size),
         OptimizedLocalHashing(epsilon, domain_size),
-        OptimizedUnaryEncoding(epsilon, domain_size),
         SubsetSelection(epsilon, domain_size),
     )

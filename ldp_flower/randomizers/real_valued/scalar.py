@@ -1,4 +1,4 @@
-"""Laplace, piecewise and hybrid: a number in an interval, as a real number."""
+"""Piecewise and hybrid: a number in an interval, as a real number."""
 
 import math
 from abc import abstractmethod
@@ -13,12 +13,10 @@ from ...validation import Floats
 from ..base import OfNumber, Reports
 from . import RealValued
 
-_MAX_TAIL = 50.0  # of the exponential distribution, of which 701 is drawn at most
-
 
 @dataclass(frozen=True)
 class _Scalar(RealValued, OfNumber):
-    """What the three have in common: a number is reported as a number, at most 30 for epsilon."""
+    """What both have in common: a number is reported as a number, at most 30 for epsilon."""
 
     #: Less likely answers are drawn with multiples of 2**-52, too coarse from 37 on.
     largest_epsilon: ClassVar[float] = 30.0
@@ -35,42 +33,6 @@ class _Scalar(RealValued, OfNumber):
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         t = np.clip(values[:, 0] / self.radius, -1, 1)
         return self._on_grid(self._draw(t, rng) * self.radius)
-
-
-@dataclass(frozen=True)
-class LaplaceMechanism(_Scalar):
-    """Randomiser that adds Laplace noise of scale ``2 radius / epsilon``.
-
-    Parameters are those of :class:`.OfNumber`; epsilon is at most 30.
-
-    Guarantee
-    ---------
-    1. Protected: any two values of one user, at pure ``epsilon`` in real arithmetic.
-    2. Two values differ by at most ``2 radius``, the diameter, so the densities of a
-       report differ by at most exp(epsilon).
-    3. Clipping happens first and what is not finite becomes 0, so the guarantee
-       holds for every input.
-    4. Noise is drawn up to 701 times its scale and numbers are cut off at 50 beyond the
-       interval, at most 80 from any value: none is out of reach of any value.
-    """
-
-    @property
-    def variance(self) -> float:
-        """``8 radius**2 / epsilon**2``."""
-        return 8 * (self.radius / self.epsilon) ** 2
-
-    @property
-    def bound(self) -> float:
-        """Where numbers are cut off, which happens to one with probability e^-50 at most."""
-        return self.radius * (1 + _MAX_TAIL * 2 / self.epsilon)
-
-    def _draw(self, t: Floats, rng: RandomSource) -> Floats:
-        # By inversion, from the nearer tail: sign and exponential from one uniform.
-        below, above = rng.sides((len(t), 1))
-        exponential = -np.log(2 * np.minimum(below, above)[:, 0])
-        noise = np.where(below < above, -1.0, 1.0)[:, 0] * exponential * (2 / self.epsilon)
-        bound = self.bound / self.radius
-        return np.asarray(np.clip(t + noise, -bound, bound))
 
 
 @dataclass(frozen=True)
@@ -130,7 +92,7 @@ class PiecewiseMechanism(_Scalar):
 class HybridMechanism(_Scalar):
     """Randomiser that mixes the piecewise mechanism with randomized response.
 
-    The least variance on average of all three real-valued ones, and constant in the
+    Less variance on average than either, and constant in the
     value above epsilon 0.61; the default for numbers where inexact mechanisms are
     allowed.
     Parameters are those of :class:`.OfNumber`; epsilon is at most 30.

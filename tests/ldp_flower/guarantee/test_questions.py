@@ -22,7 +22,6 @@ from ldp_flower.guarantee.questions import (
     Fourier,
     FrequentItems,
     Gradient,
-    GradientNorm,
     Grain,
     Labels,
     LassoFeatures,
@@ -77,7 +76,6 @@ PLAIN = [
         {"feature_bound": 1.5, "row_bound": 2.5, "residual_bound": 3.5},
     ),
     (Gradient(A, link="cosine"), "cosine_gradient", {"theta": A}, {}),
-    (GradientNorm(A, 0.5, 2.0), "gradient_norm", {"theta": A}, NORM),
     (Curvature(A, 8.0), "curvature", {"direction": A}, {"cap": 8.0}),
     (RootCurvature(A, 0.5, 2.0), "root_curvature", {"direction": A}, NORM),
     (

@@ -22,10 +22,8 @@ from ldp_flower.randomizers import (
     HadamardResponse,
     HybridMechanism,
     KRandomizedResponse,
-    LaplaceMechanism,
     NarrowSquareWave,
     OptimizedLocalHashing,
-    OptimizedUnaryEncoding,
     PiecewiseMechanism,
     PrefixExtending,
     RandomizedResponse,
@@ -57,7 +55,7 @@ VECTORS = {
     "Composed": lambda dim: Composed(
         (
             Codebook(1.0, dim, 1.5, 24, 2),
-            LaplaceMechanism(1.0, 3.0),
+            HybridMechanism(1.0, 3.0),
             GaussianMechanism(1.0, dim, 9.0),
         )
     ),
@@ -65,7 +63,6 @@ VECTORS = {
 }
 NUMBERS = {
     "HybridMechanism": HybridMechanism(1.0, 3.0),
-    "LaplaceMechanism": LaplaceMechanism(1.0, 3.0),
     "PiecewiseMechanism": PiecewiseMechanism(1.0, 3.0),
     "RandomizedResponse": RandomizedResponse(1.0, 3.0),
 }
@@ -76,7 +73,6 @@ ITEMS = {
     "NarrowSquareWave": NarrowSquareWave(1.0, 9, 2),
     "KRandomizedResponse": KRandomizedResponse(1.0, 9),
     "OptimizedLocalHashing": OptimizedLocalHashing(1.0, 9),
-    "OptimizedUnaryEncoding": OptimizedUnaryEncoding(1.0, 9),
     "PrefixExtending": PrefixExtending(1.0, 13),
     "SubsetSelection": SubsetSelection(1.0, 9, 3),
     "TreeHist": TreeHist(1.0, 13),
@@ -220,7 +216,7 @@ def unrounded(mechanism, values, states, coins):
         return [sign_chances(values, mechanism.radius)]
     if isinstance(mechanism, GaussianMechanism):
         return list(directions(values))
-    if isinstance(mechanism, HybridMechanism | LaplaceMechanism | PiecewiseMechanism):
+    if isinstance(mechanism, HybridMechanism | PiecewiseMechanism):
         return [mechanism._draw(values[:, 0] / mechanism.radius, draws)]
     if isinstance(mechanism, RecordMechanism):
         clipped = mechanism._clipped(values)

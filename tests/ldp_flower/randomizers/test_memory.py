@@ -23,7 +23,6 @@ WIDE = 1 << 20  # max-width, as it is unless an operator sets another
         {"name": "HadamardCodebook", "dim": WIDE - 1, "radius": 1.0, "num_codewords": 4096},
         {"name": "SubsetHypercube", "dim": WIDE, "radius": 1.0},
         {"name": "GaussianMechanism", "dim": WIDE, "radius": 1.0, "delta": 1e-6},
-        {"name": "OptimizedUnaryEncoding", "domain_size": WIDE},
         {"name": "OptimizedLocalHashing", "domain_size": WIDE},
         {"name": "HadamardResponse", "domain_size": WIDE},
         {"name": "SubsetSelection", "domain_size": WIDE, "set_size": 64},

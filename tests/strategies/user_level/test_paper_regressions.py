@@ -12,7 +12,7 @@ from ldp_flower import Users, randomizers, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import Mean, Rotated
-from ldp_flower.randomizers import LaplaceMechanism, RandomizedResponse, SampledCoordinate
+from ldp_flower.randomizers import HybridMechanism, RandomizedResponse, SampledCoordinate
 from ldp_flower.strategies import MultiRoundRegression, TooFewReports, TwoRoundRegression
 
 STRATEGIES = [TwoRoundRegression, MultiRoundRegression]
@@ -173,7 +173,7 @@ class AfreshForEveryCandidate(RandomizedResponse):
 
 
 @dataclass(frozen=True)
-class LaplaceUnclipped(LaplaceMechanism):
+class HybridUnclipped(HybridMechanism):
     """Adds noise for values within the range to whatever the value is."""
 
     def _randomize(self, values, rng, coins):
@@ -211,7 +211,7 @@ def test_a_bit_that_is_randomised_afresh_for_every_candidate_is_caught(monkeypat
 
 
 def test_noise_on_unclipped_values_is_caught(monkeypatch):
-    found = audited(LaplaceUnclipped(1.0, 0.5), monkeypatch)
+    found = audited(HybridUnclipped(1.0, 0.5), monkeypatch)
     assert found.measured > 2 > found.claimed == 1.0 and not found.passed
 
 
@@ -223,7 +223,7 @@ def test_users_who_are_left_out_by_their_data_are_missed(monkeypatch):
     assert not found.checks["completeness"] and found.measured > 2 and not found.passed
 
 
-@pytest.mark.parametrize("part", [RandomizedResponse(1.0, 0.5), LaplaceMechanism(1.0, 0.5)])
+@pytest.mark.parametrize("part", [RandomizedResponse(1.0, 0.5), HybridMechanism(1.0, 0.5)])
 def test_the_same_without_the_fault_passes(part, monkeypatch):
     found = audited(part, monkeypatch)
     assert found.passed and found.checks["completeness"] and 0.1 < found.measured <= 1.0

@@ -6,7 +6,6 @@ from ldp_flower.randomizers import (
     HadamardResponse,
     KRandomizedResponse,
     OptimizedLocalHashing,
-    OptimizedUnaryEncoding,
     SubsetSelection,
     best_frequency_oracle,
 )
@@ -15,7 +14,6 @@ SINGLE = (
     HadamardResponse,
     KRandomizedResponse,
     OptimizedLocalHashing,
-    OptimizedUnaryEncoding,
     SubsetSelection,
 )
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_flower.randomizers import OptimizedUnaryEncoding
+from simulations.benchmarks.unary import OptimizedUnaryEncoding
 
 
 @given(st.floats(1e-3, 50))
