@@ -1,8 +1,9 @@
 """HeavyHitters: the most frequent items of many users, from one report of each."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import numpy as np
@@ -22,15 +23,9 @@ from ldp_flower.values.entries import hash_items
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
 from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run, guarantees
+from ..runtime.population import fewest_users
 from ..runtime.result import Result, first_of, frame
-from .item_mechanism import (
-    MAX_DIRECT,
-    Backend,
-    Mechanism,
-    choose_mechanism,
-    epsilon_to_see,
-    users_to_see,
-)
+from .item_mechanism import MAX_DIRECT, Backend, Mechanism, choose_mechanism
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,7 +171,9 @@ Item = Literal["random", "most-frequent"]
 Cutoff = Literal["any", "fdr"]
 _LEVELS: dict[Cutoff, float] = {"any": 0.01, "fdr": 0.05}  # of false alarms, by default
 
-_ADVISED = 0.05  # frequency of the items of which the note on failure speaks
+_ADVISED = 0.05  # frequency of the items of which the note on failure speaks,
+_SURE = 0.95  # and the probability of seeing one
+_LARGEST_EPSILON = 16.0  # that it advises
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -377,21 +374,23 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         return f"{text} {self._to_see(mechanism, users)}"
 
     def _to_see(self, mechanism: Mechanism, users: int) -> str:
-        """Say what it would take to see a frequent item."""
-        candidates = self.domain_size
-        if isinstance(mechanism, PrefixTree) and len(mechanism.lengths) > 1:
-            before, last = mechanism.lengths[-2:]
-            candidates = 2 * self.max_items << (last - before)
-        question = (_ADVISED, candidates, self._level)
-        needed = users_to_see(mechanism, *question)
-        if needed <= users:
+        """Say what it would take to see a frequent item with a probability of 95 %."""
+
+        def hidden(users: int, epsilon: float = mechanism.epsilon) -> bool:
+            stronger = replace(mechanism, epsilon=epsilon)
+            options = (self.domain_size, self.max_items, self._level)
+            return bool(chances_to_find(stronger, users, np.array([_ADVISED]), *options) < _SURE)
+
+        if not hidden(users):
             return f"An item that {_ADVISED:.0%} of them hold would very likely be seen."
-        epsilon = epsilon_to_see(mechanism, users, *question)
-        instead = "" if epsilon is None else f" or epsilon {epsilon:.2g}"
+        needed = fewest_users(hidden, users) or 1 << 40
         digits = 10 ** (math.floor(math.log10(needed)) - 1)
+        epsilons = mechanism.epsilon * 1.1 ** np.arange(1, 100)
+        larger = (e for e in epsilons if e <= _LARGEST_EPSILON and not hidden(users, e))
+        instead = [f" or epsilon {epsilon:.2g}" for epsilon in itertools.islice(larger, 1)]
         return (
             f"To see an item that {_ADVISED:.0%} of them hold, about "
-            f"{math.ceil(needed / digits) * digits} users{instead} are needed."
+            f"{math.ceil(needed / digits) * digits} users{''.join(instead)} are needed."
         )
 
     @classmethod

@@ -1,11 +1,7 @@
 """Which mechanism finds frequent items: the least noise among what can be read in time."""
 
 import itertools
-import math
-from dataclasses import replace
 from typing import Literal
-
-from scipy.special import ndtri
 
 from ldp_flower.randomizers import (
     FrequencyOracle,
@@ -24,8 +20,6 @@ Mechanism = FrequencyOracle | PrefixTree
 MAX_DIRECT = 1 << 20  # items whose counts are held at once
 _AFFORDABLE = 1 << 33  # pairs of a report and an item: some 20 s of one core
 _SHORT = 64  # bytes of a report; longer ones gain some 1 % of the variance on local hashing
-_LARGEST_EPSILON = 16.0  # beyond, no advice is given
-_SURE = 0.95  # probability of seeing an item, of which advice speaks
 
 
 def choose_mechanism(
@@ -76,32 +70,3 @@ def _prefix_extending(
 
     ladders = itertools.product(range(8, 21), range(4, 13))  # the first bits, and a step's
     return min((PrefixExtending(epsilon, num_bits, *each) for each in ladders), key=effort)
-
-
-def users_to_see(
-    mechanism: Mechanism, frequency: float, candidates: int, false_alarm: float
-) -> float:
-    """Return about how many users are needed to find an item with a probability of 95 %.
-
-    By the normal approximation: the cut-off, which one of the ``candidates`` exceeds with
-    probability ``false_alarm``, lies that far below the expected count of an item of this
-    frequency.
-    """
-    p, q = float(mechanism.own), float(mechanism.other)
-    nothing = q * (1 - q)
-    spread = frequency * p * (1 - p) + (1 - frequency) * nothing
-    reach = -ndtri(false_alarm / candidates) * math.sqrt(nothing) + ndtri(_SURE) * math.sqrt(spread)
-    levels = len(mechanism.lengths) if isinstance(mechanism, PrefixTree) else 1
-    return levels * float(reach / (frequency * (p - q))) ** 2
-
-
-def epsilon_to_see(
-    mechanism: Mechanism, num_users: int, frequency: float, candidates: int, false_alarm: float
-) -> float | None:
-    """Return about which epsilon lets so many users do that; None if none up to 16 does."""
-    epsilon = mechanism.epsilon
-    while (epsilon := 1.1 * epsilon) <= _LARGEST_EPSILON:
-        stronger = replace(mechanism, epsilon=epsilon)
-        if users_to_see(stronger, frequency, candidates, false_alarm) <= num_users:
-            return epsilon
-    return None
