@@ -50,7 +50,6 @@ from ..subprotocols.one_number import estimate_label_scale
 from .label_fit import NoisyLabels
 
 _MECHANISMS = ("hybrid", "bit", "gaussian")
-_UNITS = {"user": "user (labels only)", "label": "label"}
 _SCALE_SHARE = 0.1  # by default
 _CERTAIN = 0.95  # probability below which an estimated scale is called a guess
 _PRECISE = 0.1  # relative error of a scale that is better than an estimated one
@@ -79,9 +78,9 @@ class LabelLdpIht(SparseStrategy):
     Parameters
     ----------
     epsilon : float
-        Privacy parameter of a unit.
+        Privacy parameter, of all labels of a user together.
     delta : float (default: 0.0)
-        Privacy parameter of a unit, for the Gaussian mechanism only.
+        Privacy parameter, for the Gaussian mechanism only.
     method : {"auto", "paper"} (default: "auto")
         ``auto`` asks in up to eight rounds, ``paper`` in one.
     mechanism : {"hybrid", "bit", "gaussian"}, optional
@@ -99,10 +98,8 @@ class LabelLdpIht(SparseStrategy):
         Share of the users that report the scale of their labels instead of their labels, by
         default 0.1; nobody does if there is a ``label_bound``.
     labels_per_user : int (default: 1)
-        Largest number of labels that a user reports, the first ones, 1 to 16.
-    unit : {"user", "label"} (default: "user")
-        Whether the parameters are for all labels of a user together, which divides
-        epsilon by their number, or for each label. A user pays for all its labels.
+        Largest number of labels that a user reports, the first ones, 1 to 16, which share the
+        parameters.
     radius : float (default: infinity)
         Bound on the Euclidean norm of the coefficients, if there is one.
 
@@ -134,9 +131,9 @@ class LabelLdpIht(SparseStrategy):
     """
 
     guarantee = (
-        "Protected: the labels of a user against any other labels, or each label if the unit is "
-        '"label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and in which '
-        "order are not protected at all, nor is what they reveal about the label.",
+        "Protected: the labels of a user against any other labels, at ``epsilon`` (and ``delta``). "
+        "Features, how many rows a user has and in which order are not protected at all, nor is "
+        "what they reveal about the label.",
         guarantees.ASKED_ONCE,
         f"{guarantees.ENFORCED} They refuse unless the operator has declared the features public.",
     )
@@ -161,7 +158,6 @@ class LabelLdpIht(SparseStrategy):
     label_bound: float | None = None
     scale_share: float | None = None
     labels_per_user: int = 1
-    unit: Literal["user", "label"] = "user"
     radius: float = math.inf
 
     def __post_init__(self) -> None:
@@ -189,20 +185,13 @@ class LabelLdpIht(SparseStrategy):
     def randomizer(self, bound: float) -> Randomizer:
         """Return the mechanism for a user's labels within ``bound``."""
         many = self.labels_per_user
-        if self.unit == "user" and self.mechanism == "gaussian":
-            return GaussianMechanism(self.epsilon, many, bound * math.sqrt(many), self.delta)
-        epsilon = self.epsilon
-        if self.unit == "user":
-            epsilon /= many
-            while sum_rounded_up([epsilon] * many) > self.epsilon:
-                epsilon = math.nextafter(epsilon, 0.0)
-        one: Randomizer
         if self.mechanism == "gaussian":
-            one = GaussianMechanism(epsilon, 1, bound, self.delta)
-        else:
-            one = (HybridMechanism if self.mechanism == "hybrid" else RandomizedResponse)(
-                epsilon, bound
-            )
+            return GaussianMechanism(self.epsilon, many, bound * math.sqrt(many), self.delta)
+        epsilon = self.epsilon / many
+        while sum_rounded_up([epsilon] * many) > self.epsilon:
+            epsilon = math.nextafter(epsilon, 0.0)
+        kind = HybridMechanism if self.mechanism == "hybrid" else RandomizedResponse
+        one = kind(epsilon, bound)
         return one if many == 1 else Composed((one,) * many)
 
     @classmethod
@@ -288,10 +277,7 @@ class LabelLdpIht(SparseStrategy):
     def _finished(self, run: LiveRun, found: LinearResult) -> LinearResult:
         result: LinearResult = super()._finished(run, found)
         assert result.privacy is not None
-        # What was added up for the ledger is about all labels of a user.
-        result.privacy = replace(
-            result.privacy, epsilon=self.epsilon, delta=self.delta, unit=_UNITS[self.unit]
-        )
+        result.privacy = replace(result.privacy, unit="user (labels only)")
         return result
 
     def _estimate_scale(self, run: Run, notes: list[str]) -> Generator[Ask, Estimate, float]:
@@ -333,8 +319,7 @@ class LabelLdpIht(SparseStrategy):
         For labels that are not normal clipping leaves a bias, worth its saving at small epsilon
         alone.
         """
-        each = self.epsilon / (self.labels_per_user if self.unit == "user" else 1)
-        return min(2.5, max(1.0, 0.75 + each / 4))
+        return min(2.5, max(1.0, 0.75 + self.epsilon / self.labels_per_user / 4))
 
 
 def _single(randomizer: Randomizer) -> Randomizer:

@@ -151,10 +151,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         Path length, learning rate, decay and momentum are the optimiser's own then. It is
         post-processing: it costs no privacy.
     sparsity : int, optional
-        Number of parameters that may differ from zero (hard thresholding).
-    threshold : {"final", "each"} (default: "final")
-        Whether to threshold the trained model or the model after each round
-        (iterative hard thresholding).
+        Number of parameters of the trained model that may differ from zero (hard thresholding).
     force : bool (default: False)
         Start even if q is above 2.
     trainable : sequence of str, optional
@@ -234,7 +231,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     momentum: float = 0.0
     optimizer: FedAvg | ServerOptimizer | None = None
     sparsity: Count | None = None
-    threshold: Literal["final", "each"] = "final"
     force: bool = False
     trainable: Sequence[str] | None = None
     network: Network | None = None
@@ -277,8 +273,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 "Expected train_metrics_aggr_fn to be a function, got "
                 f"{self.train_metrics_aggr_fn!r}."
             )
-        if self.sparsity is None:
-            check_unused(self, "without sparsity", "threshold")
         if self.path_length is not None and self.learning_rate is not None:
             raise ValueError("Expected path_length or learning_rate, got both.")
         if not 0 <= self.momentum < 1:
@@ -506,9 +500,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 direction = self.momentum * direction + (1 - self.momentum) * update
             walk.follow(update, deviation, direction)
             estimate = walk.estimate
-            if self.sparsity and self.threshold == "each":
-                walk.position = keep_largest(walk.position, self.sparsity)
-            if self.sparsity and (self.threshold == "each" or number == len(schedule.steps)):
+            if self.sparsity and number == len(schedule.steps):
                 estimate = keep_largest(estimate, self.sparsity)
             run.estimate = with_parameters(initial, estimate, trained.names)
         assert run.estimate is not None

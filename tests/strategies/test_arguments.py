@@ -81,7 +81,6 @@ OTHER = {
     "learning_rate": 0.1,
     "decay": True,
     "momentum": 0.5,
-    "threshold": "each",
     "message_type": "train.other",
     "arrayrecord_key": "weights",
     "configrecord_key": "settings",

@@ -11,7 +11,6 @@ from ldp_flower import PrivacyPolicy, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import PUBLIC, compute, public_block
-from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import Report
 from ldp_flower.guarantee.questions import WIRE_TYPES, Labels
 from ldp_flower.randomizers import Composed, GaussianMechanism, HybridMechanism
@@ -114,22 +113,18 @@ def several(seed, users=4000, labels=3, dim=30):
 
 
 @pytest.mark.parametrize("options", [{}, {"delta": 1e-3}, {"mechanism": "bit"}], ids=str)
-@pytest.mark.parametrize("unit", ["user", "label"])
-def test_several_labels_per_user(unit, options):
+def test_several_labels_per_user(options):
     users, theta = several(0)
-    strategy = LabelLdpIht(30, sparsity=2, epsilon=4.0, labels_per_user=3, unit=unit, **options)
+    strategy = LabelLdpIht(30, sparsity=2, epsilon=4.0, labels_per_user=3, **options)
     result = simulate(strategy, users, seed=0)
     assert np.linalg.norm(result.coef - theta) < 0.4
-    told = {"user": "epsilon = 4.* per user \\(labels only\\)", "label": "epsilon = 4.* per label"}
-    assert re.fullmatch(told[unit], str(result.privacy))
+    assert re.fullmatch("epsilon = 4.* per user \\(labels only\\)", str(result.privacy))
 
 
 def test_the_budget_is_divided_over_the_labels_of_a_user():
     of_user = LabelLdpIht(5, sparsity=1, epsilon=1.0, labels_per_user=3).randomizer(1.0)
     assert isinstance(of_user, Composed) and of_user.epsilon <= 1.0
     assert [part.epsilon for part in of_user.parts] == pytest.approx([1 / 3] * 3)
-    each = LabelLdpIht(5, sparsity=1, epsilon=1.0, labels_per_user=3, unit="label").randomizer(1.0)
-    assert Cost.of(each).epsilon == pytest.approx(3.0)
     gaussian = LabelLdpIht(5, sparsity=1, epsilon=1.0, delta=1e-3, labels_per_user=4).randomizer(
         2.0
     )
@@ -141,7 +136,7 @@ def test_the_budget_is_divided_over_the_labels_of_a_user():
 def test_the_policy_pays_for_every_label():
     users, _ = several(0)
     policy = PrivacyPolicy(3.0, allow_inexact=True, features_public=True)
-    strategy = LabelLdpIht(30, sparsity=2, epsilon=1.0, labels_per_user=3, unit="label")
+    strategy = LabelLdpIht(30, sparsity=2, epsilon=3.0, labels_per_user=3)
     assert simulate(strategy, users, seed=0, policy=policy).num_reports == 4000
     with pytest.raises(RuntimeError, match="policy does not allow"):
         simulate(strategy, users, seed=0, policy=dataclasses.replace(policy, max_epsilon=2.9))
@@ -282,7 +277,6 @@ def test_the_audit_finds_noise_for_the_labels_noise_term(monkeypatch):
         ({"mechanism": "gaussian"}, "Expected delta > 0 with the Gaussian mechanism"),
         ({"mechanism": "laplace"}, "Expected mechanism in .*, got 'laplace'"),
         ({"solver": "ridge"}, "Expected solver in .*, got 'ridge'"),
-        ({"unit": "record"}, "Expected unit in .*, got 'record'"),
         ({"label_bound": 0.0}, "Expected label_bound > 0 and finite, got 0.0"),
         ({"scale_share": 1.0}, "Expected 0 < scale_share < 1, got 1.0"),
         ({"labels_per_user": 17}, "Expected an integer 1 <= labels_per_user <= 16, got 17"),

@@ -89,7 +89,6 @@ BEST = accuracy(ArrayRecord([THETA]), make_data(600)[1])  # of the true coeffici
         ({"model": "net"}, 0.05),
         ({"learning_rate": 1.0, "momentum": 0.5}, 0.05),
         ({"sparsity": 2}, 0.02),
-        ({"sparsity": 2, "threshold": "each"}, 0.03),
     ],
     ids=str,
 )
@@ -314,7 +313,6 @@ def test_the_plan_follows_the_rules_of_thumb():
     [
         ({"epsilon": 0}, "epsilon"),
         ({"model": "tree"}, "model"),
-        ({"threshold": "never"}, "threshold"),
         ({"clip": 0.0}, "clip"),
         ({"path_length": -1.0}, "path_length"),
         ({"learning_rate": math.inf}, "learning_rate"),

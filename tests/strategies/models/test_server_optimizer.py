@@ -127,7 +127,7 @@ def test_an_optimizer_learns_from_private_reports(optimizer):
 def test_two_runs_of_one_strategy_are_the_same_and_the_object_is_only_read():
     optimizer = FedAdam(eta=0.3)
     before = dict(vars(optimizer))
-    strategy = LdpFedAvg(epsilon=8.0, optimizer=optimizer, sparsity=2, threshold="each")
+    strategy = LdpFedAvg(epsilon=8.0, optimizer=optimizer, sparsity=2)
     first, second = (run(strategy, towards(np.ones(DIM)), 200) for _ in range(2))
     arrays = [result.arrays.to_numpy_ndarrays()[0] for result in (first, second)]
     assert arrays[0].tobytes() == arrays[1].tobytes() and np.count_nonzero(arrays[0]) == 2
