@@ -34,7 +34,7 @@ def test_the_errors_are_those_of_todays_plans(made, question):
     assert GRID["limits"] == made["LIMITS"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_simulated_errors_are_those_of_todays_plans(made):
     """At one number of features and rows; runs end with other last digits on other machines."""
     found = made["curves"](made["strategies"].PrivateRegression, 10, 1)

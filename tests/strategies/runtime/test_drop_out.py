@@ -153,7 +153,7 @@ def fifty_records(num_users, rng):
     return Users.from_rows(x, y, np.repeat(np.arange(num_users), 50)), coef
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make_strategy", "make_users", "num_users"),
     [

@@ -35,7 +35,7 @@ def loss(theta, x, y):
     return objective(theta, x, y, link="logistic", ridge=RIDGE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("factors", "seed"), [(0, 1001), (2, 1002)])
 def test_the_gap_to_the_optimum_at_covertypes_shape(factors, seed):
     x, y = classes(seed, factors=factors)

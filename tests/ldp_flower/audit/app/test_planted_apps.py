@@ -28,7 +28,7 @@ GIVEN_UP = {
     "a_text_with_noise_and_a_number",
     "an_array_as_bytes",
 }
-#: Half a minute of two cores each, as the classifier needs many runs: by hand (``-m long``).
+#: A quarter of a minute and more each, as the classifier needs many runs: by hand (``-m long``).
 LONG = (
     *(
         "noise_that_three_rounds_take_back",
@@ -37,7 +37,14 @@ LONG = (
     ),
     *("noise_of_the_sign_only", "noise_in_whole_numbers", "length_of_a_list"),
     *("accuracy_of_little_noise", "noise_that_sums_to_nothing", "uniform_noise"),
-    *("answers_seldom_if_few", "torch_localdp_tiny_sensitivity"),
+    *("answers_seldom_if_few", "torch_localdp_tiny_sensitivity", "localdp_20_rounds"),
+)
+LONG_HONEST = (
+    *("our_user_update_mod", "private_records_of_this_library", "localdp_and_an_empty_evaluation"),
+    *("localdp_10_rounds_clip_a_tenth", "laplace", "gaussian_of_few_coordinates", "gaussian"),
+    *("randomised_signs", "gaussian_of_the_system", "noise_alone", "localdp_4_rounds"),
+    *("our_user_level_mean", "gaussian_in_a_text", "gaussian_of_a_sample", "our_ldp_iht"),
+    *("how_long_it_took", "histogram_of_records", "localdp_of_a_sample"),
 )
 #: The others but these take minutes together.
 FEW = ("fedavg", "noise_again_after_a_restart", "too_little_noise", "gaussian_1_round", "constants")
@@ -59,7 +66,7 @@ def audited(app, name, folder):
 
 
 def few(names):
-    marks = {**dict.fromkeys(FEW, ()), **dict.fromkeys(LONG, pytest.mark.long)}
+    marks = {**dict.fromkeys(FEW, ()), **dict.fromkeys(LONG + LONG_HONEST, pytest.mark.long)}
     return [pytest.param(name, marks=marks.get(name, pytest.mark.slow)) for name in names]
 
 
