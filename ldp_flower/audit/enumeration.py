@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..randomizers import Composed, FrequencyOracle, Randomizer, SampledCoordinate
+from ..randomizers import FrequencyOracle, Randomizer, SampledCoordinate
 from ..randomizers.items.prefix import PrefixTree
 from ..randomizers.two_level import Enumerable, TooManyOutputs, log
 from ..randomness import Words, derive
@@ -70,9 +70,6 @@ def extreme_inputs(mechanism: Randomizer) -> Floats:
     to sampling (it is a mixture of the others and cannot be worse).
     """
     width = mechanism.width
-    if isinstance(mechanism, Composed):
-        parts = [extreme_inputs(part) for part in mechanism.parts]
-        return np.concatenate(parts, axis=1)
     if isinstance(mechanism, SampledCoordinate):
         return np.repeat(extreme_inputs(mechanism.part), mechanism.dim, axis=1)
     if isinstance(mechanism, FrequencyOracle | PrefixTree):

@@ -12,7 +12,6 @@ import numpy as np
 from ..guarantee.messages import Query
 from ..guarantee.users import Users
 from ..randomizers import (
-    Composed,
     GaussianMechanism,
     Randomizer,
     RecordGaussian,
@@ -40,7 +39,7 @@ def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
     it stands. Of other mechanisms that add noise, one value may move the sum by the radius.
     """
     mechanism, client = query.randomizer, Client(query, make_app)
-    if not all(_clips(part) for part in _parts(mechanism)):
+    if not _clips(mechanism.part if isinstance(mechanism, SampledCoordinate) else mechanism):
         return False
     if not isinstance(mechanism, RecordMechanism):
         return True
@@ -54,14 +53,6 @@ def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
         if _diameter(np.array(totals), isinstance(mechanism, RecordGaussian)) > largest:
             return False
     return True
-
-
-def _parts(mechanism: Randomizer) -> Iterator[Randomizer]:
-    """Yield the mechanisms that one consists of."""
-    if isinstance(mechanism, Composed):
-        yield from mechanism.parts
-    else:
-        yield mechanism.part if isinstance(mechanism, SampledCoordinate) else mechanism
 
 
 def _clips(mechanism: Randomizer) -> bool:

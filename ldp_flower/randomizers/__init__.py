@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from .base import Estimate, Randomizer, Summary
 from .codebooks import Codebook
-from .composed import Composed, configs_of_parts, split_epsilon
 from .hadamard_codebook import HadamardCodebook, ball_codebook
 from .hypercube import SubsetHypercube
 from .items import best_frequency_oracle
@@ -33,7 +32,6 @@ from .two_level import RandomizedResponse, TwoLevel
 
 __all__ = [
     "Codebook",
-    "Composed",
     "ConcentratedGaussian",
     "DiscreteSquareWave",
     "Estimate",
@@ -64,7 +62,6 @@ __all__ = [
     "ball_codebook",
     "best_frequency_oracle",
     "randomizer_from_config",
-    "split_epsilon",
 ]
 
 _REGISTRY: dict[str, type[Randomizer]] = {
@@ -116,9 +113,6 @@ def _kept(config: tuple[tuple[str, type, object], ...]) -> Randomizer:
 
 
 def _built(parameters: dict[str, object]) -> Randomizer:
-    if parameters.get("name") == Composed.__name__:
-        del parameters["name"]
-        return Composed(tuple(_single(part) for part in configs_of_parts(parameters)))
     if parameters.get("name") == SampledCoordinate.__name__:
         return _sampled(parameters)
     return _single(parameters)

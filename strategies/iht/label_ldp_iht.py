@@ -13,19 +13,16 @@ from ldp_flower.guarantee.questions import Labels
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import (
-    Composed,
     Estimate,
     GaussianMechanism,
     HybridMechanism,
     RandomizedResponse,
     Randomizer,
 )
-from ldp_flower.randomizers.composed import sum_rounded_up
 from ldp_flower.validation import (
     Floats,
     check_choice,
     check_fraction,
-    check_integer,
     check_positive,
     check_unused,
 )
@@ -78,7 +75,7 @@ class LabelLdpIht(SparseStrategy):
     Parameters
     ----------
     epsilon : float
-        Privacy parameter, of all labels of a user together.
+        Privacy parameter.
     delta : float (default: 0.0)
         Privacy parameter, for the Gaussian mechanism only.
     method : {"auto", "paper"} (default: "auto")
@@ -97,9 +94,6 @@ class LabelLdpIht(SparseStrategy):
     scale_share : float, optional
         Share of the users that report the scale of their labels instead of their labels, by
         default 0.1; nobody does if there is a ``label_bound``.
-    labels_per_user : int (default: 1)
-        Largest number of labels that a user reports, the first ones, 1 to 16, which share the
-        parameters.
     radius : float (default: infinity)
         Bound on the Euclidean norm of the coefficients, if there is one.
 
@@ -157,7 +151,6 @@ class LabelLdpIht(SparseStrategy):
     solver: Literal["iht", "lasso"] = "iht"
     label_bound: float | None = None
     scale_share: float | None = None
-    labels_per_user: int = 1
     radius: float = math.inf
 
     def __post_init__(self) -> None:
@@ -176,30 +169,24 @@ class LabelLdpIht(SparseStrategy):
             check_unused(self, "with a label_bound", "scale_share")
         if self.mechanism == "bit":
             check_unused(self, "with mechanism='bit', which takes one round", "method")
-        check_integer("labels_per_user", self.labels_per_user, 1, Labels.most)
         for name, value in (("label_bound", self.label_bound), ("radius", self.radius)):
             if value not in (None, math.inf):
                 check_positive(name, value)
         self.randomizer(1.0)  # refuses a bad epsilon now
 
     def randomizer(self, bound: float) -> Randomizer:
-        """Return the mechanism for a user's labels within ``bound``."""
-        many = self.labels_per_user
+        """Return the mechanism for a label within ``bound``."""
         if self.mechanism == "gaussian":
-            return GaussianMechanism(self.epsilon, many, bound * math.sqrt(many), self.delta)
-        epsilon = self.epsilon / many
-        while sum_rounded_up([epsilon] * many) > self.epsilon:
-            epsilon = math.nextafter(epsilon, 0.0)
+            return GaussianMechanism(self.epsilon, 1, bound, self.delta)
         kind = HybridMechanism if self.mechanism == "hybrid" else RandomizedResponse
-        one = kind(epsilon, bound)
-        return one if many == 1 else Composed((one,) * many)
+        return kind(self.epsilon, bound)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield all mechanisms, bounds that are declared and estimated, one label and two."""
+        """Yield all mechanisms, and bounds that are declared and estimated."""
         variants: tuple[dict[str, Any], ...] = (
             {"label_bound": 1.0},
-            {"label_bound": 1.0, "mechanism": "bit", "labels_per_user": 2},
+            {"label_bound": 1.0, "mechanism": "bit"},
             {"delta": 1e-3},
         )
         for options in variants:
@@ -217,7 +204,6 @@ class LabelLdpIht(SparseStrategy):
             self.dim,
             self.sparsity,
             setting.quality or USUAL_R2,
-            rows=self.labels_per_user,
             max_users=max(_MAX_PLANNED // self.dim, 1),
         )
 
@@ -251,23 +237,22 @@ class LabelLdpIht(SparseStrategy):
     ) -> Generator[Ask, Answers, NoisyLabels]:
         """Ask a cohort for its labels less their predictions; return estimates of the labels."""
         randomizer = self.randomizer(bound)
-        question = Labels(self.labels_per_user, bound, coef if coef.any() else None)
-        shape = (self.labels_per_user, self.dim)
-        answers = yield Ask(cohort, question, randomizer, public=shape)
+        question = Labels(1, bound, coef if coef.any() else None)
+        answers = yield Ask(cohort, question, randomizer, public=(1, self.dim))
         x = answers.public.reshape(-1, self.dim).astype(np.float64)
         y = randomizer.debias(answers.reports, answers.coins).ravel()
-        rows = np.isfinite(x).all(axis=1) & x.any(axis=1)  # a user with fewer labels has zeros
+        rows = np.isfinite(x).all(axis=1) & x.any(axis=1)  # a user without a row has zeros
         x, y = x[rows], y[rows]
         if scale is not None:
             residual = self._scale_of(y, randomizer, bound, scale)
         slope = kept(bound / residual) if residual else 1.0  # within a public bound nothing is lost
-        variance = np.full(len(y), _single(randomizer).variance / slope**2)
+        variance = np.full(len(y), randomizer.variance / slope**2)
         return NoisyLabels(x, x @ coef + y / slope, variance)
 
     def _sizes(self, num_users: int) -> list[int]:
         """Return how many users each round asks; one round where reports do not show residuals."""
         rounds = max(1, min(_ROUNDS, 1 + int((1 - _FIRST) * num_users / self.min_reports)))
-        if self.method == "paper" or not _has_known_noise(_single(self.randomizer(1.0))):
+        if self.method == "paper" or not _has_known_noise(self.randomizer(1.0)):
             rounds = 1
         shares = [_FIRST, *[(1 - _FIRST) / (rounds - 1)] * (rounds - 1)] if rounds > 1 else [1.0]
         ends = np.floor(np.cumsum(shares) * num_users + 0.5).astype(int)
@@ -288,7 +273,7 @@ class LabelLdpIht(SparseStrategy):
                 f"{self.min_reports}. Declare label_bound if it is public, or ask more users."
             )
         (cohort,) = run.cohorts([size])
-        scale = yield from estimate_label_scale(cohort, self.epsilon, self.labels_per_user)
+        scale = yield from estimate_label_scale(cohort, self.epsilon, 1)
         if scale.certainty < _CERTAIN:
             notes.append(
                 f"The scale of the labels, {scale.value:.2g}, is a guess from {size} reports: more "
@@ -302,10 +287,9 @@ class LabelLdpIht(SparseStrategy):
         It is that of clipped normal labels plus the mechanism's, unless that makes up for it
         (bits).
         """
-        one = _single(randomizer)
-        if not _has_known_noise(one) or not len(y):
+        if not _has_known_noise(randomizer) or not len(y):
             return estimated
-        square = (float(np.mean(y**2)) - one.variance) / bound**2
+        square = (float(np.mean(y**2)) - randomizer.variance) / bound**2
         error = float(np.std(y**2)) / math.sqrt(len(y)) / bound**2
         low, high = (clipped_square(f) for f in (_FARTHEST, 1 / _FARTHEST))
         if not low < square < high:
@@ -319,19 +303,14 @@ class LabelLdpIht(SparseStrategy):
         For labels that are not normal clipping leaves a bias, worth its saving at small epsilon
         alone.
         """
-        return min(2.5, max(1.0, 0.75 + self.epsilon / self.labels_per_user / 4))
+        return min(2.5, max(1.0, 0.75 + self.epsilon / 4))
 
 
-def _single(randomizer: Randomizer) -> Randomizer:
-    """Return the mechanism of one label."""
-    return randomizer.parts[0] if isinstance(randomizer, Composed) else randomizer
-
-
-def _has_known_noise(one: Randomizer) -> bool:
-    """Whether the variance of a label's mechanism is the same for all labels."""
-    if isinstance(one, HybridMechanism):
-        return math.isclose(one.variance_at(0.0), one.variance_at(1.0))
-    return isinstance(one, GaussianMechanism)
+def _has_known_noise(randomizer: Randomizer) -> bool:
+    """Whether its variance is the same for all labels."""
+    if isinstance(randomizer, HybridMechanism):
+        return math.isclose(randomizer.variance_at(0.0), randomizer.variance_at(1.0))
+    return isinstance(randomizer, GaussianMechanism)
 
 
 def _slope(bound: float) -> float:

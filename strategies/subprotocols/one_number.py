@@ -181,7 +181,7 @@ def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Float
 
 
 def estimate_label_scale(
-    cohort: Cohort, epsilon: float, labels_per_user: int
+    cohort: Cohort, epsilon: float, targets_per_user: int
 ) -> Generator[Ask, Estimate, TargetScale]:
     """Ask a cohort for the octave of the root mean square of each one's few labels.
 
@@ -193,7 +193,7 @@ def estimate_label_scale(
     answer = yield Ask(cohort, TargetScaleBin(_SMALLEST, 1.0, _OCTAVES), oracle)
     own, other = float(oracle.own), float(oracle.other)
     chosen = answer.mean * (own - other) + other
-    logs, in_octave = _shares_of_octaves(labels_per_user)
+    logs, in_octave = _shares_of_octaves(targets_per_user)
     chance = other + (own - other) * in_octave
     likelihoods = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
     log_weights = answer.count * likelihoods.sum(axis=1)
@@ -201,12 +201,12 @@ def estimate_label_scale(
 
 
 @lru_cache
-def _shares_of_octaves(labels_per_user: int) -> tuple[Floats, Floats]:
+def _shares_of_octaves(targets_per_user: int) -> tuple[Floats, Floats]:
     """Return logarithms of scales, and the share of users that each octave has at each of them."""
     logs = math.log(_SMALLEST) + np.linspace(0, _OCTAVES * math.log(2), _POINTS)
     inner = _SMALLEST * 2.0 ** np.arange(1, _OCTAVES)
     squares = (inner / np.exp(logs)[:, None]) ** 2
-    below = gammainc(labels_per_user / 2, labels_per_user / 2 * squares)
+    below = gammainc(targets_per_user / 2, targets_per_user / 2 * squares)
     return logs, np.diff(below, prepend=0.0, append=1.0, axis=1)
 
 

@@ -17,14 +17,11 @@ from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query, Re
 from ldp_flower.guarantee.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
 from ldp_flower.randomizers import (
     Codebook,
-    Composed,
-    GaussianMechanism,
     HybridMechanism,
     KRandomizedResponse,
     RandomizedResponse,
     SampledCoordinate,
     SubsetHypercube,
-    Summary,
 )
 from ldp_flower.randomness import KeyedRandom, RandomSource
 
@@ -413,45 +410,3 @@ def test_seeded_streams_belong_to_users_and_steps():
     two = KeyedRandom(keys.states(Purpose.NOISE, 1, 2, slots)).words((10, 2))
     assert len(np.unique(np.concatenate([one, two]))) == 40
     assert math.isfinite(float(one[0, 0]))
-
-
-# ---------------------------------------------------------------- composed mechanisms
-
-COMPOSED = Composed((SubsetHypercube(2.0, 2), RandomizedResponse(1.0)))
-
-
-def test_a_composed_mechanism_answers_with_single_reports_of_few_users():
-    users = records([0.5, -1.0, 1.0], -1.0, 3)
-    reply = ask(app_of(users, seed=5), query(randomizer=COMPOSED))
-    arrays = Report.from_record_dict(reply.content).arrays
-    assert arrays["reports"].dtype == np.uint8
-    assert COMPOSED.well_formed(arrays["reports"], 3)
-    odd = records([0.5, -1.0, np.nan], -1.0, 3)
-    reply = ask(app_of(odd, seed=5), query(randomizer=COMPOSED))
-    part_of_odd = Report.from_record_dict(reply.content).arrays["reports"]
-    np.testing.assert_array_equal(part_of_odd[:, 0], arrays["reports"][:, 0])
-
-
-def test_a_composed_mechanism_answers_with_sums_of_many_users():
-    count = 20_000
-    users = records([0.5, -1.0, 1.0], -1.0, count)
-    reply = ask(app_of(users, seed=5), query(randomizer=COMPOSED))
-    arrays = Report.from_record_dict(reply.content).arrays
-    summary = Summary(int(arrays["count"][0]), arrays["sum"], arrays["sum_of_squares"])
-    coins = NodeKeys(1, 0, count).coins(1, 1, np.arange(count))
-    assert summary.count == count and COMPOSED.accepts(summary, coins)
-    estimate = COMPOSED.estimate(summary)
-    assert (np.abs(estimate.mean - [0.5, -1.0, 1.0]) < 5 * estimate.std_error).all()
-
-
-def test_a_composed_mechanism_costs_the_sum_of_its_parts():
-    users = records([1, 1, 1], 1.0, 3)
-    refused = ask(app_of(users, policy=PrivacyPolicy(2.99)), query(randomizer=COMPOSED))
-    assert refused.error.code == 101
-    grid = InProcessGrid(app_of(users, policy=PrivacyPolicy(4.0)), 1)
-    assert not ask(None, query(randomizer=COMPOSED), grid).has_error()
-    spent = ask(None, query(randomizer=COMPOSED, step=2), grid)
-    assert spent.error.code == 102
-    inexact = Composed((GaussianMechanism(1.0, 2), RandomizedResponse(1.0)))
-    policy = PrivacyPolicy(4.0)
-    assert ask(app_of(users, policy=policy), query(randomizer=inexact)).error.code == 101

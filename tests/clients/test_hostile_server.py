@@ -27,7 +27,6 @@ from ldp_flower.guarantee.questions import WIRE_TYPES, Per, TransformedQuestion,
 from ldp_flower.randomizers import (
     _REGISTRY,
     Codebook,
-    Composed,
     DiscreteSquareWave,
     GaussianMechanism,
     KRandomizedResponse,
@@ -78,7 +77,7 @@ def people(kind):
 ODD = st.sampled_from(
     [0, 1, 2, -1, True, 1 << 62, 0.0, 1.0, -1.0, 1e-12, 1e300, np.nan, np.inf, "", "x", b"x"]
 )
-NAMES = sorted({*_REGISTRY, Composed.__name__, SampledCoordinate.__name__})
+NAMES = sorted({*_REGISTRY, SampledCoordinate.__name__})
 FIELDS = sorted({field.name for kind in _REGISTRY.values() for field in fields(kind)})
 PLAUSIBLE = {
     "epsilon": st.sampled_from([0.5, 1.0, 2.0, 15.0, 1e-5]),
@@ -159,8 +158,6 @@ def fitting_randomizer(width, draw):
     epsilon = draw(st.sampled_from([0.5, 1.0, 15.0]))
     choices = [SubsetHypercube(epsilon, width), Codebook(epsilon, width)]
     choices.append(SampledCoordinate(RandomizedResponse(epsilon), width))
-    if width > 1:
-        choices.append(Composed((SubsetHypercube(epsilon, 1), Codebook(0.5, width - 1))))
     choices.append(SubsetSelection(epsilon, 40, set_size=width))
     choices += [GaussianMechanism(epsilon, width)]
     choices += [RecordGaussian(epsilon, width, steps=3), RecordVertices(epsilon, width)]

@@ -38,8 +38,6 @@ OTHER = {
     "solver": "lasso",
     "label_bound": 0.5,
     "scale_share": 0.3,
-    "labels_per_user": 2,
-    "unit": "label",
     "feature_bound": 0.5,
     "projected_dim": 3,
     "l1_bound": 0.05,

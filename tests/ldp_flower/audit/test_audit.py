@@ -32,7 +32,6 @@ from ldp_flower.guarantee.questions import WIRE_TYPES, Gradient, Question, WireT
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import (
     Codebook,
-    Composed,
     HadamardResponse,
     HybridMechanism,
     KRandomizedResponse,
@@ -91,7 +90,6 @@ MANY_ITEMS = [
     SubsetSelection(1.0, 1024, 10),
     TreeHist(1.0, 40),
 ]
-COMPOSED = Composed((SubsetHypercube(1.0, 2), KRandomizedResponse(0.7, 5)))
 
 
 def gradient_query(mechanism, bounded=True):
@@ -135,7 +133,7 @@ def test_worst_epsilon_for_items_is_the_claimed_one(mechanism, epsilon):
     assert epsilon - 1e-9 <= worst_epsilon(mechanism) <= epsilon
 
 
-@pytest.mark.parametrize("mechanism", [*EXACT, *FEW_ITEMS, COMPOSED], ids=repr)
+@pytest.mark.parametrize("mechanism", [*EXACT, *FEW_ITEMS], ids=repr)
 def test_enumeration_finds_the_ratio_that_the_thresholds_promise(mechanism):
     coins = derive(np.arange(8, dtype=np.uint64))  # under one coin two items can share a bucket
     found = exact_epsilon(mechanism, extreme_inputs(mechanism), coins)
@@ -144,14 +142,6 @@ def test_enumeration_finds_the_ratio_that_the_thresholds_promise(mechanism):
 
 def test_what_has_no_law_has_no_worst_epsilon():
     assert worst_epsilon(HybridMechanism(1.0)) is None
-    assert worst_epsilon(Composed((HybridMechanism(1.0), RandomizedResponse(1.0)))) is None
-
-
-def test_a_composition_loses_what_its_parts_lose():
-    parts = (KRandomizedResponse(0.3, 3), RandomizedResponse(0.4), Codebook(0.5, 2))
-    alone = sum(worst_epsilon(part) for part in parts)
-    assert worst_epsilon(Composed(parts)) == pytest.approx(alone, rel=1e-14)
-    assert worst_epsilon(Composed(parts)) <= Composed(parts).epsilon
 
 
 def test_exact_epsilon_of_values_between_the_corners_is_smaller():
@@ -170,8 +160,6 @@ NO_ITEM = [
 
 
 def between_the_extremes(mechanism):
-    if isinstance(mechanism, Composed):
-        return np.concatenate([between_the_extremes(part) for part in mechanism.parts])
     if mechanism in FEW_ITEMS or isinstance(mechanism, KRandomizedResponse):
         return np.arange(mechanism.width)[::-1] + 1.0
     return np.linspace(-0.6, 1.0, mechanism.width)
@@ -179,7 +167,7 @@ def between_the_extremes(mechanism):
 
 @pytest.mark.parametrize(
     ("mechanism", "value"),
-    [(m, between_the_extremes(m)) for m in [*EXACT, *FEW_ITEMS, COMPOSED]] + NO_ITEM,
+    [(m, between_the_extremes(m)) for m in [*EXACT, *FEW_ITEMS]] + NO_ITEM,
     ids=repr,
 )
 def test_the_sampler_has_the_enumerated_law(mechanism, value):
@@ -371,11 +359,6 @@ ONE_ITEM = [[0.0], [1.0], [LAST], [math.nan]]
         (SubsetSelection(2.0, 64, 3), [[0.0, 1.0, 2.0], [61.0, 62.0, 63.0], [5.0, 5.0, 5.0]], 1.2),
         (PrefixExtending(2.0, 20), [[0.0], [1.0], [2.0**20 - 1], [math.nan]], 1.2),
         (TreeHist(2.0, 20), [[0.0], [1.0], [2.0**20 - 1], [math.nan]], 1.2),
-        (
-            Composed((SubsetHypercube(1.0, 2), KRandomizedResponse(1.0, 4))),
-            [[1.0, 1.0, 0.0], [-1.0, -1.0, 3.0], [math.nan, 1.0, 2.0]],
-            1.2,
-        ),
     ],
     ids=repr,
 )

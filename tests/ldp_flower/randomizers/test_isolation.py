@@ -12,7 +12,6 @@ import pytest
 from ldp_flower.randomizers import (
     _REGISTRY,
     Codebook,
-    Composed,
     ConcentratedGaussian,
     DiscreteSquareWave,
     GaussianMechanism,
@@ -52,13 +51,6 @@ VECTORS = {
     "RecordPeeling": lambda dim: RecordPeeling(1.0, dim),
     "RecordVertices": lambda dim: RecordVertices(1.0, dim),
     "SubsetHypercube": lambda dim: SubsetHypercube(1.0, dim, 3.0),
-    "Composed": lambda dim: Composed(
-        (
-            Codebook(1.0, dim, 1.5, 24, 2),
-            HybridMechanism(1.0, 3.0),
-            GaussianMechanism(1.0, dim, 9.0),
-        )
-    ),
     "SampledCoordinate": lambda dim: SampledCoordinate(RandomizedResponse(1.0, 3.0), dim),
 }
 NUMBERS = {
@@ -98,7 +90,7 @@ each = pytest.mark.parametrize(
 
 
 def test_every_mechanism_that_a_message_can_name_is_here():
-    assert set(VECTORS) | set(NUMBERS) | set(ITEMS) == {*_REGISTRY, "Composed", "SampledCoordinate"}
+    assert set(VECTORS) | set(NUMBERS) | set(ITEMS) == {*_REGISTRY, "SampledCoordinate"}
 
 
 def own_row(mechanism):
@@ -154,8 +146,6 @@ def randomized(mechanism, values, place, monkeypatch):
 
 
 def parts(mechanism):
-    if isinstance(mechanism, Composed):
-        return mechanism.parts
     return [mechanism.part] if isinstance(mechanism, SampledCoordinate) else []
 
 
@@ -234,7 +224,7 @@ def test_nothing_beside_a_user_moves_a_bit_of_it(mechanism, monkeypatch):
         computed = [
             (i, part, unrounded(part, own, derive(6, coin), coin))
             for i, (part, _, own, _, coin) in enumerate(first)
-            if not isinstance(part, Composed | SampledCoordinate)
+            if not isinstance(part, SampledCoordinate)
         ]
     laid_out = (np.ascontiguousarray, in_columns, strided)
     for beside, layout, (before, after) in product(BESIDE, laid_out, AROUND):
@@ -311,7 +301,7 @@ def test_records_of_a_silo_do_not_move_each_other(name, dim, laid_out, monkeypat
             assert bits(clipped[-1][4]) == bits(clipped[0][0])
 
 
-@pytest.mark.parametrize("mechanism", [*NUMBERS.values(), VECTORS["Composed"](3)])
+@pytest.mark.parametrize("mechanism", NUMBERS.values())
 def test_no_number_is_an_error(mechanism):
     rows = np.array([[number] * mechanism.width for number in BESIDE.values()])
     with np.errstate(all="raise"):

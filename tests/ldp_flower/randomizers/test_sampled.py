@@ -10,10 +10,8 @@ from ldp_flower.guarantee.messages import HASH_END, MessageError, Query
 from ldp_flower.guarantee.questions import Mean, Rotated
 from ldp_flower.randomizers import (
     Codebook,
-    Composed,
     HadamardResponse,
     HybridMechanism,
-    KRandomizedResponse,
     PrefixExtending,
     RandomizedResponse,
     SampledCoordinate,
@@ -171,11 +169,8 @@ def test_parts_that_are_not_for_one_number_are_refused():
         SubsetSelection(1.0, 16, 2),
         PrefixExtending(1.0, 20),
         NUMBERS,
-        Composed((KRandomizedResponse(1.0, 3),)),
     ):
         with pytest.raises(ValueError, match="Expected a"):
             SampledCoordinate(part, 2)
-    with pytest.raises(ValueError, match="not composed"):
-        Composed((NUMBERS,))
     with pytest.raises(ValueError, match="Expected 1e-06 <= epsilon"):
         replace(NUMBERS, part=RandomizedResponse(-1.0))

@@ -13,8 +13,7 @@ from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import PUBLIC, compute, public_block
 from ldp_flower.guarantee.messages import Report
 from ldp_flower.guarantee.questions import WIRE_TYPES, Labels
-from ldp_flower.randomizers import Composed, GaussianMechanism, HybridMechanism
-from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
+from ldp_flower.randomizers import GaussianMechanism, HybridMechanism, RandomizedResponse
 from ldp_flower.simulation.grid import InProcessGrid
 from ldp_flower.strategies import LabelLdpIht
 from ldp_flower.strategies.iht.label_fit import row_weights, typical_sizes
@@ -113,33 +112,11 @@ def several(seed, users=4000, labels=3, dim=30):
 
 
 @pytest.mark.parametrize("options", [{}, {"delta": 1e-3}, {"mechanism": "bit"}], ids=str)
-def test_several_labels_per_user(options):
+def test_users_with_several_rows_report_the_first_label(options):
     users, theta = several(0)
-    strategy = LabelLdpIht(30, sparsity=2, epsilon=4.0, labels_per_user=3, **options)
-    result = simulate(strategy, users, seed=0)
+    result = simulate(LabelLdpIht(30, sparsity=2, epsilon=4.0, **options), users, seed=0)
     assert np.linalg.norm(result.coef - theta) < 0.4
     assert re.fullmatch("epsilon = 4.* per user \\(labels only\\)", str(result.privacy))
-
-
-def test_the_budget_is_divided_over_the_labels_of_a_user():
-    of_user = LabelLdpIht(5, sparsity=1, epsilon=1.0, labels_per_user=3).randomizer(1.0)
-    assert isinstance(of_user, Composed) and of_user.epsilon <= 1.0
-    assert [part.epsilon for part in of_user.parts] == pytest.approx([1 / 3] * 3)
-    gaussian = LabelLdpIht(5, sparsity=1, epsilon=1.0, delta=1e-3, labels_per_user=4).randomizer(
-        2.0
-    )
-    # Four labels in [-2, 2] lie in a ball of radius 4.
-    assert gaussian == GaussianMechanism(1.0, 4, 4.0, 1e-3)
-    assert gaussian.sigma == pytest.approx(8 / gaussian_mu(1.0, 1e-3))
-
-
-def test_the_policy_pays_for_every_label():
-    users, _ = several(0)
-    policy = PrivacyPolicy(3.0, allow_inexact=True, features_public=True)
-    strategy = LabelLdpIht(30, sparsity=2, epsilon=3.0, labels_per_user=3)
-    assert simulate(strategy, users, seed=0, policy=policy).num_reports == 4000
-    with pytest.raises(RuntimeError, match="policy does not allow"):
-        simulate(strategy, users, seed=0, policy=dataclasses.replace(policy, max_epsilon=2.9))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +227,7 @@ def test_every_query_is_audited():
         for query in recorded_queries(*run)
     }
     mechanisms = {mechanism for _, _, mechanism in queries}
-    assert {HybridMechanism, GaussianMechanism, Composed} <= mechanisms
+    assert {HybridMechanism, GaussianMechanism, RandomizedResponse} <= mechanisms
     for query in queries.values():
         assert audit_handler(query, extreme_users(4), num_reports=400, seed=0).passed
 
@@ -279,7 +256,6 @@ def test_the_audit_finds_noise_for_the_labels_noise_term(monkeypatch):
         ({"solver": "ridge"}, "Expected solver in .*, got 'ridge'"),
         ({"label_bound": 0.0}, "Expected label_bound > 0 and finite, got 0.0"),
         ({"scale_share": 1.0}, "Expected 0 < scale_share < 1, got 1.0"),
-        ({"labels_per_user": 17}, "Expected an integer 1 <= labels_per_user <= 16, got 17"),
         ({"radius": -1.0}, "Expected radius > 0 and finite, got -1.0"),
         ({"sparsity": 9}, "Expected an integer 1 <= sparsity <= 8, got 9"),
     ],
