@@ -21,7 +21,6 @@ from .items.square_wave import DiscreteSquareWave, NarrowSquareWave
 from .items.subset import SubsetSelection
 from .real_valued.gaussian import GaussianMechanism, GaussianRecord
 from .real_valued.records import (
-    ConcentratedGaussian,
     RecordGaussian,
     RecordMechanism,
     RecordPeeling,
@@ -34,7 +33,6 @@ from .two_level import RandomizedResponse, TwoLevel
 __all__ = [
     "Codebook",
     "Composed",
-    "ConcentratedGaussian",
     "DiscreteSquareWave",
     "Estimate",
     "FrequencyOracle",
@@ -73,7 +71,6 @@ _REGISTRY: dict[str, type[Randomizer]] = {
     cls.__name__: cls
     for cls in (
         Codebook,
-        ConcentratedGaussian,
         DiscreteSquareWave,
         GaussianMechanism,
         GaussianRecord,
