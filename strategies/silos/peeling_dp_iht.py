@@ -71,7 +71,7 @@ class PeelingDpIht(ClippedSilos):
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
-        rounds="5, all silos in each",
+        rounds="5, for classes 2, all silos in each",
         report="8 a coefficient",
         use_when="features are very many and silos one or few",
         fails_when="over more than some 20 silos, where choices do not average out: over 50 its "
@@ -135,7 +135,7 @@ class PeelingDpIht(ClippedSilos):
         if self.link == "logistic":
             stretch = self._stretch(theta, first)
             theta = project_on_ball(stretch * theta, self.radius)
-            noise *= stretch or 1.0
+            noise *= stretch or 1.0  # teachers are weighted by its inverse
         return theta, noise
 
     def _stretch(self, theta: Floats, first: Floats) -> float:
@@ -206,7 +206,7 @@ class PeelingTransfer(PeelingDpIht):
     card = Card(
         question="a sparse model of silos' own models",
         guarantee="(epsilon, delta)",
-        rounds="5 for each silo",
+        rounds="5 for each silo, for classes 2",
         report="8 a coefficient",
         use_when="silos are few, and their records are protected one by one",
         fails_when="with few records: 800 in one silo leave a relative error of .26 at epsilon 2; "
