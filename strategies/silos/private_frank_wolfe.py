@@ -40,8 +40,8 @@ class PrivateFrankWolfe(ClippedSilos):
     -----
     Source: Talwar, Thakurta & Zhang, "Nearly optimal private LASSO" (2015), Algorithm 2.
     Changes: residuals are clipped at ``target_scale``, without which the squared loss has no
-    bound, or at 1/2, for classes; Gumbel noise and zero-concentrated accounting; several silos; and in the end all but
-    the largest coefficients are set to zero.
+    bound, or at 1/2, for classes; Gumbel noise and zero-concentrated accounting; several silos;
+    and in the end all but the largest coefficients are set to zero.
 
     ``std_error`` is NaN: noise decides between vertices, and is not added to coefficients.
     """
