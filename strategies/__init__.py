@@ -28,7 +28,6 @@ from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
 from .silos.peeling_dp_iht import PeelingDpIht, PeelingTransfer, TransferResult
 from .silos.private_frank_wolfe import PrivateFrankWolfe
-from .silos.two_stage_regression import TwoStageRegression
 from .sparse.base import SparseResult
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression
@@ -94,7 +93,6 @@ __all__ = [
     "TooFewReports",
     "TransferResult",
     "TwoRoundRegression",
-    "TwoStageRegression",
     "TwoWay",
     "TwoWayResult",
     "UserLevelMean",

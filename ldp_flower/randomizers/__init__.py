@@ -20,7 +20,6 @@ from .items.square_wave import DiscreteSquareWave, NarrowSquareWave
 from .items.subset import SubsetSelection
 from .real_valued.gaussian import GaussianMechanism, GaussianRecord
 from .real_valued.records import (
-    ConcentratedGaussian,
     RecordGaussian,
     RecordMechanism,
     RecordPeeling,
@@ -32,7 +31,6 @@ from .two_level import RandomizedResponse, TwoLevel
 
 __all__ = [
     "Codebook",
-    "ConcentratedGaussian",
     "DiscreteSquareWave",
     "Estimate",
     "FrequencyOracle",
@@ -68,7 +66,6 @@ _REGISTRY: dict[str, type[Randomizer]] = {
     cls.__name__: cls
     for cls in (
         Codebook,
-        ConcentratedGaussian,
         DiscreteSquareWave,
         GaussianMechanism,
         GaussianRecord,

@@ -215,7 +215,6 @@ WORKLOADS: dict[str, Workload] = {
     "SmoothGlm": Workload(_other("SmoothGlm"), classes, 20_000, 4),
     "DpIht": _silos("DpIht", **_SILO),
     "PeelingDpIht": _silos("PeelingDpIht", **_SCALED),
-    "TwoStageRegression": _silos("TwoStageRegression", **_SCALED),
     "PrivateFrankWolfe": _silos("PrivateFrankWolfe", l1_radius=1.0, **_SCALED),
     "PeelingTransfer": _silos("PeelingTransfer", **_SCALED),
     "KnowledgeTransfer": Workload(

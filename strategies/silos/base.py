@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import (
-    Count,
     Floats,
     Fraction,
     Positive,
@@ -22,6 +21,7 @@ from ..runtime import Cohort, Run, guarantees
 from ..runtime.coefficients import SparseStrategy
 
 Link = Literal["identity", "logistic"]
+_CLASS_BOUND = 0.5  # of residuals: all classes' are that at zero
 #: Why a sparse student of silos' own models has no plan.
 NO_PLAN_OF_TEACHERS = (
     "The student is as good as the silos' own models let it be, and how good these are no public "
@@ -103,6 +103,9 @@ class SiloRegression(SparseStrategy):
 class ClippedSilos(SiloRegression):
     """Base class: features within a box, residuals within a multiple of the targets' scale.
 
+    For classes residuals are clipped at 1/2, which is what all of them are at zero: that halves
+    the noise, and turns no direction where features are alike.
+
     Other parameters are those of :class:`~.base.SiloRegression`.
 
     Parameters
@@ -127,7 +130,9 @@ class ClippedSilos(SiloRegression):
         super().__post_init__()
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "target_scale")
-        wanted = None if self.target_scale is None else self._prior * self.target_scale
+            wanted: float | None = _CLASS_BOUND
+        else:
+            wanted = None if self.target_scale is None else self._prior * self.target_scale
         self._first_bound = self._score_bound(wanted, "target_scale")
 
     def _gradient(self, theta: Floats, bound: float, **arguments: Any) -> Gradient:
@@ -139,47 +144,3 @@ class ClippedSilos(SiloRegression):
             link=self.link,
             **arguments,
         )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class ShrinkingClip(ClippedSilos):
-    """Base class: gradient steps, whose bound on residuals shrinks towards the noise.
-
-    Other parameters are those of :class:`ClippedSilos`.
-
-    Parameters
-    ----------
-    noise_scale : float, optional
-        Standard deviation of the targets given the features, a public guess, for the squared
-        loss only; by default half of ``target_scale``.
-    feature_variance : float (default: 1.0)
-        Mean square of a feature: 1 for signs, 1/3 for uniform features. Steps are its
-        inverse, four times that for the logistic loss.
-    num_steps : int
-        Number of steps; every silo answers each.
-    """
-
-    noise_scale: Positive | None = None
-    feature_variance: Positive = 1.0
-    num_steps: Count
-
-    _shrinkage: ClassVar[float]  # of the bound on residuals, from step to step
-    _floor: ClassVar[float]  # of that bound, in scales of the noise
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.link == "logistic":
-            check_unused(self, "with link='logistic'", "noise_scale")
-        self._noise_scale = self.noise_scale or self._first_bound / self._prior / 2
-
-    @property
-    def step_size(self) -> float:
-        """The inverse of the usual curvature."""
-        return 1 / (LINKS[self.link].curvature * self.feature_variance)
-
-    def residual_bounds(self) -> list[float]:
-        """Return the bound on residuals of every step."""
-        if self.link == "logistic":
-            return [self._first_bound] * self.num_steps
-        floor = min(self._floor * self._noise_scale, self._first_bound)
-        return [max(self._first_bound * self._shrinkage**t, floor) for t in range(self.num_steps)]

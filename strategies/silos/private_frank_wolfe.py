@@ -24,8 +24,8 @@ class PrivateFrankWolfe(ClippedSilos):
     minus one coordinate, towards which the loss of its records falls most, chosen with
     noise; the server moves towards the average of the named vertices. Noise grows with the
     logarithm of the number of features only. Steps are cautious: with independent features it
-    has twice the error of :class:`PeelingDpIht`, with correlated ones, where the latter's
-    few long steps end anywhere, much less.
+    has up to twice the error of :class:`PeelingDpIht`, with correlated ones, for which the latter's
+    steps are too long, less.
 
     Other parameters are those of :class:`~.base.ClippedSilos`, but for ``radius``.
 
@@ -40,8 +40,8 @@ class PrivateFrankWolfe(ClippedSilos):
     -----
     Source: Talwar, Thakurta & Zhang, "Nearly optimal private LASSO" (2015), Algorithm 2.
     Changes: residuals are clipped at ``target_scale``, without which the squared loss has no
-    bound; Gumbel noise and zero-concentrated accounting; several silos; and in the end all but
-    the largest coefficients are set to zero.
+    bound, or at 1/2, for classes; Gumbel noise and zero-concentrated accounting; several silos;
+    and in the end all but the largest coefficients are set to zero.
 
     ``std_error`` is NaN: noise decides between vertices, and is not added to coefficients.
     """
@@ -53,7 +53,7 @@ class PrivateFrankWolfe(ClippedSilos):
         rounds="2 a coefficient, all silos in each",
         report="8",
         use_when="features are correlated, and few records speak of each",
-        fails_when="with few records: 800 leave a relative error of .43 at epsilon 2, and 1.05 for "
+        fails_when="with few records: 800 leave a relative error of .43 at epsilon 2, and .88 for "
         "classes",
         page="silos",
     )

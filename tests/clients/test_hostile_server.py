@@ -90,7 +90,6 @@ PLAUSIBLE = {
     "steps": st.sampled_from([1, 3, 1 << 20]),
     "first_bits": st.sampled_from([1, 12]),
     "num_codewords": st.sampled_from([2, 256, 1 << 40]),
-    "num_vertices": st.sampled_from([1, 8]),
     "sparsity": st.sampled_from([1, 2]),
 }
 

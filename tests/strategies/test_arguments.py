@@ -237,7 +237,6 @@ MODES = [
         for name, bound in (
             ("PeelingDpIht", {}),
             ("PeelingTransfer", {}),
-            ("TwoStageRegression", {}),
             ("PrivateFrankWolfe", {"l1_radius": 2.0}),
         )
         for mode, users, other in (

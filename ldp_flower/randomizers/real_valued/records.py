@@ -1,6 +1,6 @@
 """Mechanisms for silos: a sum over many records, each of which is protected.
 
-The whole sum, or its largest coordinates, with their values or as signed vertices.
+The whole sum, its largest coordinates with their values, or the largest as a signed vertex.
 """
 
 import math
@@ -198,58 +198,6 @@ class RecordGaussian(RecordMechanism):
         return with_noise(totals, self.sigma, rng) + shift
 
 
-@dataclass(frozen=True)
-class Concentrated(RecordMechanism):
-    """Base class: each of ``steps`` reports is (rho / steps)-zCDP, whatever its kind.
-
-    Zero-concentrated privacy adds up, also over mechanisms that are chosen adaptively, so
-    that a plan may choose coordinates with one kind of report and ask for values with
-    another: ``steps`` counts the reports of all kinds.
-
-    Guarantee
-    ---------
-    1. Protected: every record of a silo, against any other record in its place, at
-       (rho / steps)-zCDP a report, rho = ``zcdp_rho(epsilon, delta)``; hence at
-       (``epsilon``, ``delta``) for the whole plan, in real arithmetic. Leaving a record
-       out is covered.
-    2. Records are brought into the domain one by one, first, and a value that is not finite
-       becomes 0, so the guarantee holds for every input.
-    3. Each class says in its second point why a report costs no more.
-    """
-
-    @property
-    def plan(self) -> str:
-        """What identifies the plan, within a run: its parameters, not the mechanism."""
-        return f"zCDP {self.epsilon!r} {self.delta!r} {self.steps}"
-
-    @cached_property
-    def rho(self) -> float:
-        """Zero-concentrated privacy parameter of one report."""
-        return zcdp_rho(self.epsilon, self.delta) / self.steps
-
-
-@dataclass(frozen=True)
-class ConcentratedGaussian(Concentrated, RecordGaussian):
-    """Randomiser of silos that adds Gaussian noise, in a plan with reports of other kinds.
-
-    Notes
-    -----
-    Source: Bun & Steinke (2016), Proposition 6. A plan of such reports alone needs some
-    10 % less noise by the exact composition of :class:`RecordGaussian`.
-
-    Guarantee
-    ---------
-    1. As the first two of :class:`Concentrated`.
-    2. The sums of two silos that differ in one record differ by at most the diameter
-       D = ``2 radius``; the noise's variance is ``D**2 steps / (2 rho)``.
-    """
-
-    @cached_property
-    def sigma(self) -> float:
-        """Standard deviation of the noise in each coordinate of a sum."""
-        return 2 * self.radius / float((2 * self.rho) ** 0.5)
-
-
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:
     """Return the places of the ``how_many`` largest scores after adding Gumbel noise, in order.
 
@@ -263,8 +211,28 @@ def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) ->
     return np.sort(order[:, :how_many], axis=1)
 
 
-class Choosing(Concentrated):
-    """Base class: few coordinates of a sum are reported, by their places."""
+@dataclass(frozen=True)
+class Choosing(RecordMechanism):
+    """Base class: few coordinates of a sum are reported, by their places.
+
+    Each of ``steps`` reports is (rho / steps)-zCDP. Zero-concentrated privacy adds up, also over
+    mechanisms that are chosen adaptively.
+
+    Guarantee
+    ---------
+    1. Protected: every record of a silo, against any other record in its place, at
+       (rho / steps)-zCDP a report, rho = ``zcdp_rho(epsilon, delta)``; hence at
+       (``epsilon``, ``delta``) for the whole plan, in real arithmetic. Leaving a record
+       out is covered.
+    2. Records are brought into the domain one by one, first, and a value that is not finite
+       becomes 0, so the guarantee holds for every input.
+    3. Each class says in its second point why a report costs no more.
+    """
+
+    @cached_property
+    def rho(self) -> float:
+        """Zero-concentrated privacy parameter of one report."""
+        return zcdp_rho(self.epsilon, self.delta) / self.steps
 
     def _clipped(self, values: Floats) -> Floats:
         return np.clip(values, -self.radius, self.radius)
@@ -303,7 +271,7 @@ class RecordPeeling(Choosing):
 
     Guarantee
     ---------
-    1. As the first two of :class:`.Concentrated`.
+    1. As the first two of :class:`.Choosing`.
     2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so do their magnitudes. A choice is rho / (2 steps)-zCDP:
        s mechanisms of epsilon_0**2 / 8 each, epsilon_0 = sqrt(4 rho / (steps s)). The s
@@ -362,18 +330,16 @@ class RecordPeeling(Choosing):
 
 @dataclass(frozen=True)
 class RecordVertices(Choosing):
-    """Randomiser of silos that reports signed coordinates of a sum, without values.
+    """Randomiser of silos that reports one signed coordinate of a sum, without its value.
 
-    The vertices are those of the cross-polytope, plus and minus each coordinate; reported are
-    ``num_vertices`` of those on which the sum is largest.
+    It is a vertex of the cross-polytope, plus or minus a coordinate: that on which the sum is
+    largest.
 
     Parameters
     ----------
     epsilon, dim, radius, delta, steps
         As of :class:`.RecordMechanism`; coordinates are clipped to ``[-radius, radius]``,
         at most 2**23 of them.
-    num_vertices : int (default: 1)
-        Number of vertices in a report.
 
     Notes
     -----
@@ -383,51 +349,43 @@ class RecordVertices(Choosing):
 
     Guarantee
     ---------
-    1. As the first two of :class:`.Concentrated`.
+    1. As the first two of :class:`.Choosing`.
     2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
-       every coordinate, and so does the score of every vertex. A report is made of k =
-       ``num_vertices`` exponential mechanisms of epsilon_0**2 / 8 each, epsilon_0 =
-       sqrt(8 rho / (steps k)).
+       every coordinate, and so does the score of every vertex. A report is an exponential
+       mechanism of epsilon_0**2 / 8, epsilon_0 = sqrt(8 rho / steps).
     """
 
-    num_vertices: int = 1
-
     most_coordinates: ClassVar[int | None] = _MAX_COORDINATES
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("num_vertices", self.num_vertices, 1, 2 * self.dim)
 
     @property
     def scale(self) -> float:
         """Scale of the Gumbel noise on the scores: twice D over epsilon_0."""
-        return 4 * self.radius / math.sqrt(8 * self.rho / self.num_vertices)
+        return 4 * self.radius / math.sqrt(8 * self.rho)
 
     @property
     def report_shape(self) -> tuple[int, ...]:
-        """Vertices, from 0 to ``2 dim - 1``, and the number of records."""
-        return (self.num_vertices + 1,)
+        """The vertex, from 0 to ``2 dim - 1``, and the number of records."""
+        return (2,)
 
     @property
     def variance(self) -> float:
-        """Mean square of a coordinate of a report's vertices, when all noise."""
-        return self.num_vertices / self.dim
+        """Mean square of a coordinate of a report's vertex, when all noise."""
+        return 1 / self.dim
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
         moved = totals + shift
         scores = np.concatenate([moved, -moved], axis=1)
-        return noisy_top(scores, self.num_vertices, self.scale, rng).astype(np.float64)
+        return noisy_top(scores, 1, self.scale, rng).astype(np.float64)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
-        """Return the sum of the vertices, times the number of records: not unbiased."""
-        vertices, counts = reports[:, :-1].astype(np.int64), reports[:, -1].astype(np.float64)
+        """Return the vertex, times the number of records: not unbiased."""
+        vertices, counts = reports[:, 0].astype(np.int64), reports[:, 1].astype(np.float64)
         dense = np.zeros((len(reports), self.size))
-        silos = np.arange(len(reports))[:, None]
         signs = np.where(vertices < self.dim, 1.0, -1.0)
-        np.add.at(dense, (silos, vertices % self.dim), signs * counts[:, None])
+        dense[np.arange(len(reports)), vertices % self.dim] = signs * counts
         dense[:, -1] = counts
         return dense
 
     def contains(self, reports: Reports) -> bool:
-        """Whether vertices increase within the range, and the rest is as in all silo reports."""
-        return super().contains(reports) and self._are_places(reports[:, :-1], 2 * self.dim)
+        """Whether the vertex is within the range, and the rest is as in all silo reports."""
+        return super().contains(reports) and self._are_places(reports[:, :1], 2 * self.dim)

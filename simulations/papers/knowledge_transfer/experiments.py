@@ -17,7 +17,6 @@ from ldp_flower.strategies import (
     PeelingDpIht,
     PeelingTransfer,
     PrivateFrankWolfe,
-    TwoStageRegression,
 )
 
 from ...harness.runs import Task, sweep_of
@@ -99,10 +98,6 @@ def _peeling_transfer(setting: Setting) -> PeelingTransfer:
     return PeelingTransfer(setting.dim, **setting.public, **setting.shape)
 
 
-def _two_stage(setting: Setting) -> TwoStageRegression:
-    return TwoStageRegression(setting.dim, **setting.public, **setting.shape)
-
-
 def _frank_wolfe(setting: Setting) -> PrivateFrankWolfe:
     mean_norm = setting.sparsity * math.sqrt(2 / math.pi)
     return PrivateFrankWolfe(setting.dim, l1_radius=mean_norm, **setting.public)
@@ -162,7 +157,6 @@ def _no_privacy(setting: Setting, users: Users | GeneratedUsers, seed: int) -> O
 METHODS: dict[str, Method] = {
     "PeelingDpIht": _private(_peeling),
     "PeelingTransfer": _private(_peeling_transfer),
-    "TwoStageRegression": _private(_two_stage),
     "PrivateFrankWolfe": _private(_frank_wolfe),
     "DpIht (DP-IGHT)": _private(_dp_ight),
     "KnowledgeTransfer": _private(_transfer()),
@@ -207,7 +201,6 @@ _NAMES = Setting("names", "logistic", 1, 27_405, 2000, 10, 1.0)
 _DIGITS = Setting("digits", "logistic", 1, 1437, 2081, 10, 5.0)
 _CENTRAL = (
     "PeelingDpIht",
-    "TwoStageRegression",
     "PrivateFrankWolfe",
     "DpIht (DP-IGHT)",
     "printed (no guarantee)",

@@ -12,7 +12,6 @@ from .experiments import GRIDS, METHODS, Grid
 _STYLES = {  # colour, marker, line
     "PeelingDpIht": (figures.GREEN, "o", "-"),
     "PeelingTransfer": (figures.BLUE, "^", "-"),
-    "TwoStageRegression": (figures.RED, "s", "-"),
     "PrivateFrankWolfe": (figures.PURPLE, "D", "-"),
     "DpIht (DP-IGHT)": (figures.YELLOW, "P", "-"),
     "KnowledgeTransfer": (figures.INK, "v", "-"),

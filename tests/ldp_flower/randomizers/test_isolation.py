@@ -12,7 +12,6 @@ import pytest
 from ldp_flower.randomizers import (
     _REGISTRY,
     Codebook,
-    ConcentratedGaussian,
     DiscreteSquareWave,
     GaussianMechanism,
     GaussianRecord,
@@ -43,7 +42,6 @@ from ldp_flower.randomness import KeyedRandom, derive
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
 VECTORS = {
     "Codebook": lambda dim: Codebook(1.0, dim, 1.5, 24, num_codebooks=1),
-    "ConcentratedGaussian": lambda dim: ConcentratedGaussian(1.0, dim),
     "GaussianMechanism": lambda dim: GaussianMechanism(1.0, dim),
     "GaussianRecord": lambda dim: GaussianRecord(1.0, dim),
     "HadamardCodebook": lambda dim: HadamardCodebook(1.0, 254 + dim, 1.5, 24),

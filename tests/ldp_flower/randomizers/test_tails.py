@@ -10,7 +10,6 @@ from scipy.special import log_ndtr
 from word_sources import Ends
 
 from ldp_flower.randomizers import (
-    ConcentratedGaussian,
     GaussianMechanism,
     GaussianRecord,
     HybridMechanism,
@@ -51,7 +50,7 @@ def test_the_farthest_values_of_a_gaussian_mechanism_are_25_deviations_apart():
 
 @each_pair
 @pytest.mark.parametrize("steps", [1, 100])
-@pytest.mark.parametrize("cls", [RecordGaussian, ConcentratedGaussian, RecordPeeling])
+@pytest.mark.parametrize("cls", [RecordGaussian, RecordPeeling])
 def test_sums_out_of_reach_have_less_than_a_hundredth_of_delta(cls, epsilon, delta, steps):
     dim = 1 << 20
     mechanism = cls(epsilon, dim, 3.0, delta, steps)
@@ -76,9 +75,7 @@ def test_choices_out_of_reach_have_less_than_a_hundredth_of_delta(cls, epsilon, 
     assert missing < math.log(delta / 100)
 
 
-@pytest.mark.parametrize(
-    "cls", [RecordGaussian, ConcentratedGaussian, RecordPeeling, RecordVertices]
-)
+@pytest.mark.parametrize("cls", [RecordGaussian, RecordPeeling, RecordVertices])
 def test_a_delta_that_the_reach_of_noise_cannot_keep_is_refused(cls):
     with pytest.raises(ValueError, match=r"Expected delta >= 1e-90, got 1e-91\."):
         cls(50.0, 4, 1.0, 1e-91)
@@ -125,7 +122,7 @@ def test_signs_and_pieces_are_drawn_with_at_most_their_odds(epsilon):
     [
         *(kind(2.0, 3, 0.7, 1e-6) for kind in (GaussianMechanism, GaussianRecord)),
         *(kind(2.0, 0.7) for kind in (HybridMechanism, PiecewiseMechanism)),
-        *(kind(2.0, 3, 0.7, 1e-6, 2) for kind in (RecordGaussian, ConcentratedGaussian)),
+        RecordGaussian(2.0, 3, 0.7, 1e-6, 2),
         RecordPeeling(2.0, 3, 0.7, 1e-6, 2, sparsity=2),
     ],
     ids=lambda mechanism: type(mechanism).__name__,

@@ -197,7 +197,7 @@ SPENT = re.compile(r"([\d,]+) users have spent budget\. Their reports are kept i
 ESTIMATES = {
     *("LdpIht", "SparseRegression", "SparseMean", "UserLevelMean", "MultiRoundRegression"),
     *("TwoRoundRegression", "DpIht", "KnowledgeTransfer", "PeelingDpIht", "PrivateFrankWolfe"),
-    *("TwoStageRegression", "PrivateEvaluation", "PeelingTransfer", "Quantiles", "Counts"),
+    *("PrivateEvaluation", "PeelingTransfer", "Quantiles", "Counts"),
     *("TwoWay", "Means", "Describe", "LabelLdpIht"),
 }
 # A series has its own store, and tests of its own.
