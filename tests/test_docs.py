@@ -267,7 +267,8 @@ def test_the_collect_once_example():
 
 
 def test_the_counter_example_prints_what_the_page_says(capsys):
-    text = (DOCS / "silos.md").read_text().partition("## Why ")[2]
+    page = DOCS.parent / "simulations" / "papers" / "knowledge_transfer" / "README.md"
+    text = page.read_text("utf-8").partition("## The counter-example")[2]
     example, printed = re.search(
         r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL
     ).groups()
