@@ -116,7 +116,7 @@ def compare(
     writes table.md, compare.png and compare.html.
     """
     from ..compare.capture import captured
-    from ..compare.comparison import Plan, run_comparison
+    from ..compare.comparison import Plan
     from ..compare.nodes import CannotCompareError
     from ..strategies import LdpFedAvg
 
@@ -132,8 +132,6 @@ def compare(
         own = {key: scalar(value) for key, value in map(pair, ldp or [])}
         make = _object(dp_sgd, "dp_sgd") if dp_sgd else None
         judge = _object(evaluate, "evaluate") if evaluate else None
-        plan = Plan(num_nodes, rounds, delta, clip, partial(LdpFedAvg, **own), make, metric)
-        names = plan.chosen(method or None)
 
         @cache
         def at(seed: int | None) -> "App":
@@ -145,20 +143,15 @@ def compare(
             """Return the app at a seed, which it gets if it has such a setting."""
             return at(seed if "seed" in settings else None)
 
+        strategy = partial(LdpFedAvg, **own)
+        plan = Plan(load, num_nodes, rounds, delta, clip, strategy, make, metric, method or None)
+        fingerprint = _fingerprint(app_path, settings, evaluate, dp_sgd)
+        todo = plan.cells(fingerprint, asked, seeds)
         console.print(
-            f"{app_path.name}: {num_nodes} nodes, {len(names)} methods, "
+            f"{app_path.name}: {num_nodes} nodes, {len(plan.names)} methods, "
             f"{len(asked)} epsilons, {seeds} seeds. Finished cells are kept in {cells}"
         )
-        found = run_comparison(
-            load,
-            plan,
-            name=app_path.name,
-            fingerprint=_fingerprint(app_path, settings, evaluate, dp_sgd),
-            epsilons=asked,
-            seeds=seeds,
-            chosen=names,
-            path=cells,
-        )
+        found = plan.compared(app_path.name, todo, cells)
     except CannotCompareError as error:
         fail(in_options(str(error), _OPTIONS), FAILED)
     except (ValueError, TypeError) as error:
