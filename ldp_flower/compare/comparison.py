@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import math
 import tempfile
 import time
@@ -18,11 +19,13 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 
 from ..accounting import flower_epsilon, gaussian_noise_multiplier
+from ..clients import LdpUpdateMod
 from ..guarantee.training import flattened, parameters_of, with_parameters
+from ..simulation.grid import silenced
 from ..strategies import LdpFedAvg
 from ..sweep import Sweep, rows_of
 from ..validation import check_choice, check_integer, check_optional, check_positive
-from .methods import Guarantee, Outcome, Training, dp_fedavg, fedavg, ldp_fedavg, local_dp, quiet
+from .methods import Guarantee, Outcome, Training, dp_fedavg, fedavg, ldp_fedavg, local_dp
 from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
 
@@ -186,7 +189,11 @@ class Plan:
             sweep = Sweep(_KEY, None, self.run)
             if sweep.missing(cells, file):
                 self.check()
-                with quiet(failures=True):
+                # Flower's log has lines for every node in every round; failures are counted.
+                with (
+                    silenced("flwr", below=logging.ERROR),
+                    silenced(LdpUpdateMod.__module__, below=logging.CRITICAL),
+                ):
                     sweep(cells, file, 1)
             kept = {tuple(row[column] for column in _KEY): row for row in rows_of(file)}
         return Comparison(name, self.num_nodes, [kept[each.key] for each in cells])

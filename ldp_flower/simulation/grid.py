@@ -313,17 +313,13 @@ def simulate(
     def load_users(context: Context) -> UserSource:
         return everyone.partition(int(context.node_config["partition-id"]), num_nodes)
 
-    client_app = LdpClientApp(load_users, policy, seed, statistics)
-    logger = logging.getLogger("flwr")
-    level = logger.level
-    logger.setLevel(max(level, logging.WARNING))  # Flower's log of a run is for long ones
-    grid = TellingGrid(client_app, num_nodes)
+    grid = TellingGrid(LdpClientApp(load_users, policy, seed, statistics), num_nodes)
     try:
-        with said_once():
+        # Flower's log of a run is for long ones.
+        with silenced("flwr", below=logging.WARNING), said_once():
             return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
     finally:
         grid.wipe()
-        logger.setLevel(level)
 
 
 def _check_strategy(strategy: object) -> None:
@@ -379,6 +375,18 @@ def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource
         raise ValueError("Expected num_users with users that a callable generates, got None.")
     check_integer("num_users", num_users, 1)
     return GeneratedUsers(num_users, users(np.zeros(1, np.int64)).num_features, users)
+
+
+@contextmanager
+def silenced(name: str, below: int = logging.CRITICAL + 1) -> Iterator[None]:
+    """Log nothing under this name inside this context, or nothing below a level."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(max(level, below))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flowers
 
 from ..clients import Refusal
+from ..guarantee import ledger
 from . import flower
-from .journal import Journal, Run
+from .journal import Run, heard, line_of
 from .settings import Settings
 
 _log = logging.getLogger("flwr")
@@ -70,8 +71,8 @@ def answered(
     load_app: Callable[[], ClientApp], name: str, message: Message, context: Context, run: Run
 ) -> Message:
     """Return the operator's reply, or an error of a fixed text, and log which it is."""
-    started, journal = time.monotonic(), Journal()
-    with journal:
+    started = time.monotonic()
+    with heard(ledger.__name__, logging.INFO) as paid:
         try:
             reply = load_app()(message, context)
             own = message.metadata.message_id
@@ -82,7 +83,7 @@ def answered(
         except BaseException:  # an app may leave by sys.exit: its process would never answer
             _log.exception("%s could not answer.", name)
             reply = Message(Error(Refusal.FAILED, _FAILED), reply_to=message)
-    _log.info(journal.line(message, reply, run, name, time.monotonic() - started))
+    _log.info(line_of(message, reply, run, name, time.monotonic() - started, paid))
     return reply
 
 
