@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..audit.app.loading import AuditedApp
-from .console import FAILED, USAGE, console, fail, in_options, overrides, pair, scalar
+from .console import FAILED, USAGE, AppSettings, console, fail, in_options, overrides, pair, scalar
 from .run import declared_config, declared_nodes
 
 if TYPE_CHECKING:
@@ -100,10 +100,7 @@ def compare(
         list[str] | None,
         typer.Option("-l", "--ldp", metavar="KEY=VALUE", help="An argument of LdpFedAvg."),
     ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
-    ] = None,
+    config: AppSettings = None,
     output: Annotated[
         Path | None, typer.Option(help="Directory for results.", show_default="results/compare/APP")
     ] = None,

@@ -29,28 +29,20 @@ from .console import Scalar
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else ()
 
 
-class TimeIsUp(Exception):
-    """The end of the time; no TimeoutError, which is an OSError and handled as such."""
-
-
 @contextmanager
-def ended_by_signals(timeout: float | None = None) -> Iterator[None]:
-    """Let signals leave the block as SystemExit, and the end of the time as TimeIsUp."""
+def ended_by_signals() -> Iterator[None]:
+    """Let signals leave the block as SystemExit."""
 
     def leave(number: int, _frame: object) -> None:
-        if number == signal.SIGALRM:
-            raise TimeIsUp
         raise SystemExit(128 + number)
 
-    previous = {number: signal.getsignal(number) for number in (*_ENDING_SIGNALS, signal.SIGALRM)}
+    previous = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
     for number, handler in previous.items():
         if handler is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, leave)
-    signal.setitimer(signal.ITIMER_REAL, timeout or 0)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -58,7 +50,6 @@ def ended_by_signals(timeout: float | None = None) -> Iterator[None]:
 @contextmanager
 def signals_wait() -> Iterator[None]:
     """Keep an impatient second Ctrl-C from interrupting the clean-up."""
-    signal.setitimer(signal.ITIMER_REAL, 0)
     # Not a mask: another thread would take the signal and Python hand it to this one.
     signals = (signal.SIGINT, *_ENDING_SIGNALS)
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
