@@ -3,11 +3,12 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
+from flwr.app import Context
 from numpy.typing import ArrayLike, NDArray
 
 from .columns import (
@@ -19,8 +20,9 @@ from .columns import (
     plain_of,
     tell_beyond,
 )
+from .guarantee.budget import in_simulation
 from .guarantee.users import Users
-from .table_file import TableLoader
+from .table_file import check_names, names_in, read_table
 from .validation import Floats
 from .values.entries import Column, as_numbers
 
@@ -242,7 +244,7 @@ class Schema:
         user_column: str | None = None,
         ids: str | Path | None = None,
         quoted: bool = True,
-    ) -> TableLoader:
+    ) -> "TableLoader":
         """Return the ``load_users`` of a table on disk, for ``LdpClientApp``.
 
         In a deployment it loads the whole table of a node, in a simulation the node's share of
@@ -321,6 +323,73 @@ class Schema:
             return cls(kinds, plain.get("target"), bounds)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"Expected a schema as to_dict gives it, got {error!r}.") from None
+
+
+@dataclass
+class TableLoader:
+    """Loads a node's users from a file; made by :meth:`Schema.loader <ldp_flower.Schema.loader>`.
+
+    Without a table or ids their files are ``data-path`` and, if it is set, ``ids-path`` in
+    ``node_config``. Without a user column each row is a user. ``quoted`` is as of
+    :func:`read_table`.
+    """
+
+    schema: Schema
+    table: str | Path | None = None
+    user_column: str | None = None
+    ids: str | Path | None = None
+    quoted: bool = True
+    _kept: dict[tuple[object, ...], Users] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.user_column in self.schema.columns_read:
+            raise ValueError(
+                f"Expected a user column that is none of the schema's, got {self.user_column!r}."
+            )
+        if self.ids is not None and self.user_column is None:
+            raise ValueError("Expected user_column, with the user of each row, with ids.")
+
+    @property
+    def schema_digests(self) -> Mapping[str, int]:
+        """A number for each column, for the census."""
+        return self.schema.digests()
+
+    def __call__(self, context: Context) -> Users:
+        """Return the users of a node: all of the table's or, in a simulation, the node's share.
+
+        Raises ValueError if no file is named, or it cannot be read as a table of the schema.
+        """
+        config = context.node_config
+        table = config.get("data-path") if self.table is None else self.table
+        if not isinstance(table, str | Path):
+            raise ValueError(
+                "Expected the table's file: data-path in node_config, or loader(table=...)."
+            )
+        ids = config.get("ids-path") if self.ids is None else self.ids
+        users = self._users(Path(table).expanduser(), None if ids is None else Path(str(ids)))
+        if in_simulation() and "partition-id" in config:
+            return users.partition(int(config["partition-id"]), int(config["num-partitions"]))
+        return users
+
+    def _users(self, table: Path, ids: Path | None) -> Users:
+        """Return the users of a file; it is read once in a process, and when it has changed."""
+        files = [table] if ids is None else [table, ids.expanduser()]
+        try:
+            versions = [(file, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+        except OSError as error:
+            raise ValueError(
+                f"The file {error.filename} cannot be read: {error.strerror}."
+            ) from error
+        key = (*versions,)
+        if key not in self._kept:
+            self._kept.clear()
+            named = None if ids is None else names_in(files[1])
+            columns = [*self.schema.columns_read, *filter(None, [self.user_column])]
+            read = read_table(table, columns, quoted=self.quoted)
+            if self.user_column is not None:
+                check_names(table, read[self.user_column], self.user_column)
+            self._kept[key] = self.schema.users(read, self.user_column, named)
+        return self._kept[key]
 
 
 def _digest(part: Sequence[object]) -> int:
