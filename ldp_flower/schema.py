@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -235,7 +235,9 @@ class Schema:
         targets = None if self.target is None else self.targets(read)
         missing = self.missing(read)
         users = Users.from_rows(self.features(read), targets, named, ids, missing=missing)
-        return replace(users, schema_digests=self.digests(), columns=self._columns_of_features())
+        own = [name for name, kind in self.columns.items() for _ in range(kind.width)]
+        columns = ["intercept", *own, *([] if self.target is None else [self.target])]
+        return replace(users, schema_digests=self.digests(), columns=columns)
 
     def loader(
         self,
@@ -272,11 +274,6 @@ class Schema:
         """
         return TableLoader(self, table, user_column, ids, quoted)
 
-    def _columns_of_features(self) -> list[str]:
-        """Return the column that each feature is of and, last, the target if there is one."""
-        own = [name for name, kind in self.columns.items() for _ in range(kind.width)]
-        return ["intercept", *own, *([] if self.target is None else [self.target])]
-
     @property
     def columns_read(self) -> list[str]:
         """Names of all columns that a table needs, the target last."""
@@ -294,7 +291,9 @@ class Schema:
         }
         if self.bounds is not None:
             parts[f"target {self.target}"] = [exact_of(self.bounds)]
-        return {name: _digest([name, *part]) for name, part in parts.items()}
+        texts = {name: json.dumps([name, *part], sort_keys=True) for name, part in parts.items()}
+        hashes = {name: hashlib.sha256(text.encode()).digest() for name, text in texts.items()}
+        return {name: int.from_bytes(found[:8], "big") >> 1 for name, found in hashes.items()}
 
     def in_units(self, predictions: ArrayLike) -> Floats:
         """Return predictions of standardised targets in the target's units.
@@ -390,11 +389,6 @@ class TableLoader:
                 check_names(table, read[self.user_column], self.user_column)
             self._kept[key] = self.schema.users(read, self.user_column, named)
         return self._kept[key]
-
-
-def _digest(part: Sequence[object]) -> int:
-    text = json.dumps(part, sort_keys=True)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def check_rows(table: object, groups: object) -> None:

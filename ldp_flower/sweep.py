@@ -116,24 +116,20 @@ def _mend(path: Path) -> None:
             path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A point of a grid."""
-
-    values: tuple[tuple[str, Any], ...]
+class _Point(dict[str, Any]):
+    """The arguments of one run: a point of a grid and a seed."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        return tuple(str(value) for _, value in self.values)
+        return tuple(map(str, self.values()))
 
     @property
     def label(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.values)
+        return ", ".join(f"{name} {value}" for name, value in self.items())
 
 
 def _row_at(run: Callable[..., Mapping[str, Any]], point: _Point) -> dict[str, Any]:
-    values = dict(point.values)
-    return values | dict(run(**values))
+    return {**point, **run(**point)}
 
 
 def sweep(
@@ -184,7 +180,7 @@ def sweep(
             raise ValueError(f"Expected a file of {names}, got {path} of {list(row)}.")
     axes = [list(values) for values in grid.values()]
     points = [
-        _Point(tuple(zip(names, (*values, seed), strict=True)))
+        _Point(zip(names, (*values, seed), strict=True))
         for seed in range(seeds)
         for values in product(*axes)
     ]

@@ -147,11 +147,6 @@ def as_html(accounts: Accounts) -> str:
     return page(f"Ledger {printable(accounts.ledger)}", [Section("", [about]), *tables])
 
 
-def as_json(accounts: Accounts) -> str:
-    """Return the report as JSON."""
-    return json.dumps(accounts.to_dict(), indent=2)
-
-
 def as_prometheus(accounts: Accounts) -> str:
     """Return the report in Prometheus' text format: totals, runs and days, and nobody's id."""
     lines = []
@@ -172,7 +167,11 @@ def as_prometheus(accounts: Accounts) -> str:
 
 
 #: How a report may be written.
-FORMATS = {"html": as_html, "json": as_json, "prometheus": as_prometheus}
+FORMATS = {
+    "html": as_html,
+    "json": lambda accounts: json.dumps(accounts.to_dict(), indent=2),
+    "prometheus": as_prometheus,
+}
 
 
 def _table(table: pd.DataFrame) -> Markup | str:

@@ -110,7 +110,7 @@ def compare(
     The app's own main is run up to its strategy's start, which says model, settings and
     evaluation; then every method trains the same ClientApp, in this process. Finished cells are
     kept in cells.csv: the same command goes on where it was interrupted. Prints the table, and
-    writes table.md, compare.png and compare.html.
+    writes table.md and compare.png.
     """
     from ..compare.capture import captured
     from ..compare.comparison import Plan

@@ -13,10 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..presentation import charts
-from ..presentation.page import Section, fragment, listed, page, table_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _HEAD = ("method", "epsilon", "true epsilon", "trusted", "protects")
@@ -199,14 +197,10 @@ class Comparison:
         said = "\n".join([self.explanation, *self.notes])
         yield Text(said, "table.caption", no_wrap=False, overflow="fold")
 
+    @charts.style()
     def figure(self) -> "Figure":
         """Draw the metric against the true epsilon, with standard errors."""
-        with charts.style():
-            axes = charts.new_axes(_HEIGHT)
-            self._draw(axes)
-        return charts.figure_of(axes)
-
-    def _draw(self, axes: "Axes") -> None:
+        axes = charts.new_axes(_HEIGHT)
         for method, (colour, style) in _STYLES.items():
             lines = [line for line in self.lines if line.method == method]
             lines = [line for line in lines if not math.isnan(line.mean)]
@@ -232,37 +226,15 @@ class Comparison:
         axes.set_title(self._title)
         if axes.get_legend_handles_labels()[1]:  # not all were refused
             axes.legend()
+        return charts.figure_of(axes)
 
-    @property
-    def _sections(self) -> list[Section]:
-        from pandas import DataFrame
-
-        with charts.style():
-            axes = charts.standing_alone(_HEIGHT)
-            self._draw(axes)
-        figure = charts.svg(axes, f"{self.metric} by true epsilon")
-        table = table_of(DataFrame(self.rows(), columns=self.head), most_rows=len(self.cells) + 2)
-        return [
-            Section("", [figure, table, self.explanation]),
-            Section("Notes", [listed(self.notes)]),
-        ]
-
-    def to_html(self, path: str | Path | None = None) -> str:
-        """Return the table, the figure and the notes as one page, and write it if a path is given.
-
-        It needs no other file.
-        """
-        return page(self._title, self._sections, path)
-
-    def _repr_html_(self) -> str:
+    def _repr_markdown_(self) -> str:
         """Return what notebooks show."""
-        return fragment(self._title, self._sections)
+        return self.markdown()
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write ``table.md``, ``compare.png`` and ``compare.html``, and return their paths."""
-        names = ("table.md", "compare.png", "compare.html")
-        table, picture, shown = (Path(folder) / name for name in names)
+        """Write ``table.md`` and ``compare.png``, and return their paths."""
+        table, picture = Path(folder, "table.md"), Path(folder, "compare.png")
         table.write_text(self.markdown(), "utf-8")
         self.figure().savefig(picture, dpi=110)
-        self.to_html(shown)
-        return [table, picture, shown]
+        return [table, picture]

@@ -307,8 +307,7 @@ def simulate(
     _check_strategy(strategy)
     everyone = _everyone(users, num_users)
     if isinstance(everyone, Users):
-        _check_usable(everyone)
-        _check_targets(everyone, strategy)
+        _check_rows(everyone, strategy)
 
     def load_users(context: Context) -> UserSource:
         return everyone.partition(int(context.node_config["partition-id"]), num_nodes)
@@ -336,8 +335,13 @@ def _check_strategy(strategy: object) -> None:
         raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
 
 
-def _check_usable(users: Users) -> None:
-    """Refuse users of whom no row can be used, which a node would let answer at random."""
+def _check_rows(users: Users, strategy: object) -> None:
+    """Refuse users whom a node would let answer at random.
+
+    No row of theirs can be used, or nobody has a target for a model of a table.
+    """
+    from ..strategies import PrivateClassification, PrivateRegression
+
     finite = np.isfinite(users.features)
     if len(finite) and not finite.all(axis=1).any():
         raise ValueError(
@@ -345,12 +349,6 @@ def _check_usable(users: Users) -> None:
             f"{without_numbers(users.features, users.columns)}. Text is coded by a Schema, and "
             "items by Users.from_items."
         )
-
-
-def _check_targets(users: Users, strategy: object) -> None:
-    """Refuse a model of a table in which nobody has a target, whose users answer at random."""
-    from ..strategies import PrivateClassification, PrivateRegression
-
     if not isinstance(strategy, PrivateClassification | PrivateRegression):
         return
     if users.has_targets and len(users.targets) and not np.isfinite(users.targets).any():
