@@ -58,7 +58,9 @@ class Sweep(Generic[T]):
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
         """Run tasks, append each row to the file as soon as it is known, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        _mend(path)
+        if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
+            # Cut off a last line that was being written when its writer was killed.
+            path.write_bytes(content[: content.rfind(b"\n") + 1])
         with path.open("a+", newline="") as file:
             file.seek(0)
             columns = next(csv.reader(file), None)  # None of a new file
@@ -106,14 +108,6 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return []
     with path.open(newline="") as file:
         return list(csv.DictReader(line for line in file if line.endswith("\n")))
-
-
-def _mend(path: Path) -> None:
-    """Cut off a last line that was being written when its writer was killed."""
-    if path.exists():
-        content = path.read_bytes()
-        if not content.endswith(b"\n"):
-            path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
 class _Point(dict[str, Any]):

@@ -119,6 +119,8 @@ class Accounts:
 
 
 _SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}
+# How Prometheus has labels.
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _MAX_USERS_SHOWN = 1000  # users on the page; JSON has all
 
 
@@ -160,7 +162,7 @@ def as_prometheus(accounts: Accounts) -> str:
                 lines.append(f"# HELP {metric} {_SUMS[column].capitalize()}.")
             lines.append(f"# TYPE {metric} gauge")
             lines += [
-                f'{metric}{{{label}="{_label(key)}"}} {value:.10g}'
+                f'{metric}{{{label}="{key.translate(_ESCAPED)}"}} {value:.10g}'
                 for key, value in zip(table[label], table[column], strict=True)
             ]
     return "\n".join(lines) + "\n"
@@ -179,7 +181,3 @@ def _table(table: pd.DataFrame) -> Markup | str:
         return "None."
     texts = table.map(lambda cell: printable(cell) if isinstance(cell, str) else f"{cell:.10g}")
     return Markup(texts.to_html(index=False, border=0))  # escapes what is in it
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

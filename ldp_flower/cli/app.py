@@ -165,11 +165,11 @@ def _run(
 
 def _reasons(screen: Screen, details: str) -> list[str]:
     """Return what went wrong, first what came first, and what would mend it if that is known."""
-    reasons = [str(reason) for reason in screen.reasons]
+    reasons = [*screen.reasons]
     if details and not any(details in each for each in reasons):
         reasons.append(details)
     for reason in screen.reasons:
-        if lacking := re.match(r"ModuleNotFoundError: No module named '([^']+)'", reason.what):
+        if lacking := re.match(r"ModuleNotFoundError: No module named '([^']+)'", reason):
             reasons[0] += f"\n{what_lacks(lacking[1])}"
             break
     return reasons

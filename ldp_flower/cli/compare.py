@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import json
+import re
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _NODES = 100
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf", re.I)
 # What errors call what options give.
 _OPTIONS = {
     **{name: f"--{name}" for name in ("epsilons", "seeds", "rounds", "delta", "clip", "metric")},
@@ -38,20 +40,12 @@ class TakesSeveral(TyperCommand):
         for arg in args:
             if arg == "--epsilons":
                 several = True
-            elif several and _is_number(arg):
+            elif several and _NUMBER.fullmatch(arg):
                 spread += ["--epsilons", arg]
             else:
                 several = False
                 spread.append(arg)
         return list(super().parse_args(ctx, spread))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def compare(

@@ -148,7 +148,7 @@ def _show_series(
     ):
         if math.isinf(expected):  # the protocol has no such series
             continue
-        table.add_row(what, "refused" if math.isnan(expected) else number(expected))
+        table.add_row(what, _error(expected))
     console.print(table)
     console.print(
         f"Assumes that a level changes by {drift:g} from one collection to the next, and that "
@@ -174,14 +174,12 @@ def _show(plan: Plan) -> None:
     table.add_column("epsilon", justify="right")
     for users in crowds:
         table.add_column(counted(int(users), plan.holder), justify="right")
-    errors = {(point["epsilon"], point["users"]): point["error"] for point in plan.curve}
+    errors = {(each["epsilon"], each["users"]): _error(each["error"]) for each in plan.curve}
     for epsilon in sorted({epsilon for epsilon, _ in errors}):
         # Other numbers of users are computed at few epsilons.
-        table.add_row(f"{epsilon:g}", *(_cell(errors.get((epsilon, users))) for users in crowds))
+        table.add_row(f"{epsilon:g}", *(errors.get((epsilon, users), "") for users in crowds))
     console.print(table, width=_WIDTH)
 
 
-def _cell(error: float | None) -> str:
-    if error is None:
-        return ""
+def _error(error: float) -> str:
     return "refused" if math.isnan(error) else number(error)

@@ -335,7 +335,7 @@ It says what is wrong."""
         "Error: Exit Code: 202",
         "It says what is wrong.",
     ]
-    assert [str(reason) for reason in screen.reasons] == [
+    assert screen.reasons == [
         "ValueError: the client has had enough (tiny/client_app.py, line 10)",
         "Matter: so it goes (tiny/server_app.py, line 5)",
     ]
