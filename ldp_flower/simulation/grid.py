@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity  # private: messages need it
@@ -153,29 +153,25 @@ class TellingGrid(InProcessGrid):
     """
 
     _started, _shown = 0.0, 0.0
-    _step, _done, _messages = "", 0, 0
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let every addressed node handle its message, and show which step it is."""
-        pushed = list(messages)
+        """Let every addressed node handle its message, and show which step and node it is."""
+        pushed, ids = list(messages), list[str]()
         self._started = self._started or time.monotonic()
-        self._step = pushed[0].metadata.group_id or "0" if pushed else self._step
-        self._done, self._messages = 0, len(pushed)
-        return super().push_messages(pushed)
+        for number, message in enumerate(pushed, 1):
+            nodes = f", node {number} of {len(pushed)}" if len(pushed) > 1 else ""
+            self._show(f"Step {message.metadata.group_id or 0}{nodes}")
+            ids += super().push_messages([message])
+        return ids
 
-    def _handle(self, message: Message) -> Message | None:
-        self._report()
-        self._done += 1
-        return super()._handle(message)
-
-    def _report(self) -> None:
+    def _show(self, what: str) -> None:
         now = time.monotonic()
-        if now - self._started < _AFTER or now - self._shown < _EVERY or not _is_seen():
-            return
-        self._shown = now
-        nodes = f", node {self._done + 1} of {self._messages}" if self._messages > 1 else ""
-        line = f"Step {self._step}{nodes}, {now - self._started:.0f} s"
-        print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
+        # In a terminal, or in a notebook.
+        seen = sys.stderr.isatty() or "ipykernel" in sys.modules
+        if seen and now - self._started >= _AFTER and now - self._shown >= _EVERY:
+            self._shown = now
+            line = f"{what}, {now - self._started:.0f} s"
+            print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
 
     def wipe(self) -> None:
         """Take the line away."""
@@ -183,17 +179,9 @@ class TellingGrid(InProcessGrid):
             print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
 
-def _is_seen() -> bool:
-    """Whether somebody looks at this process's messages: in a terminal, or in a notebook."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
-
-
 def _copied(content: RecordDict) -> RecordDict:
     """Copy records, as a wire would; Array objects are immutable and stay shared."""
-    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {}
-    for name, record in content.items():
-        records[name] = record.copy()
-    return RecordDict(records)
+    return RecordDict({name: record.copy() for name, record in content.items()})
 
 
 R = TypeVar("R", bound="Result")
