@@ -76,8 +76,10 @@ def extreme_inputs(mechanism: Randomizer) -> Floats:
     if isinstance(mechanism, SampledCoordinate):
         return np.repeat(extreme_inputs(mechanism.part), mechanism.dim, axis=1)
     if isinstance(mechanism, FrequencyOracle | PrefixTree):
-        of_items = isinstance(mechanism, FrequencyOracle)
-        num_items = mechanism.domain_size if of_items else 1 << mechanism.num_bits
+        if isinstance(mechanism, FrequencyOracle):
+            num_items = mechanism.domain_size
+        else:
+            num_items = 1 << mechanism.num_bits
         first = np.arange(width, dtype=np.float64)
         none = np.full(width, mechanism.centre) if num_items <= _FEW_ITEMS else first
         return np.array([first, num_items - 1 - first, (first + 1) % num_items, none])

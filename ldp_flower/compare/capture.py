@@ -46,7 +46,8 @@ def captured(
         with _start_intercepted():
             server_app(InProcessGrid(client_app, num_nodes, run_config), context)
     except _StartedError as started:
-        return _app(client_app, *started.args, run_config)
+        strategy, arguments = started.args
+        return _app(client_app, strategy, arguments, run_config)
     except Exception as error:
         raise CannotCompareError(
             "The ServerApp's main function failed before it called start(grid=..., "

@@ -123,21 +123,20 @@ class Plan:
 
     def _digest(self, fingerprint: str, method: str, epsilon: float) -> str:
         """Return a digest of all that a method's result depends on."""
-        if method != "LdpFedAvg":
-            own = {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
-        else:
-            strategy = self.strategy(epsilon=epsilon)
-            values = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
-            # A function by its name: its text has an address, another one in every process.
-            shown = {k: str(getattr(v, "__qualname__", None) or repr(v)) for k, v in values.items()}
-            own = {"rounds": self.rounds, **shown}
-        known = {
+        known: dict[str, Any] = {
             "app": fingerprint,
             "nodes": self.num_nodes,
             "metric": self.metric,
             "versions": [version("ldp-flower"), version("flwr")],
-            **own,
         }
+        if method == "LdpFedAvg":
+            strategy = self.strategy(epsilon=epsilon)
+            own = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
+            known["rounds"] = self.rounds
+            # A function by its name: its text has an address, another one in every process.
+            known |= {k: str(getattr(v, "__qualname__", None) or repr(v)) for k, v in own.items()}
+        else:
+            known |= {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def check(self) -> None:

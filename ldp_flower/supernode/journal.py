@@ -34,7 +34,7 @@ def heard(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
     """Collect what is logged under a name, from a level on, inside this context."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler(level)
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler.emit = records.append  # type: ignore[assignment, method-assign]
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(min(level, logger.getEffectiveLevel()))
