@@ -145,11 +145,9 @@ class Schema:
         return self._known(lambda column: column.scale is not None)
 
     def _known(self, declared: Callable[[Numeric], bool]) -> NDArray[np.bool_]:
-        known = [True]
-        for kind in self.columns.values():
-            known += [declared(kind) if isinstance(kind, Numeric) else True] * kind.width
-        known.append(declared(self.bounds) if isinstance(self.bounds, Numeric) else True)
-        return np.array(known)
+        kinds = [*self.columns.values(), self.bounds]
+        known = [declared(kind) if isinstance(kind, Numeric) else True for kind in kinds]
+        return np.repeat([True, *known], [1, *(kind.width for kind in self.columns.values()), 1])
 
     def features(self, table: Table) -> Floats:
         """Return the standardised features, shape (rows, num_features).
@@ -182,12 +180,10 @@ class Schema:
         These are no numbers, or none of the categories: all features of a column of categories are
         missing together. Raises ValueError if the table lacks a column.
         """
-        blocks = []
         table = collected(table)
-        for name, kind in self.columns.items():
-            absent = np.isnan(kind.coded(column_of(table, name)))
-            blocks.append(np.repeat(absent[:, None], kind.width, axis=1))
-        return np.hstack([np.zeros((len(blocks[0]), 1), np.bool_), *blocks])
+        codes = [kind.coded(column_of(table, name)) for name, kind in self.columns.items()]
+        absent = np.isnan([np.zeros(len(codes[0])), *codes])
+        return np.repeat(absent.T, [1, *(kind.width for kind in self.columns.values())], axis=1)
 
     def users(
         self, table: Table, groups: str | Column | None = None, ids: Column | None = None
@@ -233,8 +229,8 @@ class Schema:
         for name, values in read.items():  # once for what follows
             read[name] = as_numbers(values) if isinstance(self.kind(name), Numeric) else values
         targets = None if self.target is None else self.targets(read)
-        missing = self.missing(read)
-        users = Users.from_rows(self.features(read), targets, named, ids, missing=missing)
+        features = self.features(read)  # first: it says if columns differ in length
+        users = Users.from_rows(features, targets, named, ids, missing=self.missing(read))
         own = [name for name, kind in self.columns.items() for _ in range(kind.width)]
         columns = ["intercept", *own, *([] if self.target is None else [self.target])]
         return replace(users, schema_digests=self.digests(), columns=columns)
@@ -374,12 +370,11 @@ class TableLoader:
         """Return the users of a file; it is read once in a process, and when it has changed."""
         files = [table] if ids is None else [table, ids.expanduser()]
         try:
-            versions = [(file, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+            key = tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
         except OSError as error:
             raise ValueError(
                 f"The file {error.filename} cannot be read: {error.strerror}."
             ) from error
-        key = (*versions,)
         if key not in self._kept:
             self._kept.clear()
             named = None if ids is None else names_in(files[1])

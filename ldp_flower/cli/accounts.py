@@ -4,7 +4,7 @@ The report of it is a page, JSON, or what Prometheus reads.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -109,13 +109,11 @@ class Accounts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
-        plain = asdict(self)
-        tables = {
-            name: table.to_dict("records")
-            for name, table in plain.items()
-            if isinstance(table, pd.DataFrame)
+        plain = {
+            name: value.to_dict("records") if isinstance(value, pd.DataFrame) else value
+            for name, value in vars(self).items()
         }
-        return plain | {"totals": self.totals} | tables
+        return plain | {"totals": self.totals}
 
 
 _SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}

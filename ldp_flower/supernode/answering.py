@@ -40,24 +40,18 @@ def _let_answer(load_app: Callable[[], ClientApp], name: str) -> None:
     """Make Flower's program take the operator's answer, and leave the run's app packed."""
     fabs: list[bytes] = []
 
-    def take(fab: bytes, **_: object) -> None:
-        fabs.append(fab)
+    def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
+        def answer(message: Message, context: Context) -> Message:
+            run = Run(context.run_id, fab_id, fab_version, fabs[0])
+            return answered(load_app, name, message, context, run)
 
-    def loader(**_: object) -> Callable[[str, str, str], Callable[..., Message]]:
-        def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
-            def answer(message: Message, context: Context) -> Message:
-                run = Run(context.run_id, fab_id, fab_version, fabs[0])
-                return answered(load_app, name, message, context, run)
-
-            return answer
-
-        return load
+        return answer
 
     for step, replacement in {
-        "install_from_fab": take,
+        "install_from_fab": lambda fab, **_: fabs.append(fab),
         "get_project_dir": lambda *_: Path(os.devnull),
         "install_app_dependencies": _install_nothing,
-        "get_load_client_app_fn": loader,
+        "get_load_client_app_fn": lambda **_: load,
     }.items():
         assert hasattr(flowers, step)
         setattr(flowers, step, replacement)
