@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
+from flwr.app import Context
 from numpy.typing import ArrayLike, NDArray
 
 from .columns import (
@@ -19,8 +20,9 @@ from .columns import (
     plain_of,
     tell_beyond,
 )
+from .guarantee.budget import in_simulation
 from .guarantee.users import Users
-from .table_file import TableLoader
+from .table_file import check_names, names_in, read_table
 from .validation import Floats
 from .values.entries import Column, as_numbers
 
@@ -143,11 +145,9 @@ class Schema:
         return self._known(lambda column: column.scale is not None)
 
     def _known(self, declared: Callable[[Numeric], bool]) -> NDArray[np.bool_]:
-        known = [True]
-        for kind in self.columns.values():
-            known += [declared(kind) if isinstance(kind, Numeric) else True] * kind.width
-        known.append(declared(self.bounds) if isinstance(self.bounds, Numeric) else True)
-        return np.array(known)
+        kinds = [*self.columns.values(), self.bounds]
+        known = [declared(kind) if isinstance(kind, Numeric) else True for kind in kinds]
+        return np.repeat([True, *known], [1, *(kind.width for kind in self.columns.values()), 1])
 
     def features(self, table: Table) -> Floats:
         """Return the standardised features, shape (rows, num_features).
@@ -180,12 +180,10 @@ class Schema:
         These are no numbers, or none of the categories: all features of a column of categories are
         missing together. Raises ValueError if the table lacks a column.
         """
-        blocks = []
         table = collected(table)
-        for name, kind in self.columns.items():
-            absent = np.isnan(kind.coded(column_of(table, name)))
-            blocks.append(np.repeat(absent[:, None], kind.width, axis=1))
-        return np.hstack([np.zeros((len(blocks[0]), 1), np.bool_), *blocks])
+        codes = [kind.coded(column_of(table, name)) for name, kind in self.columns.items()]
+        absent = np.isnan([np.zeros(len(codes[0])), *codes])
+        return np.repeat(absent.T, [1, *(kind.width for kind in self.columns.values())], axis=1)
 
     def users(
         self, table: Table, groups: str | Column | None = None, ids: Column | None = None
@@ -231,9 +229,11 @@ class Schema:
         for name, values in read.items():  # once for what follows
             read[name] = as_numbers(values) if isinstance(self.kind(name), Numeric) else values
         targets = None if self.target is None else self.targets(read)
-        missing = self.missing(read)
-        users = Users.from_rows(self.features(read), targets, named, ids, missing=missing)
-        return replace(users, schema_digests=self.digests(), columns=self._columns_of_features())
+        features = self.features(read)  # first: it says if columns differ in length
+        users = Users.from_rows(features, targets, named, ids, missing=self.missing(read))
+        own = [name for name, kind in self.columns.items() for _ in range(kind.width)]
+        columns = ["intercept", *own, *([] if self.target is None else [self.target])]
+        return replace(users, schema_digests=self.digests(), columns=columns)
 
     def loader(
         self,
@@ -242,7 +242,7 @@ class Schema:
         user_column: str | None = None,
         ids: str | Path | None = None,
         quoted: bool = True,
-    ) -> TableLoader:
+    ) -> "TableLoader":
         """Return the ``load_users`` of a table on disk, for ``LdpClientApp``.
 
         In a deployment it loads the whole table of a node, in a simulation the node's share of
@@ -270,11 +270,6 @@ class Schema:
         """
         return TableLoader(self, table, user_column, ids, quoted)
 
-    def _columns_of_features(self) -> list[str]:
-        """Return the column that each feature is of and, last, the target if there is one."""
-        own = [name for name, kind in self.columns.items() for _ in range(kind.width)]
-        return ["intercept", *own, *([] if self.target is None else [self.target])]
-
     @property
     def columns_read(self) -> list[str]:
         """Names of all columns that a table needs, the target last."""
@@ -292,7 +287,9 @@ class Schema:
         }
         if self.bounds is not None:
             parts[f"target {self.target}"] = [exact_of(self.bounds)]
-        return {name: _digest([name, *part]) for name, part in parts.items()}
+        texts = {name: json.dumps([name, *part], sort_keys=True) for name, part in parts.items()}
+        hashes = {name: hashlib.sha256(text.encode()).digest() for name, text in texts.items()}
+        return {name: int.from_bytes(found[:8], "big") >> 1 for name, found in hashes.items()}
 
     def in_units(self, predictions: ArrayLike) -> Floats:
         """Return predictions of standardised targets in the target's units.
@@ -323,9 +320,70 @@ class Schema:
             raise ValueError(f"Expected a schema as to_dict gives it, got {error!r}.") from None
 
 
-def _digest(part: Sequence[object]) -> int:
-    text = json.dumps(part, sort_keys=True)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+@dataclass
+class TableLoader:
+    """Loads a node's users from a file; made by :meth:`Schema.loader <ldp_flower.Schema.loader>`.
+
+    Without a table or ids their files are ``data-path`` and, if it is set, ``ids-path`` in
+    ``node_config``. Without a user column each row is a user. ``quoted`` is as of
+    :func:`read_table`.
+    """
+
+    schema: Schema
+    table: str | Path | None = None
+    user_column: str | None = None
+    ids: str | Path | None = None
+    quoted: bool = True
+    _kept: dict[tuple[object, ...], Users] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.user_column in self.schema.columns_read:
+            raise ValueError(
+                f"Expected a user column that is none of the schema's, got {self.user_column!r}."
+            )
+        if self.ids is not None and self.user_column is None:
+            raise ValueError("Expected user_column, with the user of each row, with ids.")
+
+    @property
+    def schema_digests(self) -> Mapping[str, int]:
+        """A number for each column, for the census."""
+        return self.schema.digests()
+
+    def __call__(self, context: Context) -> Users:
+        """Return the users of a node: all of the table's or, in a simulation, the node's share.
+
+        Raises ValueError if no file is named, or it cannot be read as a table of the schema.
+        """
+        config = context.node_config
+        table = config.get("data-path") if self.table is None else self.table
+        if not isinstance(table, str | Path):
+            raise ValueError(
+                "Expected the table's file: data-path in node_config, or loader(table=...)."
+            )
+        ids = config.get("ids-path") if self.ids is None else self.ids
+        users = self._users(Path(table).expanduser(), None if ids is None else Path(str(ids)))
+        if in_simulation() and "partition-id" in config:
+            return users.partition(int(config["partition-id"]), int(config["num-partitions"]))
+        return users
+
+    def _users(self, table: Path, ids: Path | None) -> Users:
+        """Return the users of a file; it is read once in a process, and when it has changed."""
+        files = [table] if ids is None else [table, ids.expanduser()]
+        try:
+            key = tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+        except OSError as error:
+            raise ValueError(
+                f"The file {error.filename} cannot be read: {error.strerror}."
+            ) from error
+        if key not in self._kept:
+            self._kept.clear()
+            named = None if ids is None else names_in(files[1])
+            columns = [*self.schema.columns_read, *filter(None, [self.user_column])]
+            read = read_table(table, columns, quoted=self.quoted)
+            if self.user_column is not None:
+                check_names(table, read[self.user_column], self.user_column)
+            self._kept[key] = self.schema.users(read, self.user_column, named)
+        return self._kept[key]
 
 
 def check_rows(table: object, groups: object) -> None:

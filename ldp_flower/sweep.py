@@ -58,7 +58,9 @@ class Sweep(Generic[T]):
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
         """Run tasks, append each row to the file as soon as it is known, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        _mend(path)
+        if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
+            # Cut off a last line that was being written when its writer was killed.
+            path.write_bytes(content[: content.rfind(b"\n") + 1])
         with path.open("a+", newline="") as file:
             file.seek(0)
             columns = next(csv.reader(file), None)  # None of a new file
@@ -108,32 +110,20 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(line for line in file if line.endswith("\n")))
 
 
-def _mend(path: Path) -> None:
-    """Cut off a last line that was being written when its writer was killed."""
-    if path.exists():
-        content = path.read_bytes()
-        if not content.endswith(b"\n"):
-            path.write_bytes(content[: content.rfind(b"\n") + 1])
-
-
-@dataclass(frozen=True)
-class _Point:
-    """A point of a grid."""
-
-    values: tuple[tuple[str, Any], ...]
+class _Point(dict[str, Any]):
+    """The arguments of one run: a point of a grid and a seed."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        return tuple(str(value) for _, value in self.values)
+        return tuple(map(str, self.values()))
 
     @property
     def label(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.values)
+        return ", ".join(f"{name} {value}" for name, value in self.items())
 
 
 def _row_at(run: Callable[..., Mapping[str, Any]], point: _Point) -> dict[str, Any]:
-    values = dict(point.values)
-    return values | dict(run(**values))
+    return {**point, **run(**point)}
 
 
 def sweep(
@@ -184,7 +174,7 @@ def sweep(
             raise ValueError(f"Expected a file of {names}, got {path} of {list(row)}.")
     axes = [list(values) for values in grid.values()]
     points = [
-        _Point(tuple(zip(names, (*values, seed), strict=True)))
+        _Point(zip(names, (*values, seed), strict=True))
         for seed in range(seeds)
         for values in product(*axes)
     ]

@@ -1,4 +1,4 @@
-"""Users from a table on disk, by a schema: what a node needs no code for.
+"""Tables on disk, in which no entry depends on another.
 
 pandas' reader of CSV files lets one field decide about a file: a quote that is never closed
 swallows the lines after it, one field too many fails all. Here what is no record costs its own
@@ -8,100 +8,14 @@ line, and reading goes on at the next.
 import csv
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from unicodedata import normalize
 
-from flwr.app import Context
-
-from .guarantee.budget import in_simulation
-from .guarantee.users import Users
 from .values.entries import entries, is_blank
-
-
-class Declared(Protocol):
-    """What is publicly known about a table; see :class:`~ldp_flower.Schema`."""
-
-    @property
-    def columns_read(self) -> list[str]:
-        """Names of all columns that a table needs."""
-
-    def digests(self) -> dict[str, int]:
-        """Return a number for each column, which differs where what is declared does."""
-
-    def users(self, table: Any, groups: str | None = None, ids: Any = None) -> Users:
-        """Collect the rows of a table into users."""
-
-
-@dataclass
-class TableLoader:
-    """Loads a node's users from a file; made by :meth:`Schema.loader <ldp_flower.Schema.loader>`.
-
-    Without a table or ids their files are ``data-path`` and, if it is set, ``ids-path`` in
-    ``node_config``. Without a user column each row is a user. ``quoted`` is as of
-    :func:`read_table`.
-    """
-
-    schema: Declared
-    table: str | Path | None = None
-    user_column: str | None = None
-    ids: str | Path | None = None
-    quoted: bool = True
-    _kept: dict[tuple[object, ...], Users] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.user_column in self.schema.columns_read:
-            raise ValueError(
-                f"Expected a user column that is none of the schema's, got {self.user_column!r}."
-            )
-        if self.ids is not None and self.user_column is None:
-            raise ValueError("Expected user_column, with the user of each row, with ids.")
-
-    @property
-    def schema_digests(self) -> Mapping[str, int]:
-        """A number for each column, for the census."""
-        return self.schema.digests()
-
-    def __call__(self, context: Context) -> Users:
-        """Return the users of a node: all of the table's or, in a simulation, the node's share.
-
-        Raises ValueError if no file is named, or it cannot be read as a table of the schema.
-        """
-        config = context.node_config
-        table = config.get("data-path") if self.table is None else self.table
-        if not isinstance(table, str | Path):
-            raise ValueError(
-                "Expected the table's file: data-path in node_config, or loader(table=...)."
-            )
-        ids = config.get("ids-path") if self.ids is None else self.ids
-        users = self._users(Path(table).expanduser(), None if ids is None else Path(str(ids)))
-        if in_simulation() and "partition-id" in config:
-            return users.partition(int(config["partition-id"]), int(config["num-partitions"]))
-        return users
-
-    def _users(self, table: Path, ids: Path | None) -> Users:
-        """Return the users of a file; it is read once in a process, and when it has changed."""
-        files = [table] if ids is None else [table, ids.expanduser()]
-        try:
-            versions = [(file, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
-        except OSError as error:
-            raise ValueError(
-                f"The file {error.filename} cannot be read: {error.strerror}."
-            ) from error
-        key = (*versions,)
-        if key not in self._kept:
-            self._kept.clear()
-            named = None if ids is None else names_in(files[1])
-            columns = [*self.schema.columns_read, *filter(None, [self.user_column])]
-            read = read_table(table, columns, quoted=self.quoted)
-            if self.user_column is not None:
-                _check_names(table, read[self.user_column], self.user_column)
-            self._kept[key] = self.schema.users(read, self.user_column, named)
-        return self._kept[key]
 
 
 def read_table(
@@ -213,7 +127,8 @@ def names_in(path: Path) -> list[str]:
         raise ValueError(f"The file {path} cannot be read: {error}") from error
 
 
-def _check_names(path: Path, names: list[Any], column: str) -> None:
+def check_names(path: Path, names: list[Any], column: str) -> None:
+    """Raise ValueError unless every row has a user's name, and each user has one spelling."""
     if nameless := sum(map(is_blank, names)):
         raise ValueError(
             f"Expected a name in {column!r} for every row of {path}, got {nameless} rows without."

@@ -73,16 +73,13 @@ def extreme_inputs(mechanism: Randomizer) -> Floats:
     if isinstance(mechanism, SampledCoordinate):
         return np.repeat(extreme_inputs(mechanism.part), mechanism.dim, axis=1)
     if isinstance(mechanism, FrequencyOracle | PrefixTree):
-        num_items = _num_items(mechanism)
+        if isinstance(mechanism, FrequencyOracle):
+            num_items = mechanism.domain_size
+        else:
+            num_items = 1 << mechanism.num_bits
         first = np.arange(width, dtype=np.float64)
         none = np.full(width, mechanism.centre) if num_items <= _FEW_ITEMS else first
         return np.array([first, num_items - 1 - first, (first + 1) % num_items, none])
     alternating = 1.0 - 2 * (np.arange(width) % 2)
     corners = 1e9 * np.array([np.ones(width), alternating])
     return np.concatenate([corners, -corners])
-
-
-def _num_items(mechanism: FrequencyOracle | PrefixTree) -> int:
-    if isinstance(mechanism, FrequencyOracle):
-        return mechanism.domain_size
-    return 1 << mechanism.num_bits

@@ -22,13 +22,14 @@ from ..clients.statistics import OwnStatistics
 from ..guarantee.messages import HASH_END, NodeKeys, Query
 from ..guarantee.users import Users
 from ..randomness import derive
+from ..simulation.grid import silenced
 from ..validation import check_fraction, check_integer
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
 from .independence import independent, many_users
 from .neighbours import compared
-from .probe import Client, MakeApp, ldp_client_app, quiet
+from .probe import Client, MakeApp, ldp_client_app
 from .records import bounded
 from .settings import kept
 
@@ -172,7 +173,7 @@ def audit_handler(
             seeds = [int(word) for word in derive(seed, phase, names.index(name), nodes)]
         return client.sample(candidates[name], copies, seeds)
 
-    with quiet("ldp_flower"):  # the data are bad on purpose
+    with silenced("ldp_flower"):  # the data are bad on purpose
         copies = client.copies(candidates[names[0]])
         searched = {name: sample(1, name, num_reports // 4) for name in names}
         alpha = (1 - confidence) / _CONFIRMED

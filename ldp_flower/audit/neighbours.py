@@ -210,8 +210,7 @@ def compared(
             found["ledger"] &= again == contents(replies[1]) and not other.draws
             found["ledger"] &= _on_ledger(node.ledger, f"{number:03d}-") == spent
             told = _Answers(replies, forms, tape.draws, noted)
-            _check_addressed(told, plan, found)
-            _check_sums(told, plan, found)
+            _check_answered(told, plan, found)
             return told
 
         ordinary = crowd(plan.size, candidates[0].num_features)
@@ -253,22 +252,16 @@ def _neighbouring(
     return nodes
 
 
-def _check_addressed(answers: _Answers, plan: Plan, found: dict[str, bool]) -> None:
-    for reply, able in zip(answers.replies[1:3], plan.able, strict=True):
-        arrays = _arrays(reply)
+def _check_answered(answers: _Answers, plan: Plan, found: dict[str, bool]) -> None:
+    """Check that those are answered for who can pay, and that sums are those of their reports."""
+    for number, able in enumerate(plan.able):
+        arrays, asked = _arrays(answers.replies[1 + number]), plan.queries[1 + number]
         if "count" in arrays:
             found["who answers"] &= arrays["count"].tolist() == [len(able)]
         else:
             found["who answers"] &= "slots" in arrays and arrays["slots"].tolist() == able
-
-
-def _check_sums(answers: _Answers, plan: Plan, found: dict[str, bool]) -> None:
-    for reply, asked, able, block in zip(
-        answers.replies[1:3], plan.queries[1:3], plan.able, answers.values, strict=False
-    ):
-        arrays = _arrays(reply)
-        if "sum" in arrays and asked is not None:
-            *_, reports = block
+        if "sum" in arrays and asked is not None and number < len(answers.values):
+            *_, reports = answers.values[number]
             slots = np.array(able, np.int64)
             coins = NodeKeys(NODE_ID, 0, plan.size).coins(asked.salt, asked.step, slots)
             if len(reports) == len(coins):

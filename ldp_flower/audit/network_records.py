@@ -21,10 +21,10 @@ from ..models.graph import Operation, Reference, Tensor
 from ..randomizers.real_valued.dp_sgd import DpSgdPlan
 from ..randomness import KeyedRandom, derive
 from ..simulation import InProcessGrid
+from ..simulation.grid import silenced
 from ..validation import Floats, check_fraction, check_integer
 from .distinguish import Sample, likeliest_events
 from .handler import Checked
-from .probe import quiet
 
 Records = tuple[NDArray[np.float32], NDArray[np.float32]]
 LoadRecords = Callable[[Context], tuple[Any, Any]]
@@ -92,7 +92,7 @@ def audit_network(
     plan = DpSgdPlan(epsilon, _DELTA, 1, 1, 1.0, 1.0)
     node = _Silo(plan, dim, make_app or _network_client_app)
     alpha = 1 - confidence
-    with quiet("ldp_flower"):  # the data are bad on purpose
+    with silenced("ldp_flower"):  # the data are bad on purpose
         moved = max(node.diameter(silos) for silos in _neighbouring(dim))
         first, second = _opposite(dim)
         ours = node.sums(first, num_reports, seed)

@@ -4,7 +4,6 @@ With the same random bytes a client is asked again with the same noise and other
 same data and other noise of some users.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -126,18 +125,6 @@ def ldp_client_app(
 ) -> ClientApp:
     """Return the ClientApp that is audited by default."""
     return LdpClientApp(load_users, seed=seed, statistics=statistics)
-
-
-@contextmanager
-def quiet(name: str) -> Iterator[None]:
-    """Log nothing under this name: the data are bad on purpose."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 # ------------------------------------------- replayed randomness, noted mechanisms

@@ -43,25 +43,24 @@ def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
         return False
     if not isinstance(mechanism, RecordMechanism):
         return True
-    largest = 2 * mechanism.radius * (1 + 1e-9)
+    largest, order = 2 * mechanism.radius * (1 + 1e-9), _order(mechanism)
     for silos in _neighbouring(num_features):
         totals = []
         for silo in silos:
             with entering(mechanism) as noted:
                 client.answers(silo, [0])
             totals.append(noted[0][0][0])
-        if _diameter(np.array(totals), isinstance(mechanism, RecordGaussian)) > largest:
+        apart = np.subtract(np.array(totals)[:, None], totals)
+        if np.linalg.norm(apart, order, axis=-1).max() > largest:
             return False
     return True
 
 
 def _clips(mechanism: Randomizer) -> bool:
     """Whether what noise is added to is in the domain, for values far and wide."""
-    euclidean = True
     if isinstance(mechanism, RecordMechanism):
         values = _far_and_wide(mechanism)
         moved = np.array([mechanism.total(value[None]) for value in values])
-        euclidean = isinstance(mechanism, RecordGaussian)
     elif isinstance(mechanism, GaussianMechanism):
         values = _far_and_wide(mechanism)
         coins = np.repeat(derive(0), len(values))  # the same noise for all
@@ -70,9 +69,15 @@ def _clips(mechanism: Randomizer) -> bool:
         moved -= moved[0]
     else:
         return True
-    sizes = np.linalg.norm(moved, axis=1) if euclidean else np.abs(moved).max(axis=1)
+    sizes = np.linalg.norm(moved, _order(mechanism), axis=1)
     rounding = 0.0 if isinstance(mechanism, RecordMechanism) else 1e-6 * mechanism.bound
     return bool(sizes.max() <= mechanism.radius * (1 + 1e-9) + rounding)
+
+
+def _order(mechanism: Randomizer) -> float:
+    """Return the norm that noise is for: Euclidean, or the largest coordinate."""
+    by_coordinate = isinstance(mechanism, RecordMechanism)
+    return np.inf if by_coordinate and not isinstance(mechanism, RecordGaussian) else 2
 
 
 def _far_and_wide(mechanism: RecordMechanism | GaussianMechanism) -> Floats:
@@ -102,10 +107,3 @@ def _neighbouring(num_features: int) -> Iterator[list[Users]]:
                             replace(records, features=x, targets=y, offsets=np.array([0, count]))
                         )
                 yield silos
-
-
-def _diameter(totals: Floats, euclidean: bool) -> float:
-    differences = totals[:, None] - totals[None]
-    if euclidean:
-        return float(np.linalg.norm(differences, axis=-1).max())
-    return float(np.abs(differences).max())

@@ -12,8 +12,8 @@ from ..clients.statistics import OwnStatistics
 from ..guarantee.messages import QUERY, Query
 from ..guarantee.questions import WireType, wire_types_with
 from ..guarantee.users import Users
-from ..simulation.grid import InProcessGrid
-from .probe import ldp_client_app, quiet
+from ..simulation.grid import InProcessGrid, silenced
+from .probe import ldp_client_app
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy
@@ -66,6 +66,6 @@ def recorded_queries(
     """
     app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)
     grid = RecordingGrid(app, wire_types_with(statistics or ()))
-    with quiet("flwr"):
+    with silenced("flwr"):
         strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
     return grid.queries

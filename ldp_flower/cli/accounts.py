@@ -4,7 +4,7 @@ The report of it is a page, JSON, or what Prometheus reads.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -109,16 +109,16 @@ class Accounts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
-        plain = asdict(self)
-        tables = {
-            name: table.to_dict("records")
-            for name, table in plain.items()
-            if isinstance(table, pd.DataFrame)
+        plain = {
+            name: value.to_dict("records") if isinstance(value, pd.DataFrame) else value
+            for name, value in vars(self).items()
         }
-        return plain | {"totals": self.totals} | tables
+        return plain | {"totals": self.totals}
 
 
 _SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}
+# How Prometheus has labels.
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _MAX_USERS_SHOWN = 1000  # users on the page; JSON has all
 
 
@@ -147,11 +147,6 @@ def as_html(accounts: Accounts) -> str:
     return page(f"Ledger {printable(accounts.ledger)}", [Section("", [about]), *tables])
 
 
-def as_json(accounts: Accounts) -> str:
-    """Return the report as JSON."""
-    return json.dumps(accounts.to_dict(), indent=2)
-
-
 def as_prometheus(accounts: Accounts) -> str:
     """Return the report in Prometheus' text format: totals, runs and days, and nobody's id."""
     lines = []
@@ -165,14 +160,18 @@ def as_prometheus(accounts: Accounts) -> str:
                 lines.append(f"# HELP {metric} {_SUMS[column].capitalize()}.")
             lines.append(f"# TYPE {metric} gauge")
             lines += [
-                f'{metric}{{{label}="{_label(key)}"}} {value:.10g}'
+                f'{metric}{{{label}="{key.translate(_ESCAPED)}"}} {value:.10g}'
                 for key, value in zip(table[label], table[column], strict=True)
             ]
     return "\n".join(lines) + "\n"
 
 
 #: How a report may be written.
-FORMATS = {"html": as_html, "json": as_json, "prometheus": as_prometheus}
+FORMATS = {
+    "html": as_html,
+    "json": lambda accounts: json.dumps(accounts.to_dict(), indent=2),
+    "prometheus": as_prometheus,
+}
 
 
 def _table(table: pd.DataFrame) -> Markup | str:
@@ -180,7 +179,3 @@ def _table(table: pd.DataFrame) -> Markup | str:
         return "None."
     texts = table.map(lambda cell: printable(cell) if isinstance(cell, str) else f"{cell:.10g}")
     return Markup(texts.to_html(index=False, border=0))  # escapes what is in it
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

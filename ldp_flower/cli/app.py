@@ -16,17 +16,26 @@ from rich.text import Text
 from .. import __version__
 from ..presentation.words import what_lacks
 from ..randomizers import RandomizedResponse
-from ..validation import check_positive
 from .audit import NamesProtocols, audit
 from .compare import TakesSeveral, compare
-from .console import FAILED, USAGE, Scalar, console, errors, fail, override, pair
+from .console import (
+    FAILED,
+    USAGE,
+    AppSettings,
+    Scalar,
+    console,
+    errors,
+    fail,
+    failing,
+    override,
+    pair,
+)
 from .demo import demo
 from .ledger import ledger
 from .plan import plan
 from .protocols import protocols
 from .run import (
     FlowerError,
-    TimeIsUp,
     declared_config,
     declared_nodes,
     ended_by_signals,
@@ -35,7 +44,7 @@ from .run import (
 from .screen import Screen
 from .supernode import check, supernode
 
-TIMED_OUT, INTERRUPTED = 124, 130
+INTERRUPTED = 130
 _NODES = 4
 _SIMULATION_FAILED = "Simulation failed with exception: "  # before what failed, in Flower's words
 _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
@@ -85,30 +94,20 @@ def run(
     output: Annotated[
         Path | None, typer.Option(help="Directory for results.", show_default="results/APP")
     ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("-c", "--config", metavar="KEY=VALUE", help="Any other setting of the app."),
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(min=0.001, help="Seconds after which to give up.")
-    ] = None,
+    config: AppSettings = None,
 ) -> None:
     """Run the Flower app in directory APP in Flower's simulation engine.
 
     Exit code: 0 if the run completed and left its result, 1 if it failed,
-    2 for what the app does not know, 124 after --timeout, 130 after Ctrl-C. Nothing that was
-    started for the run is left running.
+    2 for what the app does not know, 130 after Ctrl-C. Nothing that was started for the run is
+    left running, also after a SIGTERM, as of `timeout 600 ldp-flower run APP`.
     """
     app_path = app_path.expanduser().resolve()
     where = (output or Path("results", app_path.name)).expanduser().resolve()
     given = {"num-users": users, "epsilon": epsilon, "seed": seed, "output-dir": output}
-    try:
-        if timeout is not None:
-            check_positive("--timeout", timeout)
+    with failing(ValueError):
         declared = declared_config(app_path)
         settings = _settings(declared, given, config or [])
-    except ValueError as error:
-        fail(str(error), USAGE)
     nodes = nodes or declared_nodes(app_path) or _NODES
     own: dict[str, Scalar] = {"num-nodes": nodes, "output-dir": str(where)}
     settings |= {key: value for key, value in own.items() if key in declared}
@@ -121,7 +120,7 @@ def run(
     except OSError as error:
         fail(f"Cannot make {where}: {error.strerror}. Choose another --output.", USAGE)
     result = where / "result.json" if "output-dir" in declared else None
-    _run(app_path, nodes, settings, where / "flower.log", result, timeout)
+    _run(app_path, nodes, settings, where / "flower.log", result)
 
 
 def _run(
@@ -130,13 +129,12 @@ def _run(
     settings: dict[str, Scalar],
     log: Path,
     result: Path | None,
-    timeout: float | None,
 ) -> None:
     started, before = time.monotonic(), _modified(result)
     console.print(f"Starting Flower for {app_path.name} with {nodes} nodes (takes a while) ...")
     try:
         with (
-            ended_by_signals(timeout),
+            ended_by_signals(),
             Screen(app_path) as screen,
             private_superlink(log) as superlink,
         ):
@@ -146,8 +144,6 @@ def _run(
             status, details = superlink.outcome()
     except FlowerError as error:
         fail(f"{error} Its log may say why: {log}", FAILED)
-    except TimeIsUp:
-        fail(f"Not finished after {timeout:g} s; stopped. The log so far: {log}", TIMED_OUT)
     except KeyboardInterrupt:
         fail(f"Interrupted; Flower has been stopped. The log so far: {log}", INTERRUPTED)
     if not status:
@@ -169,11 +165,11 @@ def _run(
 
 def _reasons(screen: Screen, details: str) -> list[str]:
     """Return what went wrong, first what came first, and what would mend it if that is known."""
-    reasons = [str(reason) for reason in screen.reasons]
+    reasons = [*screen.reasons]
     if details and not any(details in each for each in reasons):
         reasons.append(details)
     for reason in screen.reasons:
-        if lacking := re.match(r"ModuleNotFoundError: No module named '([^']+)'", reason.what):
+        if lacking := re.match(r"ModuleNotFoundError: No module named '([^']+)'", reason):
             reasons[0] += f"\n{what_lacks(lacking[1])}"
             break
     return reasons

@@ -15,7 +15,18 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from ..audit import Audit, audit_handler, extremes, recorded_queries
-from .console import FAILED, USAGE, console, fail, in_options, overrides, pair, scalar, unknown
+from .console import (
+    FAILED,
+    USAGE,
+    console,
+    fail,
+    failing,
+    in_options,
+    overrides,
+    pair,
+    scalar,
+    unknown,
+)
 from .run import declared_config
 
 _of_app = partial(typer.Option, rich_help_panel="With --app")
@@ -154,17 +165,6 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield status.update if screen.is_terminal else screen.print
 
 
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """End the command with why it cannot audit."""
-    try:
-        yield
-    except ValueError as error:
-        fail(in_options(str(error), _OPTIONS), USAGE)
-    except RuntimeError as error:
-        fail(str(error), FAILED)
-
-
 def _audit_protocol(
     protocol: str, epsilon: float, dim: int, reports: int, seed: int | None
 ) -> None:
@@ -176,7 +176,11 @@ def _audit_protocol(
     if protocol not in audited_runs():
         fail(unknown(protocol, (), [*audited_runs(), _OF_NETWORKS]), USAGE)
     audits: list[Audit] = []
-    with _errors_told(), console.status("Recording the protocol's queries") as status:
+    with (
+        failing(ValueError, options=_OPTIONS),
+        failing(RuntimeError, code=FAILED),
+        console.status("Recording the protocol's queries") as status,
+    ):
         runs = list(audited_runs()[protocol](dim, epsilon))
         queries = [query for run in runs for query in recorded_queries(*run)]
         for number, query in enumerate(queries, 1):
@@ -210,7 +214,11 @@ def _audit_protocol(
 def _audit_network(epsilon: float, dim: int, reports: int, seed: int | None) -> None:
     from ..audit import audit_network
 
-    with _errors_told(), console.status("Asking silos for a step"):
+    with (
+        failing(ValueError, options=_OPTIONS),
+        failing(RuntimeError, code=FAILED),
+        console.status("Asking silos for a step"),
+    ):
         found = audit_network(epsilon, dim, num_reports=reports, seed=seed)
     console.print(
         f"One step of a linear network: claimed epsilon {found.claimed:g} at delta "

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import json
+import re
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..audit.app.loading import AuditedApp
-from .console import FAILED, USAGE, console, fail, in_options, overrides, pair, scalar
+from .console import FAILED, USAGE, AppSettings, console, fail, in_options, overrides, pair, scalar
 from .run import declared_config, declared_nodes
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _NODES = 100
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf", re.I)
 # What errors call what options give.
 _OPTIONS = {
     **{name: f"--{name}" for name in ("epsilons", "seeds", "rounds", "delta", "clip", "metric")},
@@ -38,20 +40,12 @@ class TakesSeveral(TyperCommand):
         for arg in args:
             if arg == "--epsilons":
                 several = True
-            elif several and _is_number(arg):
+            elif several and _NUMBER.fullmatch(arg):
                 spread += ["--epsilons", arg]
             else:
                 several = False
                 spread.append(arg)
         return list(super().parse_args(ctx, spread))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def compare(
@@ -100,10 +94,7 @@ def compare(
         list[str] | None,
         typer.Option("-l", "--ldp", metavar="KEY=VALUE", help="An argument of LdpFedAvg."),
     ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
-    ] = None,
+    config: AppSettings = None,
     output: Annotated[
         Path | None, typer.Option(help="Directory for results.", show_default="results/compare/APP")
     ] = None,
@@ -116,7 +107,7 @@ def compare(
     writes table.md, compare.png and compare.html.
     """
     from ..compare.capture import captured
-    from ..compare.comparison import Plan, run_comparison
+    from ..compare.comparison import Plan
     from ..compare.nodes import CannotCompareError
     from ..strategies import LdpFedAvg
 
@@ -132,8 +123,6 @@ def compare(
         own = {key: scalar(value) for key, value in map(pair, ldp or [])}
         make = _object(dp_sgd, "dp_sgd") if dp_sgd else None
         judge = _object(evaluate, "evaluate") if evaluate else None
-        plan = Plan(num_nodes, rounds, delta, clip, partial(LdpFedAvg, **own), make, metric)
-        names = plan.chosen(method or None)
 
         @cache
         def at(seed: int | None) -> "App":
@@ -145,20 +134,15 @@ def compare(
             """Return the app at a seed, which it gets if it has such a setting."""
             return at(seed if "seed" in settings else None)
 
+        strategy = partial(LdpFedAvg, **own)
+        plan = Plan(load, num_nodes, rounds, delta, clip, strategy, make, metric, method or None)
+        fingerprint = _fingerprint(app_path, settings, evaluate, dp_sgd)
+        todo = plan.cells(fingerprint, asked, seeds)
         console.print(
-            f"{app_path.name}: {num_nodes} nodes, {len(names)} methods, "
+            f"{app_path.name}: {num_nodes} nodes, {len(plan.names)} methods, "
             f"{len(asked)} epsilons, {seeds} seeds. Finished cells are kept in {cells}"
         )
-        found = run_comparison(
-            load,
-            plan,
-            name=app_path.name,
-            fingerprint=_fingerprint(app_path, settings, evaluate, dp_sgd),
-            epsilons=asked,
-            seeds=seeds,
-            chosen=names,
-            path=cells,
-        )
+        found = plan.compared(app_path.name, todo, cells)
     except CannotCompareError as error:
         fail(in_options(str(error), _OPTIONS), FAILED)
     except (ValueError, TypeError) as error:

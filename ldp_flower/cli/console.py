@@ -2,18 +2,27 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 Scalar = bool | int | float | str
 
 #: Exit codes.
 FAILED, USAGE = 1, 2
+
+#: Settings of a Flower app that an option overrides.
+AppSettings = Annotated[
+    list[str] | None,
+    typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
+]
 
 console = Console(highlight=False)
 errors = Console(highlight=False, stderr=True)
@@ -86,6 +95,27 @@ def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
     hints += [f"Questions: {', '.join(few)}."] if few else []
     hints += ["All protocols: `ldp-flower protocols`."]
     return f"There is no {name!r}. {' '.join(hints)}"
+
+
+def grid_of(facts: Iterable[tuple[str, str]]) -> Table:
+    """Return labels, each with what there is to say."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column()
+    for label, text in facts:
+        grid.add_row(label, Text(text))
+    return grid
+
+
+@contextmanager
+def failing(
+    *errors: type[Exception], code: int = USAGE, options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
+    """End the command with what such an error says, its arguments named by their options."""
+    try:
+        yield
+    except errors as error:
+        fail(in_options(str(error), options) if options else str(error), code)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -2,8 +2,6 @@
 
 import csv
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +12,7 @@ from rich.text import Text
 from ..guarantee.ledger import BOOK, SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..presentation.words import printable
-from .console import FAILED, USAGE, console, fail
+from .console import FAILED, USAGE, console, fail, failing
 
 ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
 
@@ -27,7 +25,7 @@ LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
 @ledger.command("init")
 def ledger_init(path: LedgerPath) -> None:
     """Create an empty ledger in the file PATH, once per node, before its first query."""
-    with _errors_told():
+    with failing(LedgerError, code=FAILED):
         SqliteLedger.create(path)
     console.print(Text(f"Created {path}. Keep it: it remembers what every user has spent."))
 
@@ -35,7 +33,7 @@ def ledger_init(path: LedgerPath) -> None:
 @ledger.command("show")
 def ledger_show(path: LedgerPath) -> None:
     """Show what every user on the ledger in the file PATH has spent."""
-    with _errors_told():
+    with failing(LedgerError, code=FAILED):
         spent = SqliteLedger(path).spent()
     table = Table()
     table.add_column("user", overflow="fold")
@@ -57,7 +55,7 @@ def ledger_export(path: LedgerPath) -> None:
     characters are written out (\x1b).
     """
     writer = csv.writer(sys.stdout)
-    with _errors_told():
+    with failing(LedgerError, code=FAILED):
         writer.writerow(BOOK)
         for row in SqliteLedger(path).book():
             writer.writerow(_cell(value) for value in row)
@@ -80,7 +78,7 @@ def ledger_report(
     # Reports need pandas, and whatever else the command does not.
     from .accounts import FORMATS, Accounts
 
-    with _errors_told():
+    with failing(LedgerError, code=FAILED):
         accounts = Accounts.of(path, max_epsilon)
     sys.stdout.write(FORMATS[written](accounts))
 
@@ -98,7 +96,7 @@ def ledger_renew(
     """
     if bool(user) == everybody:
         fail("Expected either --user, once or more, or --all.", USAGE)
-    with _errors_told():
+    with failing(LedgerError, code=FAILED):
         renewed = SqliteLedger(path).renew(None if everybody else user)
     console.print(f"{renewed} user{'' if renewed == 1 else 's'} may spend again.")
 
@@ -112,18 +110,9 @@ def ledger_forget(
 
     A server that never got one of them cannot have it again.
     """
-    with _errors_told():
+    with failing(LedgerError, code=FAILED):
         forgotten = SqliteLedger(path).forget_replies(days)
     console.print(f"{forgotten} repl{'y' if forgotten == 1 else 'ies'} deleted.")
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """End the command with what is wrong with the ledger."""
-    try:
-        yield
-    except LedgerError as error:
-        fail(str(error), FAILED)
 
 
 def _cell(value: str | float) -> str | float:

@@ -13,7 +13,7 @@ from ..planning import NoPlan, Plan, Setting
 from ..planning import plan as planned
 from ..planning.series import SPREAD, plan_series
 from ..presentation.words import counted, number
-from .console import USAGE, console, fail, in_options, unknown
+from .console import USAGE, console, fail, grid_of, in_options, unknown
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy
@@ -148,7 +148,7 @@ def _show_series(
     ):
         if math.isinf(expected):  # the protocol has no such series
             continue
-        table.add_row(what, "refused" if math.isnan(expected) else number(expected))
+        table.add_row(what, _error(expected))
     console.print(table)
     console.print(
         f"Assumes that a level changes by {drift:g} from one collection to the next, and that "
@@ -161,29 +161,25 @@ def _show(plan: Plan) -> None:
         console.print(Text(sentence), width=_WIDTH, soft_wrap=False)
     if expected := plan.expected:
         spent = f"epsilon {plan.epsilon:g}" + (f", delta {plan.delta:g}" if plan.delta else "")
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column()
-        grid.add_row(f"each {plan.protects}", spent)
-        grid.add_row("a report", counted(expected.report_bytes, "byte"))
-        grid.add_row("rounds", str(expected.rounds))
-        for label, texts in (("assumes", expected.assumes), ("know", expected.notes)):
-            for text in texts:
-                grid.add_row(label, Text(text))
-        console.print(Padding(grid, (1, 0)), width=_WIDTH, soft_wrap=False)
+        facts = [
+            (f"each {plan.protects}", spent),
+            ("a report", counted(expected.report_bytes, "byte")),
+            ("rounds", str(expected.rounds)),
+            *(("assumes", text) for text in expected.assumes),
+            *(("know", text) for text in expected.notes),
+        ]
+        console.print(Padding(grid_of(facts), (1, 0)), width=_WIDTH, soft_wrap=False)
     crowds = sorted({point["users"] for point in plan.curve})
     table = Table(title="Expected error", title_justify="left")
     table.add_column("epsilon", justify="right")
     for users in crowds:
         table.add_column(counted(int(users), plan.holder), justify="right")
-    errors = {(point["epsilon"], point["users"]): point["error"] for point in plan.curve}
+    errors = {(each["epsilon"], each["users"]): _error(each["error"]) for each in plan.curve}
     for epsilon in sorted({epsilon for epsilon, _ in errors}):
         # Other numbers of users are computed at few epsilons.
-        table.add_row(f"{epsilon:g}", *(_cell(errors.get((epsilon, users))) for users in crowds))
+        table.add_row(f"{epsilon:g}", *(errors.get((epsilon, users), "") for users in crowds))
     console.print(table, width=_WIDTH)
 
 
-def _cell(error: float | None) -> str:
-    if error is None:
-        return ""
+def _error(error: float) -> str:
     return "refused" if math.isnan(error) else number(error)

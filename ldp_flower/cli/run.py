@@ -29,28 +29,20 @@ from .console import Scalar
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else ()
 
 
-class TimeIsUp(Exception):
-    """The end of the time; no TimeoutError, which is an OSError and handled as such."""
-
-
 @contextmanager
-def ended_by_signals(timeout: float | None = None) -> Iterator[None]:
-    """Let signals leave the block as SystemExit, and the end of the time as TimeIsUp."""
+def ended_by_signals() -> Iterator[None]:
+    """Let signals leave the block as SystemExit."""
 
     def leave(number: int, _frame: object) -> None:
-        if number == signal.SIGALRM:
-            raise TimeIsUp
         raise SystemExit(128 + number)
 
-    previous = {number: signal.getsignal(number) for number in (*_ENDING_SIGNALS, signal.SIGALRM)}
+    previous = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
     for number, handler in previous.items():
         if handler is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, leave)
-    signal.setitimer(signal.ITIMER_REAL, timeout or 0)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -58,7 +50,6 @@ def ended_by_signals(timeout: float | None = None) -> Iterator[None]:
 @contextmanager
 def signals_wait() -> Iterator[None]:
     """Keep an impatient second Ctrl-C from interrupting the clean-up."""
-    signal.setitimer(signal.ITIMER_REAL, 0)
     # Not a mask: another thread would take the signal and Python hand it to this one.
     signals = (signal.SIGINT, *_ENDING_SIGNALS)
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
@@ -110,8 +101,7 @@ class Family:
         return bool(members)
 
 
-Lines = Generator[str, None, None]
-
+_HOST = "127.0.0.1"
 _START_TIMEOUT = 90.0  # seconds; Flower gives itself 15, too few for a busy machine
 _STOP_TIMEOUT = 5.0  # seconds to end in an orderly way
 
@@ -142,13 +132,16 @@ class SuperLink:
     def __init__(self, home: Path, log: Path) -> None:
         self._home = home
         self._environment = _environment(home)
-        self._address = f"127.0.0.1:{_free_port()}"
+        with socket.socket() as probe:
+            probe.bind((_HOST, 0))
+            port = probe.getsockname()[1]
+        self._address = f"{_HOST}:{port}"
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "run"\n[superlink.run]\n'
             f'address = "{self._address}"\ninsecure = true\n'
         )
-        host, port = self._address.split(":")
-        command = ["flower-superlink", "--insecure", "--simulation", "--host", host, "--port", port]
+        command = ["flower-superlink", "--insecure", "--simulation", "--host", _HOST]
+        command += ["--port", str(port)]
         self._log = log
         log.write_bytes(b"")
         with log.open("ab") as output:
@@ -176,7 +169,9 @@ class SuperLink:
                 time.sleep(0.1)
         raise FlowerError("Flower's SuperLink did not start.")
 
-    def run(self, app: Path, num_nodes: int, config: Mapping[str, Scalar]) -> Lines:
+    def run(
+        self, app: Path, num_nodes: int, config: Mapping[str, Scalar]
+    ) -> Generator[str, None, None]:
         """Submit the app in a directory and yield the lines of its log until it ends."""
         overrides = self._home / "run-config.toml"
         overrides.write_text(
@@ -259,7 +254,7 @@ def _environment(home: Path) -> dict[str, str]:
     def extended(name: str, separator: str, addition: str) -> str:
         return separator.join(filter(None, (addition, os.environ.get(name))))
 
-    no_proxy = {name: extended(name, ",", "127.0.0.1") for name in ("no_proxy", "NO_PROXY")}
+    no_proxy = {name: extended(name, ",", _HOST) for name in ("no_proxy", "NO_PROXY")}
     return {
         **os.environ,
         **no_proxy,
@@ -279,13 +274,6 @@ def _environment(home: Path) -> dict[str, str]:
             "PYTHONWARNINGS", ",", "ignore::FutureWarning:ray._private.worker"
         ),
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _toml(value: Scalar) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -10,23 +9,13 @@ from rich.text import Text
 from .console import console
 
 
-class Reason(NamedTuple):
-    """An exception that left the app's own code."""
-
-    what: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.what} ({self.where})"
-
-
 class Screen:
     """Shows a run's log and, on a terminal, that it goes on and for how long.
 
     Flower's own announcements are left out, and so are its colours and padding. Tracebacks are
     left to the log, where each is several times, through all of Flower and Ray: what the app
-    raised, and where, is kept for the end: ``reasons`` are different exceptions of its clients and
-    server, as they came, and ``refusal`` is what Flower's command line has against it.
+    raised, and where, is kept for the end: ``reasons`` are different exceptions that left its own
+    code, as they came, and ``refusal`` is what Flower's command line has against it.
     """
 
     _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -57,7 +46,7 @@ class Screen:
     )
 
     def __init__(self, app: Path) -> None:
-        self.reasons: list[Reason] = []
+        self.reasons: list[str] = []
         self.refusal = ""
         self._app = app
         self._started = self._exiting = self._refusing = False
@@ -121,7 +110,7 @@ class Screen:
         return self._tracing
 
     def _keep(self, kind: str, message: str) -> None:
-        reason = Reason(f"{kind.rpartition('.')[2]}{message}", self._frame)
+        reason = f"{kind.rpartition('.')[2]}{message} ({self._frame})"
         if self._frame and reason not in self.reasons:
             self.reasons.append(reason)
 

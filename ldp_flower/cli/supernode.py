@@ -19,7 +19,7 @@ from ..supernode.checks import Findings, examine
 from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
 from ..supernode.settings import OwnApp, RecordsFile, Settings, Table
-from .console import USAGE, Scalar, console, errors, fail, overrides
+from .console import USAGE, AppSettings, Scalar, console, errors, fail, failing, overrides
 from .run import declared_config, declared_nodes
 
 App = Annotated[
@@ -76,20 +76,16 @@ def supernode(
     """
     _refuse_removed(train_on)
     settings = _settings(app, table, schema, user_column, ids, unquoted, records)
-    try:
+    with failing(flower.UntestedFlower, ArgumentsError):
         flower.check()
         config = node_config_of(arguments)
         check_port(arguments)
-    except (flower.UntestedFlower, ArgumentsError) as error:
-        fail(str(error), USAGE)
     findings = examine(config, settings)
     _show(findings)
     if findings.problems:
         raise typer.Exit(USAGE)
-    try:
+    with failing(LaunchError):
         code = supervise(arguments, settings)
-    except LaunchError as error:
-        fail(str(error), USAGE)
     raise typer.Exit(code)
 
 
@@ -117,10 +113,7 @@ def check(
             show_default="the app's num-nodes or num-supernodes, or 4",
         ),
     ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of APP."),
-    ] = None,
+    config: AppSettings = None,
 ) -> None:
     """Look for what is wrong before any query: exit code 0, or 2 if there is anything.
 
@@ -141,10 +134,8 @@ def check(
     if nodes is not None or config:
         fail("Expected --nodes and --config with the directory of an app.", USAGE)
     settings = _settings(*given) if anything else None
-    try:
+    with failing(ArgumentsError):
         node = read(what)
-    except ArgumentsError as error:
-        fail(str(error), USAGE)
     findings = examine(node, settings)
     _show(findings)
     if findings.problems or findings.doubts:
@@ -227,10 +218,8 @@ def check_app(folder: Path, nodes: int | None, settings: Iterable[str]) -> None:
 
     Ends the command with exit code 2 if the app cannot be imported or its run is refused.
     """
-    try:
+    with failing(ValueError):
         app = AuditedApp(folder, overrides(declared_config(folder), settings))
-    except ValueError as error:
-        fail(str(error), USAGE)
     nodes = nodes or declared_nodes(folder) or _NODES
     refusal, users = _refusal(app, nodes)
     if refusal is None:

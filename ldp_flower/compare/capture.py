@@ -23,10 +23,7 @@ _EARLIER = "workflows of Flower's earlier form, LegacyContext, do not call it"
 
 
 class _StartedError(BaseException):
-    """Ends main at ``start``; not an Exception, which an app may catch."""
-
-    def __init__(self, strategy: Any, arguments: dict[str, Any]) -> None:
-        self.strategy, self.arguments = strategy, arguments
+    """Ends main at ``start``, by strategy and arguments; no Exception, which an app may catch."""
 
 
 def captured(
@@ -49,7 +46,8 @@ def captured(
         with _start_intercepted():
             server_app(InProcessGrid(client_app, num_nodes, run_config), context)
     except _StartedError as started:
-        return _app(client_app, started.strategy, started.arguments, run_config)
+        strategy, arguments = started.args
+        return _app(client_app, strategy, arguments, run_config)
     except Exception as error:
         raise CannotCompareError(
             "The ServerApp's main function failed before it called start(grid=..., "

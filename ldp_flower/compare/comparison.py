@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import math
 import tempfile
 import time
@@ -18,11 +19,13 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 
 from ..accounting import flower_epsilon, gaussian_noise_multiplier
+from ..clients import LdpUpdateMod
 from ..guarantee.training import flattened, parameters_of, with_parameters
+from ..simulation.grid import silenced
 from ..strategies import LdpFedAvg
 from ..sweep import Sweep, rows_of
 from ..validation import check_choice, check_integer, check_optional, check_positive
-from .methods import Guarantee, Outcome, Training, dp_fedavg, fedavg, ldp_fedavg, local_dp, quiet
+from .methods import Guarantee, Outcome, Training, dp_fedavg, fedavg, ldp_fedavg, local_dp
 from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
 
@@ -43,59 +46,6 @@ _ROUNDS = 20
 _MEASURED = 50  # nodes whose updates say how long updates are
 _JUDGES = 500  # nodes that evaluate, if the server does not
 _KEY = ("settings", "method", "epsilon", "seed")
-_COLUMNS = (
-    *_KEY,
-    *("metric", "score", "true_epsilon", "delta", "unit", "trusted", "rounds"),
-    *("bytes_per_node", "failures", "seconds", "notes"),
-)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All settings of a comparison but the app; arguments of :func:`compare`."""
-
-    num_nodes: int
-    rounds: int | None = None
-    delta: float = 1e-5
-    clip: float | None = None
-    strategy: Callable[..., LdpFedAvg] = LdpFedAvg
-    dp_sgd: MakeDpSgd | None = None
-    metric: str | None = None
-
-    def __post_init__(self) -> None:
-        check_integer("num_nodes", self.num_nodes, 1)
-        if self.rounds is not None:
-            check_integer("rounds", self.rounds, 1)
-        check_optional(self, "clip")
-        if not 0 < self.delta < 1 / self.num_nodes:
-            raise ValueError(
-                f"Expected 0 < delta < 1 / num_nodes = {1 / self.num_nodes:g}, got {self.delta}."
-            )
-
-    @property
-    def rounds_of_flower(self) -> int:
-        """Number of rounds of all methods but LdpFedAvg, which has a rule."""
-        return min(self.rounds or _ROUNDS, self.num_nodes)
-
-    def chosen(self, given: Sequence[str] | None) -> list[str]:
-        """Return the methods to run, in their order; raise ValueError at an unknown one."""
-        for name in given or ():
-            check_choice("methods", name, METHODS)
-        if given is None:
-            return [name for name in METHODS if name != "DP-SGD" or self.dp_sgd is not None]
-        if self.dp_sgd is None and "DP-SGD" in given:
-            raise ValueError("Expected dp_sgd, the app with DP-SGD, for method 'DP-SGD', got None.")
-        return [name for name in METHODS if name in given]
-
-    def settings(self, method: str, epsilon: float) -> dict[str, Any]:
-        """Return what a method's result depends on."""
-        if method != "LdpFedAvg":
-            return {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
-        strategy = self.strategy(epsilon=epsilon)
-        own = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
-        # A function by its name: its text has an address, another one in every process.
-        shown = {k: str(getattr(v, "__qualname__", None) or repr(v)) for k, v in own.items()}
-        return {"rounds": self.rounds, **shown}
 
 
 @dataclass(frozen=True)
@@ -119,37 +69,99 @@ class Cell:
         return f"{self.method}{epsilon}, seed {self.seed}"
 
 
-class Runner:
-    """Fills cells by a plan, with the app that ``load`` returns at a seed."""
+@dataclass(eq=False)
+class Plan:
+    """An app and how it is compared: it fills cells.
 
-    def __init__(self, load: Callable[[int], App], plan: Plan) -> None:
-        self._plan = plan
-        self._load = lru_cache(maxsize=1)(load)
+    ``load`` returns the app at a seed; the others are arguments of :func:`compare`. ``names`` are
+    the methods that are run, in their order.
+    """
+
+    load: Callable[[int], App]
+    num_nodes: int
+    rounds: int | None = None
+    delta: float = 1e-5
+    clip: float | None = None
+    strategy: Callable[..., LdpFedAvg] = LdpFedAvg
+    dp_sgd: MakeDpSgd | None = None
+    metric: str | None = None
+    methods: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("num_nodes", self.num_nodes, 1)
+        if self.rounds is not None:
+            check_integer("rounds", self.rounds, 1)
+        check_optional(self, "clip")
+        if not 0 < self.delta < 1 / self.num_nodes:
+            raise ValueError(
+                f"Expected 0 < delta < 1 / num_nodes = {1 / self.num_nodes:g}, got {self.delta}."
+            )
+        for name in self.methods or ():
+            check_choice("methods", name, METHODS)
+        if self.dp_sgd is None and "DP-SGD" in (self.methods or ()):
+            raise ValueError("Expected dp_sgd, the app with DP-SGD, for method 'DP-SGD', got None.")
+        possible = [name for name in METHODS if name != "DP-SGD" or self.dp_sgd is not None]
+        self.names = [n for n in possible if self.methods is None or n in self.methods]
+        #: Flower's methods have no rule for the number of rounds, as LdpFedAvg has.
+        self.rounds_of_flower = min(self.rounds or _ROUNDS, self.num_nodes)
         self._clip = lru_cache(maxsize=1)(self._measured_clip)
+
+    def cells(self, fingerprint: str, epsilons: Sequence[float], seeds: int) -> list[Cell]:
+        """Return all cells, seed by seed, under digests of the app's fingerprint and settings."""
+        check_integer("seeds", seeds, 1)
+        if not len(epsilons):
+            raise ValueError("Expected epsilons to hold at least one, got none.")
+        for epsilon in epsilons:
+            check_positive("epsilon", epsilon)
+            self.strategy(epsilon=epsilon)  # refuses what it cannot do before anything runs
+        return [
+            Cell(self._digest(fingerprint, method, epsilon), method, epsilon, seed)
+            for seed in range(seeds)
+            for method in self.names
+            for epsilon in (sorted({*epsilons}) if METHODS[method] else [math.inf])
+        ]
+
+    def _digest(self, fingerprint: str, method: str, epsilon: float) -> str:
+        """Return a digest of all that a method's result depends on."""
+        known: dict[str, Any] = {
+            "app": fingerprint,
+            "nodes": self.num_nodes,
+            "metric": self.metric,
+            "versions": [version("ldp-flower"), version("flwr")],
+        }
+        if method == "LdpFedAvg":
+            strategy = self.strategy(epsilon=epsilon)
+            own = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
+            known["rounds"] = self.rounds
+            # A function by its name: its text has an address, another one in every process.
+            known |= {k: str(getattr(v, "__qualname__", None) or repr(v)) for k, v in own.items()}
+        else:
+            known |= {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def check(self) -> None:
         """Train some nodes and judge the initial model; raise CannotCompareError if that fails."""
-        app = self._load(0)
+        app = self.load(0)
         if not len(flattened(parameters_of(app.initial_arrays))):
             raise CannotCompareError(
                 "Expected initial_arrays with at least one array of floats, got none."
             )
-        AppNodes(app, self._plan.num_nodes).check()
+        AppNodes(app, self.num_nodes).check()
         self._clip(0)
         self._judged(app, app.initial_arrays, 0)
 
-    def __call__(self, cell: Cell) -> dict[str, Any]:
+    def run(self, cell: Cell) -> dict[str, Any]:
         """Return the row of a cell."""
-        app, plan = self._load(cell.seed), self._plan
+        app = self.load(cell.seed)
         if cell.method == "DP-SGD":
-            assert plan.dp_sgd is not None
-            private = plan.dp_sgd(cell.epsilon, plan.delta, plan.rounds_of_flower)
+            assert self.dp_sgd is not None
+            private = self.dp_sgd(cell.epsilon, self.delta, self.rounds_of_flower)
             app = replace(app, client_app=private)
-        nodes = AppNodes(app, plan.num_nodes)
+        nodes = AppNodes(app, self.num_nodes)
         started = time.perf_counter()
         outcome = self._outcome(cell, app, nodes)
         seconds = time.perf_counter() - started
-        metric, score = plan.metric or "", math.nan
+        metric, score = self.metric or "", math.nan
         if outcome.model is not None:
             arrays = with_parameters(app.initial_arrays, outcome.model)
             metric, score = self._judged(app, arrays, outcome.rounds)
@@ -169,21 +181,37 @@ class Runner:
             "notes": " ".join(f"{outcome.notes} {nodes.reason}".split()),
         }
 
+    def compared(self, name: str, cells: list[Cell], path: str | Path | None) -> Comparison:
+        """Run the cells that the file lacks, and return all."""
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(path) if path is not None else Path(scratch) / "cells.csv"
+            sweep = Sweep(_KEY, None, self.run)
+            if sweep.missing(cells, file):
+                self.check()
+                # Flower's log has lines for every node in every round; failures are counted.
+                with (
+                    silenced("flwr", below=logging.ERROR),
+                    silenced(LdpUpdateMod.__module__, below=logging.CRITICAL),
+                ):
+                    sweep(cells, file, 1)
+            kept = {tuple(row[column] for column in _KEY): row for row in rows_of(file)}
+        return Comparison(name, self.num_nodes, [kept[each.key] for each in cells])
+
     def _outcome(self, cell: Cell, app: App, nodes: AppNodes) -> Outcome:
         """Return what a method makes of the nodes."""
-        plan, epsilon = self._plan, cell.epsilon
+        epsilon = cell.epsilon
         parameters = parameters_of(app.initial_arrays)
         initial = flattened(parameters)
         if cell.method == "untrained":
             return Outcome(initial, Guarantee(trusted="nobody", epsilon=0.0), 0, 0)
         if cell.method == "LdpFedAvg":
-            strategy = plan.strategy(epsilon=epsilon)
+            strategy = self.strategy(epsilon=epsilon)
             return ldp_fedavg(
                 replace(strategy, arrayrecord_key=app.arrays_key, configrecord_key=app.config_key),
                 nodes.counted(),
                 app.initial_arrays,
-                plan.num_nodes,
-                num_rounds=plan.rounds or 0,
+                self.num_nodes,
+                num_rounds=self.rounds or 0,
                 train_config=app.train_config,
                 run_config=app.run_config,
                 seed=cell.seed,
@@ -192,9 +220,9 @@ class Runner:
         training = Training(
             nodes,
             initial,
-            plan.rounds_of_flower,
+            self.rounds_of_flower,
             lambda noise: self._clip(cell.seed),
-            plan.delta,
+            self.delta,
             everybody=not local,
             seed=cell.seed,
         )
@@ -206,7 +234,7 @@ class Runner:
         else:
             model, guarantee = fedavg(training)
             if cell.method == "DP-SGD":
-                guarantee = Guarantee("record", "nobody", epsilon, plan.delta)
+                guarantee = Guarantee("record", "nobody", epsilon, self.delta)
         # A node sends the whole model.
         size = sum(array.nbytes for array in parameters.values())
         return Outcome(model, guarantee, training.rounds, size * training.answers, notes)
@@ -216,12 +244,12 @@ class Runner:
 
         Nobody paid for it, and it helps the methods that need a clip.
         """
-        if self._plan.clip is not None:
-            return self._plan.clip
-        app = self._load(seed)
-        nodes = np.arange(min(_MEASURED, self._plan.num_nodes))
+        if self.clip is not None:
+            return self.clip
+        app = self.load(seed)
+        nodes = np.arange(min(_MEASURED, self.num_nodes))
         initial = flattened(parameters_of(app.initial_arrays))
-        updates = AppNodes(app, self._plan.num_nodes).updates(initial, nodes, 1)
+        updates = AppNodes(app, self.num_nodes).updates(initial, nodes, 1)
         clip = float(np.median([np.linalg.norm(some, axis=1) for some in updates]))
         if not clip > 0:
             raise CannotCompareError(
@@ -240,7 +268,7 @@ class Runner:
                     f"evaluate_fn failed: {type(error).__name__}: {error}"
                 ) from error
         else:
-            found = AppNodes(app, self._plan.num_nodes).evaluated(arrays, number, _JUDGES)
+            found = AppNodes(app, self.num_nodes).evaluated(arrays, number, _JUDGES)
         numbers = {k: v for k, v in (found or {}).items() if isinstance(v, int | float)}
         if not numbers:
             raise CannotCompareError(
@@ -250,7 +278,7 @@ class Runner:
             )
         # By default the first that is not a loss, or else the first.
         usual = next((name for name in numbers if "loss" not in name.lower()), next(iter(numbers)))
-        name = self._plan.metric or usual
+        name = self.metric or usual
         if name not in numbers:
             raise CannotCompareError(f"Expected metric in {sorted(numbers)}, got {name!r}.")
         return name, float(numbers[name])
@@ -266,55 +294,6 @@ def _as_flower_counts(training: Training, epsilon: float) -> str:
         f"Flower's RdpAccountant states epsilon {stated:.3g} for the same noise, where a node is "
         "added or removed and not replaced."
     )
-
-
-def run_comparison(
-    load: Callable[[int], App],
-    plan: Plan,
-    *,
-    name: str,
-    fingerprint: str,
-    epsilons: Sequence[float],
-    seeds: int,
-    chosen: Sequence[str] | None,
-    path: str | Path | None,
-) -> Comparison:
-    """Run what the file lacks, and return all; see :func:`compare`."""
-    check_integer("seeds", seeds, 1)
-    if not len(epsilons):
-        raise ValueError("Expected epsilons to hold at least one, got none.")
-    for epsilon in epsilons:
-        check_positive("epsilon", epsilon)
-        plan.strategy(epsilon=epsilon)  # refuses what it cannot do before anything runs
-
-    def cell(method: str, epsilon: float, seed: int) -> Cell:
-        known = {
-            "app": fingerprint,
-            "nodes": plan.num_nodes,
-            "metric": plan.metric,
-            "versions": [version("ldp-flower"), version("flwr")],
-            **plan.settings(method, epsilon),
-        }
-        settings = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
-        return Cell(settings, method, epsilon, seed)
-
-    names = plan.chosen(chosen)
-    cells = [
-        cell(method, epsilon, seed)
-        for seed in range(seeds)
-        for method in names
-        for epsilon in (sorted({*epsilons}) if METHODS[method] else [math.inf])
-    ]
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(path) if path is not None else Path(scratch) / "cells.csv"
-        runner = Runner(load, plan)
-        sweep = Sweep(_KEY, _COLUMNS, runner)
-        if sweep.missing(cells, file):
-            runner.check()
-            with quiet(failures=True):
-                sweep(cells, file, 1)
-        kept = {tuple(row[column] for column in _KEY): row for row in rows_of(file)}
-    return Comparison(name, plan.num_nodes, [kept[each.key] for each in cells])
 
 
 def compare(
@@ -405,16 +384,8 @@ def compare(
         train_config or ConfigRecord(),
         run_config=run_config or {},
     )
-    plan = Plan(num_nodes, rounds, delta, clip, strategy, dp_sgd, metric)
+    plan = Plan(lambda seed: app, num_nodes, rounds, delta, clip, strategy, dp_sgd, metric, methods)
     digest = hashlib.sha256(flattened(parameters_of(initial_arrays)).tobytes()).hexdigest()
     known = [name, digest, dict(app.train_config), app.run_config]
-    return run_comparison(
-        lambda seed: app,
-        plan,
-        name=name,
-        fingerprint=json.dumps(known, sort_keys=True, default=str),
-        epsilons=epsilons,
-        seeds=seeds,
-        chosen=methods,
-        path=path,
-    )
+    fingerprint = json.dumps(known, sort_keys=True, default=str)
+    return plan.compared(name, plan.cells(fingerprint, epsilons, seeds), path)

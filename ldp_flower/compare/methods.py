@@ -4,10 +4,8 @@ FedAvg, DP-FedAvg and Flower's LocalDpMod are done here on all updates of a roun
 Tests compare them with Flower's own strategy, wrappers and mod, number by number.
 """
 
-import logging
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,21 +187,3 @@ def ldp_fedavg(
         max(reports) * strategy.answers_per_user,
         " ".join(result.notes),
     )
-
-
-@contextmanager
-def quiet(failures: bool = False) -> Iterator[None]:
-    """Keep Flower's log to errors: it has lines for every node in every round.
-
-    With ``failures`` trainings that fail are not logged either: for whoever counts them.
-    """
-    flower, mod = logging.getLogger("flwr"), logging.getLogger(LdpUpdateMod.__module__)
-    before = flower.level, mod.level
-    flower.setLevel(logging.ERROR)
-    if failures:
-        mod.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        flower.setLevel(before[0])
-        mod.setLevel(before[1])

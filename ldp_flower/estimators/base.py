@@ -1,7 +1,7 @@
 """What both estimators share: a table made of X and y, what is public about it, a run of it."""
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,16 +13,15 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array, check_consistent_length, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..schema import Categories, Numeric, Schema, Table, check_rows, collected, column_of
+from ..schema import Categories, Numeric, Schema, check_rows, collected, column_of
 from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, is_integer
-from ..values.entries import Column, as_numbers, entries, number_of
+from ..values.entries import Column, entries, number_of
 
 #: Bounds of columns and targets that nobody gave any: those of standardised numbers.
 STANDARDISED = (-3.0, 3.0)
 TARGET = "target"
-_CLIPPED = 0.01  # share of a column's entries, above which a note names it
 _SAYS = (
     "Simulated in this process, which sees all rows: nobody is protected yet. In a deployment "
     "estimator.strategy goes into server_app.py, and rows stay with the clients."
@@ -50,7 +49,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     bounds : array_like, shape (2,) or (n_features, 2), optional
         Without a schema: public bounds of all columns of numbers, or of each, in their units.
         By default (-3, 3), as of columns that are standardised. What is beyond counts as the
-        bound, and is warned of.
+        bound, and is logged.
     rows_per_user : int, optional
         Typical number of rows of a user, public. By default a classifier asks users, and in a
         regression each user goes by its own number of rows.
@@ -144,9 +143,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         check_rows(X, who)
         table, targets = self._training(X, y)
         assert self.schema_.target is not None
-        whole = {**table, self.schema_.target: targets}
-        warn_of_clipping(self.schema_, whole)
-        users = self.schema_.users(whole, groups=who)
+        users = self.schema_.users({**table, self.schema_.target: targets}, groups=who)
         try:
             self.result_ = simulate(self.strategy, users, seed=self.random_state)
         except TooFewReports as refusal:
@@ -164,8 +161,10 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
             check_numbers(X)
             rows, targets = validate_data(self, X, y, y_numeric=self._y_numeric, **_ROWS)
             table = self._named(rows)
-            columns = numeric_columns(list(table), self.bounds)
-            self.schema_ = Schema(columns, target_name(columns), self._known_of(targets))
+            columns, target = numeric_columns(list(table), self.bounds), TARGET
+            while target in columns:
+                target += "_"
+            self.schema_ = Schema(columns, target, self._known_of(targets))
             return table, targets
         self._check_schema(self.schema)
         self.schema_ = self.schema
@@ -212,14 +211,6 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         return f"{estimator_html_repr(self)}{shown}<p>{_SAYS}</p>"
 
 
-def target_name(columns: Collection[str]) -> str:
-    """Return a name for the target that no column has."""
-    name = TARGET
-    while name in columns:
-        name += "_"
-    return name
-
-
 def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str, Numeric]:
     """Return columns of numbers within public bounds.
 
@@ -238,34 +229,6 @@ def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str,
         name: Numeric(float(low), float(high))
         for name, (low, high) in zip(names, pairs, strict=True)
     }
-
-
-def warn_of_clipping(schema: Schema, table: Table) -> None:
-    """Warn of columns with entries beyond their public bounds: these count as the bounds.
-
-    Who simulates has the table before them, and this is about it; clients in a deployment report
-    nobody.
-    """
-    shares = {name: _beyond(schema.kind(name), table[name]) for name in schema.columns_read}
-    clipped = [f"{share:.0%} of {name!r}" for name, share in shares.items() if share > _CLIPPED]
-    if clipped:
-        shown = ", ".join(clipped[:5]) + (
-            f" and of {len(clipped) - 5} more columns" * (len(clipped) > 5)
-        )
-        warnings.warn(
-            f"Entries beyond the public bounds count as the bound: {shown}. Declare bounds that "
-            "hold the column, in its own units, from what is known without the data.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def _beyond(kind: Numeric | Categories, values: object) -> float:
-    if isinstance(kind, Categories):
-        return 0.0
-    numbers = as_numbers(values)
-    known = numbers[np.isfinite(numbers)]
-    return float(np.mean((known < kind.low) | (known > kind.high))) if len(known) else 0.0
 
 
 def in_memory(X: Any) -> Any:
@@ -299,12 +262,7 @@ def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
     columns.
     """
     if isinstance(X, Mapping) or hasattr(X, "columns"):
-        known = list(X) if isinstance(X, Mapping) else list(X.columns)
-        if absent := [name for name in names if name not in known]:
-            raise ValueError(f"Expected the columns {names} in the table, {absent} are missing.")
-        if twice := [name for name in names if known.count(name) > 1]:
-            raise ValueError(f"Expected each column once in the table, got {twice} more often.")
-        return pd.DataFrame({name: X[name] for name in names})
+        return pd.DataFrame({name: column_of(X, name) for name in names})
     rows = check_array(X, dtype=None, ensure_all_finite=False)
     if rows.shape[1] != len(names):
         raise ValueError(

@@ -101,8 +101,6 @@ def intervals(
     names: Sequence[object],
     values: "ArrayLike",
     errors: "ArrayLike",
-    *,
-    colour: str = GREEN,
 ) -> None:
     """Draw a point with a 95 % interval for each name, the first one on top."""
     import numpy as np
@@ -110,7 +108,7 @@ def intervals(
     places = np.arange(len(names))
     spans = 1.96 * np.nan_to_num(np.asarray(errors, np.float64))
     axes.axvline(0, color=GREY, lw=0.8)
-    axes.errorbar(values, places, xerr=spans, fmt="o", ms=4, lw=1.5, color=colour)
+    axes.errorbar(values, places, xerr=spans, fmt="o", ms=4, lw=1.5, color=GREEN)
     axes.set_yticks(places, [label(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity  # private: messages need it
@@ -153,29 +153,25 @@ class TellingGrid(InProcessGrid):
     """
 
     _started, _shown = 0.0, 0.0
-    _step, _done, _messages = "", 0, 0
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let every addressed node handle its message, and show which step it is."""
-        pushed = list(messages)
+        """Let every addressed node handle its message, and show which step and node it is."""
+        pushed, ids = list(messages), list[str]()
         self._started = self._started or time.monotonic()
-        self._step = pushed[0].metadata.group_id or "0" if pushed else self._step
-        self._done, self._messages = 0, len(pushed)
-        return super().push_messages(pushed)
+        for number, message in enumerate(pushed, 1):
+            nodes = f", node {number} of {len(pushed)}" if len(pushed) > 1 else ""
+            self._show(f"Step {message.metadata.group_id or 0}{nodes}")
+            ids += super().push_messages([message])
+        return ids
 
-    def _handle(self, message: Message) -> Message | None:
-        self._report()
-        self._done += 1
-        return super()._handle(message)
-
-    def _report(self) -> None:
+    def _show(self, what: str) -> None:
         now = time.monotonic()
-        if now - self._started < _AFTER or now - self._shown < _EVERY or not _is_seen():
-            return
-        self._shown = now
-        nodes = f", node {self._done + 1} of {self._messages}" if self._messages > 1 else ""
-        line = f"Step {self._step}{nodes}, {now - self._started:.0f} s"
-        print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
+        # In a terminal, or in a notebook.
+        seen = sys.stderr.isatty() or "ipykernel" in sys.modules
+        if seen and now - self._started >= _AFTER and now - self._shown >= _EVERY:
+            self._shown = now
+            line = f"{what}, {now - self._started:.0f} s"
+            print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
 
     def wipe(self) -> None:
         """Take the line away."""
@@ -183,17 +179,9 @@ class TellingGrid(InProcessGrid):
             print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
 
-def _is_seen() -> bool:
-    """Whether somebody looks at this process's messages: in a terminal, or in a notebook."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
-
-
 def _copied(content: RecordDict) -> RecordDict:
     """Copy records, as a wire would; Array objects are immutable and stay shared."""
-    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {}
-    for name, record in content.items():
-        records[name] = record.copy()
-    return RecordDict(records)
+    return RecordDict({name: record.copy() for name, record in content.items()})
 
 
 R = TypeVar("R", bound="Result")
@@ -307,23 +295,18 @@ def simulate(
     _check_strategy(strategy)
     everyone = _everyone(users, num_users)
     if isinstance(everyone, Users):
-        _check_usable(everyone)
-        _check_targets(everyone, strategy)
+        _check_rows(everyone, strategy)
 
     def load_users(context: Context) -> UserSource:
         return everyone.partition(int(context.node_config["partition-id"]), num_nodes)
 
-    client_app = LdpClientApp(load_users, policy, seed, statistics)
-    logger = logging.getLogger("flwr")
-    level = logger.level
-    logger.setLevel(max(level, logging.WARNING))  # Flower's log of a run is for long ones
-    grid = TellingGrid(client_app, num_nodes)
+    grid = TellingGrid(LdpClientApp(load_users, policy, seed, statistics), num_nodes)
     try:
-        with said_once():
+        # Flower's log of a run is for long ones.
+        with silenced("flwr", below=logging.WARNING), said_once():
             return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
     finally:
         grid.wipe()
-        logger.setLevel(level)
 
 
 def _check_strategy(strategy: object) -> None:
@@ -340,8 +323,13 @@ def _check_strategy(strategy: object) -> None:
         raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
 
 
-def _check_usable(users: Users) -> None:
-    """Refuse users of whom no row can be used, which a node would let answer at random."""
+def _check_rows(users: Users, strategy: object) -> None:
+    """Refuse users whom a node would let answer at random.
+
+    No row of theirs can be used, or nobody has a target for a model of a table.
+    """
+    from ..strategies import PrivateClassification, PrivateRegression
+
     finite = np.isfinite(users.features)
     if len(finite) and not finite.all(axis=1).any():
         raise ValueError(
@@ -349,12 +337,6 @@ def _check_usable(users: Users) -> None:
             f"{without_numbers(users.features, users.columns)}. Text is coded by a Schema, and "
             "items by Users.from_items."
         )
-
-
-def _check_targets(users: Users, strategy: object) -> None:
-    """Refuse a model of a table in which nobody has a target, whose users answer at random."""
-    from ..strategies import PrivateClassification, PrivateRegression
-
     if not isinstance(strategy, PrivateClassification | PrivateRegression):
         return
     if users.has_targets and len(users.targets) and not np.isfinite(users.targets).any():
@@ -379,6 +361,18 @@ def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource
         raise ValueError("Expected num_users with users that a callable generates, got None.")
     check_integer("num_users", num_users, 1)
     return GeneratedUsers(num_users, users(np.zeros(1, np.int64)).num_features, users)
+
+
+@contextmanager
+def silenced(name: str, below: int = logging.CRITICAL + 1) -> Iterator[None]:
+    """Log nothing under this name inside this context, or nothing below a level."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(max(level, below))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager

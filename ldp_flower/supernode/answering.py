@@ -18,8 +18,9 @@ from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flowers
 
 from ..clients import Refusal
+from ..guarantee import ledger
 from . import flower
-from .journal import Journal, Run
+from .journal import Run, heard, line_of
 from .settings import Settings
 
 _log = logging.getLogger("flwr")
@@ -39,24 +40,18 @@ def _let_answer(load_app: Callable[[], ClientApp], name: str) -> None:
     """Make Flower's program take the operator's answer, and leave the run's app packed."""
     fabs: list[bytes] = []
 
-    def take(fab: bytes, **_: object) -> None:
-        fabs.append(fab)
+    def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
+        def answer(message: Message, context: Context) -> Message:
+            run = Run(context.run_id, fab_id, fab_version, fabs[0])
+            return answered(load_app, name, message, context, run)
 
-    def loader(**_: object) -> Callable[[str, str, str], Callable[..., Message]]:
-        def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
-            def answer(message: Message, context: Context) -> Message:
-                run = Run(context.run_id, fab_id, fab_version, fabs[0])
-                return answered(load_app, name, message, context, run)
-
-            return answer
-
-        return load
+        return answer
 
     for step, replacement in {
-        "install_from_fab": take,
+        "install_from_fab": lambda fab, **_: fabs.append(fab),
         "get_project_dir": lambda *_: Path(os.devnull),
         "install_app_dependencies": _install_nothing,
-        "get_load_client_app_fn": loader,
+        "get_load_client_app_fn": lambda **_: load,
     }.items():
         assert hasattr(flowers, step)
         setattr(flowers, step, replacement)
@@ -70,8 +65,8 @@ def answered(
     load_app: Callable[[], ClientApp], name: str, message: Message, context: Context, run: Run
 ) -> Message:
     """Return the operator's reply, or an error of a fixed text, and log which it is."""
-    started, journal = time.monotonic(), Journal()
-    with journal:
+    started = time.monotonic()
+    with heard(ledger.__name__, logging.INFO) as paid:
         try:
             reply = load_app()(message, context)
             own = message.metadata.message_id
@@ -82,7 +77,7 @@ def answered(
         except BaseException:  # an app may leave by sys.exit: its process would never answer
             _log.exception("%s could not answer.", name)
             reply = Message(Error(Refusal.FAILED, _FAILED), reply_to=message)
-    _log.info(journal.line(message, reply, run, name, time.monotonic() - started))
+    _log.info(line_of(message, reply, run, name, time.monotonic() - started, paid))
     return reply
 
 

@@ -17,6 +17,7 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
+from .journal import heard
 from .settings import AppError, OwnApp, RecordsFile, Settings, Table
 
 _ABOUT_RIGHT = 0.5, 2.0  # declared number of records over the true one: steps are as far off
@@ -174,11 +175,13 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
                 "refuse every question."
             )
         return
-    with _Heard() as heard:
+    with heard("ldp_flower", logging.WARNING) as records:
         reply = census(app, config)
-    findings.doubts += heard.of_files
+    warnings = list(map(_told, records))
+    # What is odd in a table that can be read.
+    findings.doubts += [r.getMessage() for r in records if r.name == table_file.__name__]
     if reply.has_error():
-        why = heard.warnings[-1] if heard.warnings else reply.error.reason
+        why = warnings[-1] if warnings else reply.error.reason
         findings.problems.append(f"{settings.name} does not answer: {why}")
     elif not (users := reply.content.metric_records["census"]["users"]):
         findings.doubts.append(
@@ -190,7 +193,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
     else:
         what = "App" if isinstance(settings.source, OwnApp) else "Table"
         findings.facts.append(f"{what}: {settings.name}, with {users} users.")
-        findings.doubts += heard.warnings  # entries that are not what the schema declares
+        findings.doubts += warnings  # entries that are not what the schema declares
 
 
 def _records(
@@ -223,32 +226,13 @@ def _records(
         )
 
 
-class _Heard(logging.Handler):
-    """Keeps what the client logs for its operator, instead of its being printed."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.warnings: list[str] = []
-        self.of_files: list[str] = []  # what is odd in a table that can be read
-        self._logger = logging.getLogger("ldp_flower")
-
-    def __enter__(self) -> "_Heard":
-        self._logger.addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep what is said or, if it is about an error, what this says."""
-        error = record.exc_info[1] if record.exc_info else None
-        if record.name == table_file.__name__:
-            self.of_files.append(record.getMessage())
-        if error is None:
-            self.warnings.append(record.getMessage())
-        else:  # that of a value is a sentence of ours
-            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            self.warnings.append(f"{kind}{error}")
+def _told(record: logging.LogRecord) -> str:
+    """Return what a client logs for its operator or, if it is about an error, what this says."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return record.getMessage()
+    # That of a value is a sentence of ours.
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 def census(app: ClientApp, node_config: Mapping[str, object]) -> Message:

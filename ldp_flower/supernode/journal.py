@@ -4,13 +4,12 @@ import hashlib
 import io
 import logging
 import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from flwr.app import Message
-
-from ..guarantee import ledger
 
 _MAX_NAME_CHARS: Final = 200  # characters of a name
 _MAX_SETTINGS_BYTES: Final = 1 << 20  # bytes of a run's pyproject.toml
@@ -29,44 +28,41 @@ class Run:
     fab_version: str
     fab: bytes = field(repr=False)
 
-    @cached_property
-    def fab_hash(self) -> str:
-        """SHA-256 of the app's bytes, computed here."""
-        return hashlib.sha256(self.fab).hexdigest()
+
+@contextmanager
+def heard(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
+    """Collect what is logged under a name, from a level on, inside this context."""
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler(level)
+    handler.emit = records.append  # type: ignore[assignment, method-assign]
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(min(level, logger.getEffectiveLevel()))
+    logger.addHandler(handler)
+    try:
+        yield records
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
-class Journal(logging.Handler):
-    """Hears, while it is entered, what the ledger is charged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self._paid: list[str] = []
-        self._logger = logging.getLogger(ledger.__name__)
-
-    def __enter__(self) -> Self:
-        self._level = self._logger.level
-        self._logger.setLevel(logging.INFO)
-        self._logger.addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self)
-        self._logger.setLevel(self._level)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep what was paid."""
-        self._paid.append(record.getMessage())
-
-    def line(self, message: Message, reply: Message, run: Run, name: str, seconds: float) -> str:
-        """Return the line of the log about a message."""
-        kind = shortened(message.metadata.message_type)  # the server's own words
-        outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
-        return (
-            f"Run {run.run_id}, {kind}: {outcome} of {name} after "
-            f"{seconds:.2f} s; {' '.join(self._paid) or 'nothing was paid.'} The run's own app "
-            f"was not looked at: '{shortened(run.fab_id)}' '{shortened(run.fab_version)}', SHA-256 "
-            f"{run.fab_hash}."
-        )
+def line_of(
+    message: Message,
+    reply: Message,
+    run: Run,
+    name: str,
+    seconds: float,
+    paid: Iterable[logging.LogRecord] = (),
+) -> str:
+    """Return the line of the log about a message, and what the ledger was charged for it."""
+    kind = shortened(message.metadata.message_type)  # the server's own words
+    outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
+    spent = " ".join(record.getMessage() for record in paid) or "nothing was paid."
+    return (
+        f"Run {run.run_id}, {kind}: {outcome} of {name} after {seconds:.2f} s; {spent} The run's "
+        f"own app was not looked at: '{shortened(run.fab_id)}' '{shortened(run.fab_version)}', "
+        f"SHA-256 {hashlib.sha256(run.fab).hexdigest()}."
+    )
 
 
 def shortened(text: str) -> str:

@@ -75,17 +75,18 @@ def read(node_config: str | None) -> Mapping[str, object]:
     ArgumentsError if it cannot be read, or Flower would leave out a part of it without a word.
     """
     text = node_config or ""
-    if not text.endswith(".toml") and (left := _PAIR.sub(" ", text).split()):
-        raise ArgumentsError(
-            f"Flower does not read {shlex.join(left)} in the node's configuration: expected pairs "
-            "key=value without spaces."
-        )
-    if not text.endswith(".toml"):
+    in_file = text.endswith(".toml")
+    if not in_file:
+        if left := _PAIR.sub(" ", text).split():
+            raise ArgumentsError(
+                f"Flower does not read {shlex.join(left)} in the node's configuration: expected "
+                "pairs key=value without spaces."
+            )
         _check_pairs(_PAIR.findall(text))
     try:
         return parse_config_args([node_config] if node_config else None)
     except (Exception, SystemExit) as error:
-        named = f" {text}" if text.endswith(".toml") else ""
+        named = f" {text}" if in_file else ""
         raise ArgumentsError(f"The node's configuration{named} cannot be read: {error}") from error
 
 

@@ -135,6 +135,8 @@ def test_tables_that_do_not_fit_are_refused():
         SCHEMA.features({"age": [1.0], "weekday": [1]})
     with pytest.raises(ValueError, match="one length"):
         SCHEMA.features({"age": [1.0], "pay": [1.0, 2.0], "weekday": [1]})
+    with pytest.raises(ValueError, match="one length"):
+        Schema(SCHEMA.columns).users({"age": [1.0], "pay": [1.0, 2.0], "weekday": [1]})
     with pytest.raises(ValueError, match="one value a row"):
         SCHEMA.targets({"score": np.zeros((2, 2))})
 

@@ -1,5 +1,6 @@
 """The methods that are compared, by name, each with what it promises and what it costs."""
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from ldp_flower.accounting import gaussian_noise_multiplier
 from ldp_flower.compare import methods
 from ldp_flower.compare.methods import Guarantee, Trained, Training
 from ldp_flower.compare.nodes import Nodes
+from ldp_flower.simulation.grid import silenced
 from ldp_flower.strategies import LdpFedAvg
 
 from ...baselines.adaptive_clip import dp_fedavg_adaptive
@@ -81,7 +83,7 @@ def ldp_fedavg(problem: Problem, epsilon: float, seed: int) -> Outcome:
         path_length=problem.path,
     )
     initial = ArrayRecord(problem.learner.initial())
-    with methods.quiet():
+    with silenced("flwr", below=logging.ERROR):
         found = methods.ldp_fedavg(strategy, problem.app(), initial, problem.num_users, seed=seed)
     score = math.nan if found.model is None else problem.score(problem.shaped(found.model))
     return Outcome(score, found.guarantee, found.rounds or problem.rounds, found.bytes_per_node)

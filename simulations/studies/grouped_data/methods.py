@@ -1,5 +1,6 @@
 """The methods: those for tables, an app made by hand, and no privacy."""
 
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from ldp_flower import simulate
 from ldp_flower.compare import methods
+from ldp_flower.simulation.grid import silenced
 from ldp_flower.strategies import (
     LdpFedAvg,
     PrivateClassification,
@@ -84,7 +86,7 @@ def ldp_fedavg(divided: Split, epsilon: float, seed: int) -> Outcome:
     problem = _app(divided)
     strategy = LdpFedAvg(epsilon=epsilon, model="linear")
     initial = ArrayRecord(problem.learner.initial())
-    with methods.quiet():
+    with silenced("flwr", below=logging.ERROR):
         found = methods.ldp_fedavg(strategy, problem.app(), initial, problem.num_users, seed=seed)
     if found.model is None:
         return divided.constant, REFUSED

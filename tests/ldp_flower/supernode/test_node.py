@@ -1,5 +1,6 @@
 """The parts of an operator's node, without one: what is refused, answered, started and told."""
 
+import hashlib
 import io
 import logging
 import os
@@ -23,7 +24,7 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.supernode import answering, flower, launch
 from ldp_flower.supernode.checks import census
-from ldp_flower.supernode.journal import Journal, Run, printable, take_care
+from ldp_flower.supernode.journal import Run, heard, line_of, printable, take_care
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
 from ldp_flower.supernode.settings import AppError, OwnApp, RecordsFile, Settings, Table
@@ -119,7 +120,7 @@ def test_the_operators_answer_is_the_reply_and_the_log_says_whose(caplog):
     (line,) = caplog.messages
     assert line.startswith("Run 5, query.report: a reply of site:app after 0.0")
     assert "nothing was paid. The run's own app was not looked at: 'stranger/app' '1.0.0'" in line
-    assert line.endswith(f"SHA-256 {RUN.fab_hash}.") and len(RUN.fab_hash) == 64
+    assert line.endswith(f"SHA-256 {hashlib.sha256(RUN.fab).hexdigest()}.")
 
 
 @pytest.mark.parametrize(
@@ -174,10 +175,10 @@ def test_the_journal_hears_what_was_paid(tmp_path):
     ledger, policy = SqliteLedger.create(tmp_path / "ledger.db"), PrivacyPolicy(1.0, 0.1)
     asked = message("query.report")
     failed = Message(Error(102, "broke"), reply_to=asked)
-    with Journal() as journal:
+    with heard(SqliteLedger.__module__, logging.INFO) as paid:
         assert ledger.commit(Entry("q", b""), np.array(["a", "b"]), Cost(0.5, 0.01), policy)
     assert ledger.commit(Entry("r", b""), np.array(["a"]), Cost(0.25), policy)
-    line = journal.line(asked, failed, RUN, "site:app", 1.0)
+    line = line_of(asked, failed, RUN, "site:app", 1.0, paid)
     assert "error 102 of site:app after 1.00 s; 2 of 2 users paid epsilon 0.5, delta 0.01." in line
     assert "0.25" not in line
 
@@ -328,5 +329,5 @@ def test_a_strangers_names_forge_no_line_of_the_log():
     assert line.isprintable() and len(line) < 300
     asked = message("train." + "x" * 999)
     run = replace(RUN, fab_id="stranger/\n" + "y" * 999)
-    line = Journal().line(asked, Message(RecordDict(), reply_to=asked), run, "site:app", 1.0)
+    line = line_of(asked, Message(RecordDict(), reply_to=asked), run, "site:app", 1.0)
     assert line.isprintable() and len(line) < 800
