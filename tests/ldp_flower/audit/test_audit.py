@@ -49,7 +49,6 @@ from ldp_flower.randomizers.two_level import TwoLevel
 from ldp_flower.randomness import derive
 from ldp_flower.strategies import LdpIht
 from ldp_flower.strategies.catalogue import PROTOCOLS
-from simulations.benchmarks.unary import OptimizedUnaryEncoding
 
 cli = import_module("ldp_flower.cli.app")  # the package calls the application so
 
@@ -406,31 +405,12 @@ class TwoAnswers(KRandomizedResponse):
         return super().contains(reports.ravel())
 
 
-@dataclass(frozen=True)
-class RareBits(OptimizedUnaryEncoding):
-    """Sets the bits of other items half as often as it may."""
-
-    @property
-    def threshold(self):
-        return super().threshold // 2
-
-
-@dataclass(frozen=True)
-class RareBitsInside(OptimizedUnaryEncoding):
-    """The same, in the sampler only: the stated thresholds are right."""
-
-    def _randomize(self, values, rng, coins):
-        return RareBits(self.epsilon, self.domain_size)._randomize(values, rng, coins)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "at_least", "exact"),
     [
         (DoubleOdds(1.0, 16), 1.5, 2.0),
         (TwoAnswers(1.0, 4), 1.3, 1.0),
-        (RareBits(1.0, 8), 1.4, 1.861),  # q = 0.1345: log((1 - q) / q)
-        (RareBitsInside(1.0, 8), 1.4, 1.0),
     ],
     ids=lambda value: type(value).__name__,
 )
