@@ -234,7 +234,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         question="most frequent items and their counts; sparse distributions",
         guarantee="pure epsilon",
         rounds="1, non-interactive",
-        report="1-2, in small domains up to 64; more for sets of items",
+        report="1-2, in small domains up to 64; more for sets",
         use_when="items are numbers or strings, of domains up to 2^40",
         fails_when="for items below its cut-off: at epsilon 1 those that 5 % of 20,000 users hold, "
         "or less than a fifth of 2,000",

@@ -57,11 +57,11 @@ class TwoStageRegression(ShrinkingClip):
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
-        rounds="6, all silos in each",
+        rounds="6, all silos",
         report="some 4 a coefficient",
         use_when="targets are classes and records few",
-        fails_when="for numbers from epsilon 2 on, where `PeelingDpIht` corrects its choices: with "
-        "800 records a relative error of .34 instead of .20",
+        fails_when="for numbers from epsilon 2 on: with 800 records a relative error of .34, by "
+        "`PeelingDpIht` of .20",
         page="silos",
     )
     _audited: ClassVar = {"target_scale": 1.0}
