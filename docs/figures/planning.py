@@ -23,6 +23,7 @@ FAMILIES = {
     "one_question": ("one question; updates", RED),
 }
 SLACK = 0.05  # share of items that is missed or not, of ten
+RIGHT = 0.9  # share of a protocol's cells within 25 % with which it is not in the table
 _FARTHEST = 3.2
 
 
@@ -46,12 +47,14 @@ def near(protocol: str, planned: np.ndarray, measured: np.ndarray, factor: float
 
 
 def lines() -> Iterator[str]:
-    """Yield the lines of the table in docs/planning.md."""
+    """Yield the lines of the table in docs/planning.md: of protocols whose plans are often off."""
     yield "| protocol | cells | within 25 % | within a factor 2 |"
     yield "|---|--:|--:|--:|"
     for family in FAMILIES:
         for protocol, (planned, measured) in runs(family).items():
-            shares = (near(protocol, planned, measured, factor).mean() for factor in (1.25, 2))
+            shares = [near(protocol, planned, measured, factor).mean() for factor in (1.25, 2)]
+            if shares[0] >= RIGHT:
+                continue
             told = " | ".join(f"{100 * share:.0f} %" for share in shares)
             yield f"| `{protocol}` | {len(planned)} | {told} |"
 

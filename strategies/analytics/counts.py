@@ -130,9 +130,9 @@ class Counts(CellStrategy[CountsResult]):
     card = Card(
         question="shares of a column's categories, with standard errors",
         guarantee="pure epsilon",
-        rounds="1, or 2 with few categories at small epsilon",
+        rounds="1 or 2",
         report="1-2, up to 64 with many categories",
-        use_when="the categories are known; HeavyHitters finds unknown ones",
+        use_when="the categories are known",
         fails_when="for shares below some .04 with 1,000 users at epsilon 1",
         page="analytics",
     )

@@ -99,9 +99,9 @@ class Describe(ColumnStrategy[DescribeResult]):
     card = Card(
         question="count, mean, std, quartiles and shares of a table's columns",
         guarantee="pure epsilon",
-        rounds="2-3 a mean, 1 a deviation, 8-9 quartiles, 1-2 shares",
+        rounds="2-3 a mean, 8-9 quartiles, 1-2 others",
         report="1-2, up to 64 with many categories",
-        use_when="a table is new and nobody knows what it holds",
+        use_when="nobody knows what a table holds",
         fails_when="for tables of 20 columns with less than some 20,000 users at epsilon 1",
         page="analytics",
     )

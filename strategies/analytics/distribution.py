@@ -84,9 +84,9 @@ class Distribution(ColumnStrategy[DistributionResult]):
     card = Card(
         question="the distribution of a column of numbers, with bands",
         guarantee="pure epsilon",
-        rounds="3, or 4",
+        rounds="3 or 4",
         report="1, of few users up to 13",
-        use_when="a whole distribution is wanted, or more than some ten quantiles",
+        use_when="a whole distribution or more than ten quantiles are wanted",
         fails_when="where many users share a value that is neither 0, a bound nor a multiple of "
         "one step; at epsilon 0.5 below 16,300 users",
         page="analytics",

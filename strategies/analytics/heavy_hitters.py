@@ -55,6 +55,9 @@ class HeavyHittersResult(Result):
         as many users; the draw of an item from a user's rows is included.
     users_std_error : ndarray of float64, shape (found,)
         The narrower ones for these users and the items that they drew: of randomisation alone.
+        With direct counts, for the estimated frequency f and a report that supports the user's
+        item with probability p and any other with q, it is sqrt(n (f p (1-p) + (1-f) q (1-q))) /
+        (p - q); by prefixes the users' assignment to levels is added.
     cutoff : float
         The estimate that an item had to exceed to be returned.
     all_counts : ndarray of float64, shape (domain_size,), or None
@@ -234,7 +237,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         question="most frequent items and their counts; sparse distributions",
         guarantee="pure epsilon",
         rounds="1, non-interactive",
-        report="1-2, in small domains up to 64; more for sets of items",
+        report="1-2, in small domains up to 64; more for sets",
         use_when="items are numbers or strings, of domains up to 2^40",
         fails_when="for items below its cut-off: at epsilon 1 those that 5 % of 20,000 users hold, "
         "or less than a fifth of 2,000",

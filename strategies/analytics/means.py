@@ -159,7 +159,7 @@ class Means(ColumnStrategy[MeansResult]):
         rounds="2-3 a column",
         report="1-2, up to 64 with many groups",
         use_when="columns have bounds that are not far too wide",
-        fails_when="for several columns at epsilon 8, each of which has a cohort of its own",
+        fails_when="for several columns at epsilon 8: each has a cohort of its own",
         page="analytics",
     )
 

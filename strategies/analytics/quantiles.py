@@ -199,9 +199,9 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
     card = Card(
         question="a few quantiles of a column of numbers, in its units",
         guarantee="pure epsilon",
-        rounds="5 to 9; fewer for less than some 1,700 users",
+        rounds="5-9, of few users fewer",
         report="1, of few users up to 13",
-        use_when="medians, quartiles or percentiles are all that is wanted of a column",
+        use_when="medians, quartiles or percentiles are wanted",
         fails_when="with many quantiles at a small epsilon: 9 have 3 times the error of one",
         page="analytics",
     )

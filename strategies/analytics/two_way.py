@@ -166,9 +166,9 @@ class TwoWay(CellStrategy[TwoWayResult]):
     card = Card(
         question="contingency table of two columns, with a test of independence",
         guarantee="pure epsilon",
-        rounds="1, or 2 with few cells at small epsilon",
+        rounds="1 or 2",
         report="1-2, up to 64 with many cells",
-        use_when="two columns of some categories each go together, or may not",
+        use_when="two columns of some categories each may go together",
         fails_when="for tables of 40 cells with 10,000 users at epsilon 1, mostly noise",
         page="analytics",
     )

@@ -62,7 +62,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         question="sparse mean of hundreds or thousands of features",
         guarantee="pure epsilon; paper: (epsilon, delta)",
         rounds="1, non-interactive",
-        report="1; paper: 4 per dimension",
+        report="1",
         use_when="everybody is asked at once",
         fails_when="for means below several times sqrt(V / n) of the bound, V = 6.3, 1.6, 0.44 at "
         "epsilon 1, 2, 4 and n users",

@@ -60,7 +60,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
         question="linear regression with up to 98 features (more: projected)",
         guarantee="pure epsilon; paper: (epsilon, delta)",
         rounds="1, non-interactive",
-        report="1; paper: 4 per dimension",
+        report="1",
         use_when="everybody is asked at once",
         fails_when="for signals in directions of little variance: below some 10,000 users at "
         "epsilon 2 it can be worse than zero",

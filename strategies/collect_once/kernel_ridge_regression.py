@@ -124,10 +124,10 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         question="a smooth function of one or two features",
         guarantee="pure epsilon; paper: (epsilon, delta)",
         rounds="1, non-interactive",
-        report="1; paper: 4 per Fourier feature",
+        report="1",
         use_when="everybody is asked at once",
         fails_when="with a length scale that does not fit: a sine of two periods at epsilon 1 and "
-        "20,000 users has an error of .66 of its variance with .4, of .12 with .2",
+        "20,000 users has an error of .66 of its variance with .4",
         page="collect-once",
     )
     no_plan = (

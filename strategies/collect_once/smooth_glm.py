@@ -104,10 +104,10 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         question="logistic regression with few features",
         guarantee="pure epsilon; paper: (epsilon, delta)",
         rounds="1, non-interactive",
-        report="1; paper: 12 per dimension and more",
+        report="1",
         use_when="everybody is asked at once",
-        fails_when="with many features: of 123 indicators of a census, projected to 32 numbers, it "
-        "has the accuracy of a constant at epsilon 2",
+        fails_when="with many features: of 123, projected to 32 numbers, it has the accuracy of a "
+        "constant at epsilon 2",
         page="collect-once",
     )
     no_plan = (

@@ -134,12 +134,11 @@ class LabelLdpIht(SparseStrategy):
     card = Card(
         question="sparse linear regression",
         guarantee="pure epsilon or (epsilon, delta), labels only",
-        rounds="up to 8, or 9 with an estimated scale; paper: 1",
+        rounds="up to 9; paper: 1",
         report="4 a label (a bit: 1), and the public features",
         use_when="features are public and labels are not",
-        fails_when="at epsilon 0.5 with 8,000 users, a tenth of whom are too few for the labels' "
-        "scale; for labels far from normal without a declared bound: coefficients up to 15 % too "
-        "long",
+        fails_when="at epsilon 0.5 with 8,000 users; for labels far from normal without a declared "
+        "bound: coefficients up to 15 % too long",
         page="ldp-iht",
     )
 

@@ -117,9 +117,9 @@ class LdpIht(FeatureStrategy[LinearResult]):
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",
-        rounds="up to 13; up to 51 with several records per user",
+        rounds="up to 13; with several records 51",
         report="1-2",
-        use_when="users have one record or several, of features of about unit scale",
+        use_when="features are of about unit scale",
         fails_when="with fewer than 4 s log(d) d V users, V = 16.7, 4.7, 1.3, 0.42 at epsilon 0.5, "
         "1, 2, 4 (s of d features)",
         page="ldp-iht",

@@ -73,10 +73,10 @@ class NonInteractiveIht(SparseStrategy):
         question="sparse linear regression",
         guarantee="pure epsilon; paper: (epsilon, delta)",
         rounds="1, non-interactive",
-        report="1-2; paper: 4 a feature",
+        report="1-2",
         use_when="everybody is asked at once and the features' covariance is public",
-        fails_when="with few users: with four normal coefficients of 64, 30,000 at epsilon 1 leave "
-        "a relative error of .60, 100,000 one of .30 (.39 and .13 if they are equal)",
+        fails_when="with few users: for four normal coefficients of 64, 30,000 at epsilon 1 leave "
+        "a relative error of .60",
         page="ldp-iht",
     )
 

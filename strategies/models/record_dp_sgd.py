@@ -193,9 +193,9 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
         guarantee="(epsilon, delta)",
         rounds="5-50; every silo answers all",
         report="4 a parameter",
-        use_when="some silos hold many records each, and no code of a run may see them",
-        fails_when="where the noise of the mean gradient is above 0.1 of its largest length, which "
-        "`ldp-flower plan` shows; above 1 it refuses",
+        use_when="silos hold many records each, and no code of a run may see them",
+        fails_when="where the noise of the mean gradient is above 0.1 of its largest length "
+        "(`ldp-flower plan` shows it)",
         page="silos",
     )
 

@@ -106,9 +106,9 @@ class Series(LdpStrategy[SeriesResult]):
     card: ClassVar[Card] = Card(
         question="levels over weeks of what another protocol estimates",
         guarantee="that of the protocol, for whole histories",
-        rounds="at each collection those of the protocol",
+        rounds="those of the protocol",
         report="as of the protocol",
-        use_when="the same question is asked again and again, at one budget for life",
+        use_when="the same question is asked again and again",
         fails_when="with panels too small for the protocol: 52 collections of Means at epsilon 1 "
         "take 6,165 users",
         page="recurring",

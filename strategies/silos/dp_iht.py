@@ -72,9 +72,9 @@ class DpIht(SiloRegression):
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
-        rounds="50, all silos in each",
+        rounds="50, all silos",
         report="4 a feature",
-        use_when="silos have many records each, some ten thousand in all",
+        use_when="silos have some ten thousand records in all",
         fails_when="with few records: 200 with 54 features at epsilon 0.5 give noise",
         page="silos",
     )

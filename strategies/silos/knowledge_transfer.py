@@ -92,7 +92,7 @@ class KnowledgeTransfer(SparseStrategy):
         guarantee="pure epsilon",
         rounds="3 (waves of silos)",
         report="1",
-        use_when="there are some 1,000 silos or more, each protected as a whole",
+        use_when="silos are some 1,000 or more, each protected as a whole",
         fails_when="with fewer than some 1,000 silos at epsilon 2 (300 at 4) and 1,000 features",
         page="silos",
     )

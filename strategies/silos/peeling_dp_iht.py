@@ -71,11 +71,10 @@ class PeelingDpIht(ClippedSilos):
     card = Card(
         question="sparse linear or logistic regression over silos",
         guarantee="(epsilon, delta)",
-        rounds="5, for classes 2, all silos in each",
+        rounds="5, for classes 2, all silos",
         report="8 a coefficient",
         use_when="features are very many and silos one or few",
-        fails_when="over more than some 20 silos, where choices do not average out: over 50 its "
-        "error is .24, that of `DpIht` .21",
+        fails_when="over more than some 20 silos: over 50 its error is .24, that of `DpIht` .21",
         page="silos",
     )
     _audited: ClassVar = {"target_scale": 1.0}
@@ -208,9 +207,9 @@ class PeelingTransfer(PeelingDpIht):
         guarantee="(epsilon, delta)",
         rounds="5 for each silo, for classes 2",
         report="8 a coefficient",
-        use_when="silos are few, and their records are protected one by one",
-        fails_when="with few records: 800 in one silo leave a relative error of .26 at epsilon 2; "
-        "choices do not average out, and 20 such silos leave .11",
+        use_when="silos are few",
+        fails_when="with few records: 800 in one silo leave a relative error of .26 at epsilon 2, "
+        "and 20 such silos .11",
         page="silos",
     )
     no_plan = NO_PLAN_OF_TEACHERS

@@ -62,9 +62,9 @@ class SparseMean(SparseWaves):
     card = Card(
         question="mean of a long vector most of which is zero",
         guarantee="pure epsilon",
-        rounds="8; 7 with a declared scale or few features",
+        rounds="7 or 8",
         report="1; votes some bytes",
-        use_when="users have one record or several; sparsity and sizes need not be known",
+        use_when="sparsity and sizes are not known",
         fails_when="for coordinates below some 1.4 standard deviations of users' means: there 400 "
         "users at epsilon 4 miss one in ten",
         page="sparse-regression",

@@ -97,11 +97,11 @@ class SparseRegression(SparseWaves):
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",
-        rounds="9; 8 with a declared scale or few features",
+        rounds="8 or 9",
         report="1; votes some bytes",
-        use_when="users have many records each; sparsity and sizes need not be known",
-        fails_when="at epsilon 1 with 400 users, who show nothing; with few records a user: at 50 "
-        "and 400 users a quarter of the coefficients is missed",
+        use_when="users have many records each; sparsity and sizes are not known",
+        fails_when="at epsilon 1 with 400 users, who show nothing; 400 users with 50 records miss "
+        "a quarter of the coefficients",
         page="sparse-regression",
     )
 

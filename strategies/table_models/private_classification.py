@@ -95,7 +95,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         guarantee="pure epsilon",
         rounds="up to 57, for each of more than two classes",
         report="1-2",
-        use_when="bounds and categories of a table's columns are known, and nothing else",
+        use_when="bounds and categories of a table's columns are known",
         fails_when="where sqrt(d c / n) is above 1.3 for d features and n users, c = 6.3, 1.6, "
         "0.44 at epsilon 1, 2, 4",
         page="which-method",

@@ -84,9 +84,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         guarantee="pure epsilon",
         rounds="up to 52",
         report="1-2",
-        use_when="users hold tables of which bounds and categories are known",
-        fails_when="with fewer than 4,615 users at epsilon 1, 1,378 at 2 or 412 at 8; weak "
-        "relations take several times as many, and the mean is returned",
+        use_when="bounds and categories of a table's columns are known",
+        fails_when="with fewer than 4,615 users at epsilon 1, 1,378 at 2 or 412 at 8; for weak "
+        "relations the mean is returned",
         page="your-own-data",
     )
 

@@ -174,8 +174,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         guarantee="pure epsilon",
         rounds="3",
         report="1",
-        use_when="a model's worth to users whom it was not fitted on is in question",
-        fails_when="with 1,000 users at epsilon 1, where usually nothing can be estimated",
+        use_when="a model's worth to other users is in question",
+        fails_when="with 1,000 users at epsilon 1: usually nothing can be estimated",
         page="private-evaluation",
     )
 

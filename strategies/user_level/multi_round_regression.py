@@ -55,8 +55,8 @@ class MultiRoundRegression(SelectedRegression):
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",
         rounds="up to 9; paper: 14",
-        report="1; votes up to the number of features in bits",
-        use_when="a comparison with Ma, Jia & Yang (2024) is wanted; users have few records each",
+        report="1; votes a bit a feature at most",
+        use_when="Ma, Jia & Yang (2024) are to be compared with; users have few records",
         fails_when="at epsilon 1 with 400 users of 100 records: the error (.59) is above that of "
         "returning zero (.566)",
         page="user-level-mean",

@@ -50,8 +50,8 @@ class TwoRoundRegression(SelectedRegression):
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",
         rounds="up to 7; paper: a vote, then 2",
-        report="1; votes up to the number of features in bits",
-        use_when="a comparison with Ma, Jia & Yang (2024) is wanted; users have many records each",
+        report="1; votes a bit a feature at most",
+        use_when="Ma, Jia & Yang (2024) are to be compared with; users have many records",
         fails_when="at epsilon 1 with 400 users of 100 records: the error (.66) is above that of "
         "returning zero (.566)",
         page="user-level-mean",

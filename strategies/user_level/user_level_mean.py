@@ -129,8 +129,8 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         question="mean of a vector",
         guarantee="pure epsilon",
         rounds="up to 12; paper: 2",
-        report="1; paper: 1-2",
-        use_when="users have one record or several, and a bound on the mean's length is public",
+        report="1",
+        use_when="a bound on the mean's length is public",
         fails_when="with few users for its length: at epsilon 0.5 the error of 2,000 users and 64 "
         "features is 1.8 times the mean",
         page="user-level-mean",

@@ -100,8 +100,9 @@ class HybridMechanism(_Scalar):
     Notes
     -----
     Source: Wang et al. (2019), hybrid mechanism: piecewise with probability
-    1 - e^(-eps/2), otherwise Duchi's randomized response; the latter alone up to
-    epsilon 0.61.
+    a = 1 - e^(-eps/2), otherwise Duchi's randomized response; the latter alone up to
+    epsilon 0.61 (a = 0). Its variance is a times that of :class:`PiecewiseMechanism` and
+    1 - a times that of :class:`.RandomizedResponse`.
 
     Guarantee
     ---------

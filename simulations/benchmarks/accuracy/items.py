@@ -1,6 +1,7 @@
 """Measure what HeavyHitters finds: on Zipf-distributed items, and where aircraft fly.
 
-They are the tables of docs/heavy-hitters.md. ``pip install -e ".[sim]"`` brings the flights.
+They are the tables of simulations/benchmarks/README.md. ``pip install -e ".[sim]"`` brings the
+flights.
 """
 
 import time
