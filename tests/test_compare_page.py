@@ -12,6 +12,8 @@ from ldp_flower.compare import Comparison
 
 DOCS = Path(__file__).parents[1] / "docs"
 CELLS = DOCS / "figures" / "compare-app.csv"
+ROOM = DOCS.parent / "simulations" / "studies" / "compare"
+RESULTS = (ROOM / "README.md").read_text("utf-8").partition("### An app of one's own")[2]
 PAGE = (DOCS / "which-method.md").read_text("utf-8").partition("## Your own app under")[2]
 (BLOCK,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
@@ -24,8 +26,10 @@ def kept():
 def test_the_table_is_of_the_kept_cells():
     found = Comparison("app", 1_000, kept())
     for row in (found.head, *found.rows()):
-        assert f"| {' | '.join(row)} |\n" in PAGE, row
-    assert found.explanation in PAGE
+        assert f"| {' | '.join(row)} |\n" in RESULTS, row
+    assert found.explanation in RESULTS
+    for line in re.findall(r"^\| (?:method|FedAvg|DP-FedAvg|LocalDpMod|LdpFedAvg).*\n", PAGE, re.M):
+        assert line in RESULTS, line
     words = re.sub(r"```.*?```|^\| .*?$", "", PAGE, flags=re.DOTALL | re.MULTILINE).split()
     assert len(words) < 500
 

@@ -1,6 +1,6 @@
 """Measure SparseMean and SparseRegression for classes on synthetic data.
 
-They are the tables of docs/sparse-regression.md and docs/sparse-regression.md.
+They are tables of simulations/user_level/README.md.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Measure the user-level mean and the two- and multi-round regressions on synthetic data.
 
-They are the tables of docs/user-level-mean.md.
+They are tables of simulations/user_level/README.md.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The four protocols that collect once: errors, what they spend, odd users, bad arguments.
 
 Seeds are fixed; each bound says how often chance would break it. How often, and at which
-other settings, is in docs/collect-once.md.
+other settings, is in simulations/papers/collect_once/README.md.
 """
 
 from dataclasses import dataclass

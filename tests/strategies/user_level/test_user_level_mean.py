@@ -34,7 +34,7 @@ def strategy(dim, method="auto", **arguments):
     [("auto", 16, 2000, 0.05), ("auto", 4, 2000, 0.03), ("paper", 16, 8000, 0.1)],
 )
 def test_error_on_eight_seeds(method, dim, num_users, rms):
-    """The bounds are at least 1.2 times what docs/user-level-mean.md has for such settings."""
+    """Bounds are at least 1.2 times the errors in simulations/user_level for such settings."""
     squares = []
     for seed in range(8):
         users, truth = on_spheres(num_users, dim, 0.1 * np.sqrt(dim), seed)
