@@ -10,8 +10,8 @@ from ldp_flower.randomizers import Randomizer
 
 def questions() -> Iterator[str]:
     """Yield the lines of the table of questions: each class once, with its links."""
-    yield "| name | numbers (`param.`) | arrays | reference |"
-    yield "|---|---|---|---|"
+    yield "| name | numbers (`param.`) | arrays |"
+    yield "|---|---|---|"
     for name, form in WIRE_TYPES.items():
         if len(form.kinds) > 1 or form.link != "identity":
             continue
@@ -19,21 +19,21 @@ def questions() -> Iterator[str]:
         numbers = [_named(s.wire, s.required) for s in slots(kind) if s.per is None]
         arrays = [_named(s.wire, s.required) for s in slots(kind) if s.per is not None]
         links = "".join(f", `{link}_{name}`" for link in kind.links if link != "identity")
-        cells = (f"`{name}`{links}", ", ".join(numbers), ", ".join(arrays), f"`{kind.__name__}`")
+        cells = (f"`{name}`{links}", ", ".join(numbers), ", ".join(arrays))
         yield f"| {' | '.join(cells)} |"
 
 
 def transformations() -> Iterator[str]:
     """Yield the lines of the table of transformations around questions."""
-    yield "| begins with | numbers | arrays | around | reference |"
-    yield "|---|---|---|---|---|"
+    yield "| begins with | numbers | arrays | around |"
+    yield "|---|---|---|---|"
     for kind in _transformations():
         numbers = [_named(s.wire, s.required) for s in slots(kind) if s.per is None]
         arrays = [_named(s.wire, s.required) for s in slots(kind) if s.per is not None]
         inners = sorted({path[-1].stem for path in kind.inners})
         begins = f"`{kind.stem}`" + (f", ends with `{kind.suffix}`" if kind.suffix else "")
         around = ", ".join(f"`{inner}`" for inner in inners)
-        cells = (begins, ", ".join(numbers), ", ".join(arrays), around, f"`{kind.__name__}`")
+        cells = (begins, ", ".join(numbers), ", ".join(arrays), around)
         yield f"| {' | '.join(cells)} |"
 
 
