@@ -94,7 +94,7 @@ def default_rounds(num_users: int, answers_per_user: int, net: bool) -> int:
     return max(1, min(rounds, answers_per_user * (num_users // _FEWEST_PER_COHORT)))
 
 
-# At .14 and .15 an AUC of .885 (without privacy .884) and an R2 of .819 (.821): docs/which-method.md.
+# At .14 and .15: AUC .885 (without privacy .884), R2 .819 (.821); see docs/which-method.md.
 _HARMLESS = 0.17
 _RANGE = 1.2816  # standard normal, of 8 runs in 10
 
