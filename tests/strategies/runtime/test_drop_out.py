@@ -81,7 +81,7 @@ def mean_z_scores(seed, num_users, num_nodes, reached=lambda own: lambda node: R
     return (result.coef - truth) / result.std_error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("num_users", "num_nodes"), [(PHONES, PHONES), (600, 60)], ids=["phones", "gateways"]
 )

@@ -28,7 +28,7 @@ GIVEN_UP = {
     "a_text_with_noise_and_a_number",
     "an_array_as_bytes",
 }
-#: A quarter of a minute and more each, as the classifier needs many runs: by hand (``-m long``).
+#: Ten seconds to minutes each, as the classifier needs many runs: by hand (``-m long``).
 LONG = (
     *(
         "noise_that_three_rounds_take_back",
@@ -44,7 +44,11 @@ LONG_HONEST = (
     *("localdp_10_rounds_clip_a_tenth", "laplace", "gaussian_of_few_coordinates", "gaussian"),
     *("randomised_signs", "gaussian_of_the_system", "noise_alone", "localdp_4_rounds"),
     *("our_user_level_mean", "gaussian_in_a_text", "gaussian_of_a_sample", "our_ldp_iht"),
-    *("how_long_it_took", "histogram_of_records", "localdp_of_a_sample"),
+    *("how_long_it_took", "histogram_of_records", "localdp_of_a_sample", "records_drawn_in_secret"),
+    *("gaussian_and_public_facts", "gaussian_of_half_precision", "gaussian_of_four_bytes"),
+    *("randomised_response_of_much_epsilon", "randomised_response_of_a_class", "torch_localdp"),
+    *("the_time_in_seconds", "the_time_in_a_text", "legacy_client_of_enough_noise"),
+    *("clipped_before_noise", "fixed_text_of_a_range_check", "whole_numbers_of_a_mean"),
 )
 #: The others but these take minutes together.
 FEW = ("fedavg", "noise_again_after_a_restart", "too_little_noise", "gaussian_1_round", "constants")
