@@ -387,12 +387,17 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         if not hidden(users):
             return f"An item that {_ADVISED:.0%} of them hold would very likely be seen."
         needed = fewest_users(hidden, users) or 1 << 40
-        digits = 10 ** (math.floor(math.log10(needed)) - 1)
-        epsilons = mechanism.epsilon * 1.1 ** np.arange(1, 100)
-        larger = (e for e in epsilons if e <= _LARGEST_EPSILON and not hidden(users, e))
+        digits = max(1, 10 ** (math.floor(math.log10(needed)) - 1))
+        steps = max(2, math.ceil(10 * math.log(max(_LARGEST_EPSILON / mechanism.epsilon, 1.0))))
+        larger = (
+            epsilon
+            for epsilon in np.geomspace(mechanism.epsilon, _LARGEST_EPSILON, steps)[1:]
+            if epsilon > mechanism.epsilon and not hidden(users, epsilon)
+        )
         instead = [f" or epsilon {epsilon:.2g}" for epsilon in itertools.islice(larger, 1)]
+        about = "about" if needed < 1 << 40 else "more than"
         return (
-            f"To see an item that {_ADVISED:.0%} of them hold, about "
+            f"To see an item that {_ADVISED:.0%} of them hold, {about} "
             f"{math.ceil(needed / digits) * digits} users{''.join(instead)} are needed."
         )
 

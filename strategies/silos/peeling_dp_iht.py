@@ -26,6 +26,10 @@ _MAX_STRETCH = 2.0  # of classes' coefficients
 # Of the bound on residuals of the squared loss.
 _SHRINKAGE = 0.5  # from step to step
 _FLOOR = 0.5  # in scales of the noise
+_CONTRADICTED = (
+    "The last step contradicts the first: both are noise, and zero is returned. More records or a "
+    "larger epsilon are needed."
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -114,13 +118,14 @@ class PeelingDpIht(ClippedSilos):
 
     def protocol(self, run: Run) -> Protocol:
         """Let everybody peel the moved estimate; ``num_steps`` times."""
-        theta, noise = yield from self.descend(self.everyone(run))
-        return LinearResult(coef=theta, std_error=np.where(theta != 0, noise, 0.0))
+        theta, noise, stretch = yield from self.descend(self.everyone(run))
+        std_error = np.where(theta != 0, stretch * noise, 0.0)
+        return LinearResult(coef=theta, std_error=std_error, notes=_doubts(theta))
 
-    def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float]]:
-        """Return the estimate of a cohort, and the noise of the last step's values."""
+    def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float, float]]:
+        """Return a cohort's estimate, the noise of the last step's values, and their stretch."""
         theta = first = np.zeros(self.dim)
-        noise = 0.0
+        noise, stretch = 0.0, 1.0
         for number, bound in enumerate(self.residual_bounds()):
             question = self._gradient(theta, bound, centre=-theta / self.step_size)
             moved = yield from ask_on(Ask(cohort, question, self.randomizer(bound)), number > 0)
@@ -133,9 +138,8 @@ class PeelingDpIht(ClippedSilos):
                 first = largest
         if self.link == "logistic":
             stretch = self._stretch(theta, first)
-            theta = project_on_ball(stretch * theta, self.radius)
-            noise *= stretch or 1.0  # teachers are weighted by its inverse
-        return theta, noise
+            theta = project_on_ball(stretch * theta, self.radius) + 0.0  # no zero is negative
+        return theta, noise, stretch
 
     def _stretch(self, theta: Floats, first: Floats) -> float:
         """Return what to multiply classes' coefficients by, given the first step from zero.
@@ -150,6 +154,11 @@ class PeelingDpIht(ClippedSilos):
         along = max(float(first @ theta) / length, 0.0)
         left = 1 - math.pi / 8 * self.feature_variance * along**2
         return along / length / math.sqrt(max(left, _MAX_STRETCH**-2))
+
+
+def _doubts(coef: Floats) -> list[str]:
+    """Return a note if zero is the estimate, as where a step of classes contradicts the first."""
+    return [] if coef.any() else [_CONTRADICTED]
 
 
 @dataclass(repr=False, kw_only=True)
@@ -223,23 +232,26 @@ class PeelingTransfer(PeelingDpIht):
     def protocol(self, run: Run) -> Protocol:
         """Train one teacher a silo, then the student."""
         found: list[Floats] = []
-        noises: list[float] = []
+        noises: list[tuple[float, float]] = []
         for silo in run.cohorts([1] * run.num_users):
             try:
-                teacher, noise = yield from self.descend(silo)
+                teacher, noise, stretch = yield from self.descend(silo)
             except TooFewReports:
                 continue  # the student has the other silos' teachers
             found.append(teacher)
-            noises.append(noise)
+            noises.append((noise, stretch))
         if not found:
             raise TooFewReports("No silo has answered.")
         teachers = np.array(found)
         # A teacher's noise is inversely proportional to its silo's number of records.
-        weights = 1 / np.array(noises)[:, None]
+        noise_of_each, stretches = np.array(noises).T[:, :, None]
+        weights = 1 / noise_of_each
         kept = teachers != 0
         total, weight = (weights * teachers).sum(axis=0), (weights * kept).sum(axis=0)
         student = keep_largest(total, self.sparsity) / np.maximum(weight, weights.min())
-        # Each kept coefficient's noise has variance 1 once it is weighted.
-        spread = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
+        # Each kept coefficient's noise is its teacher's stretch once it is weighted.
+        spread = np.sqrt((kept * stretches**2).sum(axis=0)) / np.maximum(weight, weights.min())
         std_error = np.where(student != 0, spread, 0.0)
-        return TransferResult(coef=student, std_error=std_error, teachers=teachers)
+        return TransferResult(
+            coef=student, std_error=std_error, teachers=teachers, notes=_doubts(student)
+        )

@@ -437,3 +437,12 @@ def test_rows_are_drawn_by_the_seed_or_by_the_system():
 def test_an_unknown_choice_of_item_is_refused():
     with pytest.raises(ValueError, match=r"item in \['random', 'most-frequent'\], got 'first'"):
         HeavyHitters(16, epsilon=1.0, item="first")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "users", "advice"),
+    [(1e-6, 300, "more than 1100000000000 users or epsilon"), (20.0, 2, "very likely be seen")],
+)
+def test_advice_at_the_ends_of_what_is_searched(epsilon, users, advice):
+    strategy = HeavyHitters(1000, epsilon=epsilon)
+    assert advice in strategy._to_see(strategy.randomizer(users), users)

@@ -218,3 +218,15 @@ def test_their_own_arguments_are_refused_too():
     for name in ("noise_scale", "feature_variance", "radius"):
         with pytest.raises(ValueError, match=f"Expected {name} > 0"):
             peeling(**{name: -1.0})
+
+
+def test_steps_of_classes_that_contradict_each_other_are_said():
+    """200 records of noise at epsilon 0.5: zero is no estimate without a note."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (200, 300))
+    silo = Users(x, rng.integers(0, 2, 200).astype(float), np.array([0, 200]))
+    options = {"sparsity": 5, "epsilon": 0.5, "delta": 1e-3, "link": "logistic"}
+    found = [simulate(PeelingDpIht(300, **options), silo, seed=seed) for seed in range(6)]
+    zero = [result for result in found if not result.coef.any()]
+    assert zero and all("contradicts the first" in result.notes[0] for result in zero)
+    assert not any("contradicts" in " ".join(r.notes) for r in found if r.coef.any())
