@@ -177,9 +177,9 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         return
     with heard("ldp_flower", logging.WARNING) as records:
         reply = census(app, config)
-    warnings = list(map(_told, records))
-    # What is odd in a table that can be read.
+    # What is odd in a table that can be read, then what else the client says.
     findings.doubts += [r.getMessage() for r in records if r.name == table_file.__name__]
+    warnings = [_told(r) for r in records if r.name != table_file.__name__]
     if reply.has_error():
         why = warnings[-1] if warnings else reply.error.reason
         findings.problems.append(f"{settings.name} does not answer: {why}")

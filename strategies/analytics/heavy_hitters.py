@@ -1,6 +1,5 @@
 """HeavyHitters: the most frequent items of many users, from one report of each."""
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from ldp_flower.values.entries import hash_items
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
 from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run, guarantees
-from ..runtime.population import fewest_users
+from ..runtime.population import MAX_USERS, fewest_users
 from ..runtime.result import Result, first_of, frame
 from .item_mechanism import MAX_DIRECT, Backend, Mechanism, choose_mechanism
 
@@ -386,19 +385,16 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
         if not hidden(users):
             return f"An item that {_ADVISED:.0%} of them hold would very likely be seen."
-        needed = fewest_users(hidden, users) or 1 << 40
+        needed = fewest_users(hidden, users) or MAX_USERS
+        about = "about" if needed < MAX_USERS else "more than"
         digits = max(1, 10 ** (math.floor(math.log10(needed)) - 1))
-        steps = max(2, math.ceil(10 * math.log(max(_LARGEST_EPSILON / mechanism.epsilon, 1.0))))
-        larger = (
-            epsilon
-            for epsilon in np.geomspace(mechanism.epsilon, _LARGEST_EPSILON, steps)[1:]
-            if epsilon > mechanism.epsilon and not hidden(users, epsilon)
-        )
-        instead = [f" or epsilon {epsilon:.2g}" for epsilon in itertools.islice(larger, 1)]
-        about = "about" if needed < 1 << 40 else "more than"
+        epsilon = mechanism.epsilon
+        while epsilon <= _LARGEST_EPSILON and hidden(users, epsilon):
+            epsilon *= 1.1
+        instead = f" or epsilon {epsilon:.2g}" if epsilon <= _LARGEST_EPSILON else ""
         return (
             f"To see an item that {_ADVISED:.0%} of them hold, {about} "
-            f"{math.ceil(needed / digits) * digits} users{''.join(instead)} are needed."
+            f"{math.ceil(needed / digits) * digits} users{instead} are needed."
         )
 
     @classmethod

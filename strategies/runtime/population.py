@@ -167,7 +167,7 @@ def _listed(parts: set[str]) -> str:
     return f"{', '.join(shown[:_SHOWN])}{more}"
 
 
-_MAX_USERS = 1 << 40  # of which a refusal says that they would do
+MAX_USERS = 1 << 40  # of which a refusal says that they would do
 #: Standard deviations by which fewer users than usual may lie between two cuts: once in 30,000.
 RARE = 4.0
 
@@ -302,7 +302,7 @@ def fewest_users(refused: Callable[[int], object], num_users: int) -> int | None
     few, many = num_users, 2 * max(num_users, 1)
     while refused(many):
         few, many = many, 2 * many
-        if many > _MAX_USERS:
+        if many > MAX_USERS:
             return None
     while many - few > 1:
         middle = (few + many) // 2

@@ -109,6 +109,7 @@ def test_lines_that_are_no_record_are_told_and_a_file_without_quotes_can_be_name
     assert checked.exit_code == 2 and "with 1 users" in checked.stdout
     told = " ".join(checked.stderr.split())
     assert "Warning: 2 lines of" in told and "line 3" in told and "--unquoted" in told
+    assert told.count("2 lines of") == 1
     checked = invoke("check", CONFIG, *TABLE, "--unquoted")
     assert checked.exit_code == 0 and "with 3 users" in checked.stdout
     refused = invoke("check", CONFIG, "--app", "a:b", "--unquoted")

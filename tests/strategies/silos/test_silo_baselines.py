@@ -230,3 +230,18 @@ def test_steps_of_classes_that_contradict_each_other_are_said():
     zero = [result for result in found if not result.coef.any()]
     assert zero and all("contradicts the first" in result.notes[0] for result in zero)
     assert not any("contradicts" in " ".join(r.notes) for r in found if r.coef.any())
+
+
+def test_teachers_of_classes_count_by_their_records_whatever_their_length():
+    """Silos of one size count alike: a coefficient is the mean of the teachers that keep it."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, (5 * 800, 60))
+    y = (rng.random(len(x)) < expit(8 * x[:, 3] - 8 * x[:, 7])).astype(float)
+    strategy = PeelingTransfer(60, sparsity=3, epsilon=4.0, delta=1e-3, link="logistic")
+    found = simulate(strategy, Users(x, y, 800 * np.arange(6)), seed=0)
+    lengths = np.linalg.norm(found.teachers, axis=1)
+    assert lengths.max() > 1.05 * lengths.min()  # weights by length would be others
+    kept = found.teachers[:, found.support]
+    means = kept.sum(axis=0) / np.count_nonzero(kept, axis=0)
+    np.testing.assert_allclose(found.coef[found.support], means, rtol=1e-12)
+    assert {3, 7} <= {*found.support}
