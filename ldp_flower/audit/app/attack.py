@@ -152,10 +152,10 @@ def _attack(
     ]
     answered = {kind for kind, reply in replies if reply == "content"}
     errors = {kind: reply for kind, reply in replies if kind not in answered}
-    bound, pair, by = 0.0, furthest(summaries), ""
+    bound, by = 0.0, ""
     if report.found:
         report.untried.append("noise, since replies reveal data without any: mend these first")
-    elif pair is not None:
+    elif pair := furthest(summaries, lambda variant: Summary(node.runs(variant, 3 * few))):
         epsilon, delta = claims.of_run()
         wanted = max(_PER_CLAIM * math.exp(min(epsilon or 0.0, 20.0)), _MIN_JUDGED)
         how_many = int(min(wanted, max(options.affordable(seconds), 60), _MAX_JUDGED))

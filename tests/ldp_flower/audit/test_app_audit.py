@@ -260,7 +260,7 @@ RNG = np.random.default_rng(0)
 def bound(draw, how_many=3000):
     node = Noisy(draw)
     looks = {variant: Summary(node.runs(variant, 12)) for variant in (ONE, TWO)}
-    pair = furthest(looks)
+    pair = furthest(looks, lambda variant: Summary(node.runs(variant, 36)))
     return lower_bound(node, pair, tuple(looks[v] for v in pair), how_many, 0.0, 1e-3)[0]
 
 
@@ -282,6 +282,15 @@ def bound(draw, how_many=3000):
 )
 def test_the_bound_is_below_the_true_epsilon_and_not_far(draw, least, most):
     assert least <= bound(draw) <= most
+
+
+def test_what_seemed_furthest_by_chance_is_looked_at_again():
+    far = {"one": 0.0, "two": 2.0, "odd": 1.0}
+    later = Noisy(lambda name: far[name] + RNG.normal())
+    at_first = Noisy(lambda name: far[name] + 9 * (name == "odd") + RNG.normal())
+    looks = {v: Summary(at_first.runs(v, 40)) for v in (ONE, TWO, Variant("odd"))}
+    assert furthest(looks, lambda v: Summary(later.runs(v, 120))) == (ONE, TWO)
+    assert {look.count for look in looks.values()} == {120}
 
 
 @pytest.fixture
