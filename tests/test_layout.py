@@ -118,7 +118,7 @@ def test_numpys_global_random_state_is_never_used():
 
 def test_a_client_process_does_not_start_with_what_few_messages_need():
     """A SuperNode starts one for every message, and these take as long as all the rest."""
-    heavy = {"sklearn", "scipy.stats", "pandas", "ray", "torch", "matplotlib"}
+    heavy = {"sklearn", "scipy.stats", "scipy.optimize", "pandas", "ray", "torch", "matplotlib"}
     code = f"import sys, ldp_flower.clients; print(*{heavy} & set(sys.modules))"
     shown = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert shown.split() == []

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from scipy.optimize import brentq
-
 from ..randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu, surely_at_most
 from ..validation import check_fraction, check_integer, check_positive
 
@@ -30,6 +28,8 @@ _PLD_POINTS = 1e6  # so many points of a privacy loss distribution fit in time a
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon with ``gaussian_delta(epsilon, mu) <= delta``, rounded up."""
+    from scipy.optimize import brentq  # slow to import: a node's process starts without
+
     check_positive("mu", mu)
     check_fraction("delta", delta)
     if surely_at_most(0.0, mu, delta):

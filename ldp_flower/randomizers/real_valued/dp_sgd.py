@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal
 
-from scipy.optimize import brentq
-
 from ...validation import check_fraction, check_integer, check_positive, check_range, make_plain
 from .gaussian import gaussian_mu
 
@@ -90,6 +88,8 @@ def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int)
 
     The inverse of :func:`dp_sgd_epsilon`; neighbours differ in what one record is.
     """
+    from scipy.optimize import brentq  # slow to import: a node's process starts without
+
     grid = _grid(epsilon, steps)
 
     def excess(log_noise: float) -> float:

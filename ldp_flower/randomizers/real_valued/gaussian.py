@@ -6,7 +6,6 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from ...randomness import RandomSource, Words
@@ -55,6 +54,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
     The noise of a Gaussian mechanism of sensitivity D needs the standard deviation ``D / mu``.
     """
+    from scipy.optimize import brentq  # slow to import: a node's process starts without
+
     check_positive("epsilon", epsilon)
     check_fraction("delta", delta)
 
