@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from .. import __version__
+from ..audit.app.loading import declared_nodes
 from ..presentation.words import what_lacks
 from ..randomizers import RandomizedResponse
 from .audit import NamesProtocols, audit
@@ -34,13 +35,7 @@ from .demo import demo
 from .ledger import ledger
 from .plan import plan
 from .protocols import protocols
-from .run import (
-    FlowerError,
-    declared_config,
-    declared_nodes,
-    ended_by_signals,
-    private_superlink,
-)
+from .run import FlowerError, declared_config, ended_by_signals, private_superlink
 from .screen import Screen
 from .supernode import check, supernode
 
@@ -108,7 +103,7 @@ def run(
     with failing(ValueError):
         declared = declared_config(app_path)
         settings = _settings(declared, given, config or [])
-    nodes = nodes or declared_nodes(app_path) or _NODES
+    nodes = nodes or declared_nodes(app_path, declared) or _NODES
     own: dict[str, Scalar] = {"num-nodes": nodes, "output-dir": str(where)}
     settings |= {key: value for key, value in own.items() if key in declared}
     if os.name == "nt":

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 
 from ..audit.app.loading import AuditedApp
 from .console import FAILED, USAGE, AppSettings, console, fail, in_options, overrides, pair, scalar
-from .run import declared_config, declared_nodes
+from .run import declared_config
 
 if TYPE_CHECKING:
     from ..compare.nodes import App
@@ -118,7 +118,7 @@ def compare(
     try:
         project = AuditedApp(app_path, overrides(declared_config(app_path), config or []))
         settings = project.run_config
-        num_nodes = nodes or declared_nodes(app_path) or _NODES
+        num_nodes = nodes or project.num_nodes or _NODES
         settings |= {key: num_nodes for key in ("num-nodes",) if key in settings}
         own = {key: scalar(value) for key, value in map(pair, ldp or [])}
         make = _object(dp_sgd, "dp_sgd") if dp_sgd else None

@@ -115,17 +115,6 @@ def declared_config(app: Path) -> dict[str, Scalar]:
     return flattened(project_of(app)["app"].get("config", {}))
 
 
-def declared_nodes(app: Path) -> int | None:
-    """Return the number of nodes that an app declares for a simulation: its own, or Flower's."""
-    own = declared_config(app).get("num-nodes")
-    federations = project_of(app).get("federations", {})  # of older apps
-    default = federations.get(str(federations.get("default")), {})
-    for found in (own, default.get("options", {}).get("num-supernodes")):
-        if isinstance(found, int) and found > 0:
-            return found
-    return None
-
-
 class SuperLink:
     """A SuperLink for one run, with the simulation engine; see :func:`private_superlink`."""
 

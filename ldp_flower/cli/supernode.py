@@ -20,7 +20,7 @@ from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
 from ..supernode.settings import OwnApp, RecordsFile, Settings, Table
 from .console import USAGE, AppSettings, Scalar, console, errors, fail, failing, overrides
-from .run import declared_config, declared_nodes
+from .run import declared_config
 
 App = Annotated[
     str | None, typer.Option(metavar="MODULE:ATTRIBUTE", help="The operator's ClientApp.")
@@ -220,7 +220,7 @@ def check_app(folder: Path, nodes: int | None, settings: Iterable[str]) -> None:
     """
     with failing(ValueError):
         app = AuditedApp(folder, overrides(declared_config(folder), settings))
-    nodes = nodes or declared_nodes(folder) or _NODES
+    nodes = nodes or app.num_nodes or _NODES
     refusal, users = _refusal(app, nodes)
     if refusal is None:
         console.print(f"A run with {nodes} nodes starts. Nobody has been asked but for the census.")
