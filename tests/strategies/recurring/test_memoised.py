@@ -56,7 +56,11 @@ def collected(strategy, tables, seed):
     return result
 
 
-@pytest.mark.parametrize("strategy", [MEANS, COUNTS], ids=["Means", "Counts"])
+@pytest.mark.parametrize(
+    "strategy",
+    [pytest.param(MEANS, marks=pytest.mark.slow), COUNTS],
+    ids=["Means", "Counts"],
+)
 def test_levels_and_changes_have_errors_of_their_own(strategy):
     """25 runs: squared errors in units of the stated ones have the mean 1, up to 5 standard errors.
 
