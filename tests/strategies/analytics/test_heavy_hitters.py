@@ -316,7 +316,8 @@ class Counting(InProcessGrid):
 
 
 @pytest.mark.parametrize("domain_size", [20, 1 << 24])
-def test_a_stopped_server_goes_on_and_nobody_is_asked_twice(domain_size, tmp_path):
+def test_a_stopped_server_goes_on_and_nobody_is_asked_twice(domain_size, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the next reply is always there
     users = Users.from_items(zipf(3000) % 20)
 
     def start(grid, store=None):

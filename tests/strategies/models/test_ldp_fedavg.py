@@ -244,14 +244,14 @@ class Watching(InProcessGrid):
 
 @pytest.mark.parametrize(("answers", "rounds"), [(1, 5), (3, 7)])
 def test_a_node_answers_as_often_as_declared_and_the_sum_is_epsilon(answers, rounds):
-    (x, y), _ = make_data(300)
+    (x, y), _ = make_data(120)
     # The limit is the nodes' own: one answer more, or one float above, would be refused.
     mod = LdpUpdateMod(PrivacyPolicy(0.3), seed=1)
-    grid = Watching(logistic_app(x, y, [mod]), 300)
+    grid = Watching(logistic_app(x, y, [mod]), 120)
     strategy = LdpFedAvg(epsilon=0.3, answers_per_user=answers, force=True)
-    result, _ = run(strategy, 300, grid=grid, num_rounds=rounds)
+    result, _ = run(strategy, 120, grid=grid, num_rounds=rounds)
     nodes = [node for _, node in grid.asked]
-    assert max(nodes.count(node) for node in range(1, 301)) == answers
+    assert max(nodes.count(node) for node in range(1, 121)) == answers
     assert len(set(grid.asked)) == len(grid.asked) == result.num_reports
     assert all(step.reports == step.asked for step in result.steps[1:])
     assert 0.3 * (1 - 1e-12) < result.privacy.epsilon <= 0.3
@@ -259,24 +259,24 @@ def test_a_node_answers_as_often_as_declared_and_the_sum_is_epsilon(answers, rou
 
 
 def test_the_rule_of_thumb_is_told_before_anybody_is_asked(caplog):
-    (x, y), _ = make_data(300)
-    grid = Watching(logistic_app(x, y, [LdpUpdateMod(seed=1)]), 300)
-    with pytest.raises(TooFewReports, match=r"q > 2.*q = .* 300 users"):
-        run(LdpFedAvg(epsilon=0.1), 300, grid=grid)
+    (x, y), _ = make_data(60)
+    grid = Watching(logistic_app(x, y, [LdpUpdateMod(seed=1)]), 60)
+    with pytest.raises(TooFewReports, match=r"q > 2.*q = .* 60 users"):
+        run(LdpFedAvg(epsilon=0.1), 60, grid=grid)
     assert grid.asked == []
     with caplog.at_level(logging.INFO, "flwr"):
-        result, _ = run(LdpFedAvg(epsilon=0.1, force=True), 300, grid=grid, num_rounds=3)
+        result, _ = run(LdpFedAvg(epsilon=0.1, force=True), 60, grid=grid, num_rounds=3)
     assert "expect a poor model" in caplog.text and "expect a poor model" in repr(result)
     assert result.noise_to_signal > 2
     caplog.clear()
     with caplog.at_level(logging.INFO, "flwr"):
-        result, _ = run(LdpFedAvg(epsilon=4.0), 300, num_rounds=3)
+        result, _ = run(LdpFedAvg(epsilon=4.0), 60, num_rounds=3)
     assert "q = sqrt(d c / n)" in caplog.text and "poor" not in caplog.text
     assert "steps to come: 20-100" in caplog.text
     steps = [text for text in caplog.messages if text.startswith("[STEP ")]
     assert [text.split("]")[0] for text in steps] == [f"[STEP {i} of 3" for i in (1, 2, 3)]
     assert result.to_dict()["noise_to_signal"] == pytest.approx(
-        math.sqrt(DIM * Reporting.of(4.0, DIM, None, None).noise / 300)
+        math.sqrt(DIM * Reporting.of(4.0, DIM, None, None).noise / 60)
     )
 
 

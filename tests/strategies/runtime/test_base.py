@@ -345,7 +345,8 @@ def test_a_node_that_answers_twice_counts_once():
     assert once.num_reports == twice.num_reports
 
 
-def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path):
+def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the next reply is always there
     users, _ = make_users()
     whole = iht().start(Grid(users, 6, seed=1), timeout=60, num_nodes=6, seed=1)
 
