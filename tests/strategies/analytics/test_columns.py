@@ -245,7 +245,7 @@ def test_hardly_anything_told_gives_no_bound_as_the_answer():
     assert np.sqrt(np.mean(np.square(off))) < 0.35
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [1.0, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_steps_are_tested_and_whole_numbers_are_among_them(epsilon):
     """Each of 5 seeds finds a step with probability .9 or more; none is coarser than entries are.
 

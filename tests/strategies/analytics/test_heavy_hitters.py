@@ -39,7 +39,7 @@ def zipf(num_users, seed=0):
         (1000, {}, OptimizedLocalHashing, 4),
         (1000, {"backend": "prefix"}, PrefixExtending, 4),
         (1 << 20, {}, PrefixExtending, 3),
-        (1 << 40, {}, PrefixExtending, 3),
+        pytest.param(1 << 40, {}, PrefixExtending, 3, marks=pytest.mark.slow),
         (1000, {"backend": "tree"}, TreeHist, 1),
         (1000, {"set_size": 2}, SubsetSelection, 3),
     ],
@@ -89,11 +89,11 @@ def test_users_may_be_generated():
 def test_standard_errors_cover_the_truth(set_size):
     """Of all items, frequent ones and others, found or not: no selection.
 
-    With 4 items in each of 50 runs at least 90 % of 200 scores lie within 2 but for
-    once in 1,200 times, and their mean square lies in the interval but once in 1,600.
+    With 4 items in each of 25 runs at least 88 % of 100 scores lie within 2 but for
+    once in 1,600 times, and their mean square lies in the interval but once in 2,500.
     """
     scores = []
-    for seed in range(50):
+    for seed in range(25):
         rng = np.random.default_rng(seed)
         shares = ZIPF[:60] / ZIPF[:60].sum()
         held = np.stack([rng.choice(60, 3, replace=False, p=shares) for _ in range(400)])
@@ -115,11 +115,14 @@ def test_standard_errors_cover_the_truth(set_size):
         np.testing.assert_allclose(result.users_std_error, expected)
         drawn = 400 * shares * (1 - shares)
         np.testing.assert_allclose(result.std_error, np.sqrt(np.square(expected) + drawn))
-    assert np.mean(np.abs(scores) < 2) > 0.9
-    assert 0.7 < np.mean(np.square(scores)) < 1.36
+    assert np.mean(np.abs(scores) < 2) > 0.87
+    assert 0.575 < np.mean(np.square(scores)) < 1.58
 
 
-@pytest.mark.parametrize("arguments", [{}, {"set_size": 3}, {"backend": "prefix"}])
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, pytest.param({"set_size": 3}, marks=pytest.mark.slow), {"backend": "prefix"}],
+)
 def test_false_alarms_are_as_rare_as_asked(arguments):
     """Items nobody holds appear in at most 20 % of 100 runs: 37 or more once in 10,000."""
     users = Users.from_items(np.zeros(400, np.int64))
@@ -313,7 +316,8 @@ class Counting(InProcessGrid):
 
 
 @pytest.mark.parametrize("domain_size", [20, 1 << 24])
-def test_a_stopped_server_goes_on_and_nobody_is_asked_twice(domain_size, tmp_path):
+def test_a_stopped_server_goes_on_and_nobody_is_asked_twice(domain_size, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the next reply is always there
     users = Users.from_items(zipf(3000) % 20)
 
     def start(grid, store=None):

@@ -80,8 +80,7 @@ def test_uniform_features_need_their_variance_declared():
     assert np.linalg.norm(simulate(strategy, users, seed=0).coef - theta) < 0.1
 
 
-@pytest.mark.parametrize("num_nodes", [7, 300])
-@pytest.mark.parametrize("samples_per_user", [1, 5])
+@pytest.mark.parametrize(("num_nodes", "samples_per_user"), [(60, 1), (7, 5)])
 def test_the_estimate_does_not_depend_on_the_number_of_nodes(num_nodes, samples_per_user):
     users, _ = signs(3000, 12, 0)
     if samples_per_user > 1:
@@ -123,7 +122,7 @@ def test_several_records_per_user(target_scale):
         target_scale=target_scale,
     )
     errors = []
-    for seed in range(5):
+    for seed in range(3):
         x, y, user, theta = several_records(seed)
         result = simulate(strategy, Users.from_rows(x, y, user), seed=seed)
         errors.append(np.linalg.norm(result.coef - theta))
@@ -137,7 +136,7 @@ def test_badly_scaled_features_do_not_make_it_diverge():
     x, y, user, _ = several_records(0)
     x[:, 0] += 3.0  # uncentred: the largest curvature is about 10 times the usual
     strategy = LdpIht(30, sparsity=2, epsilon=4.0, samples_per_user=20, radius=10.0)
-    for seed in range(5):
+    for seed in range(3):
         result = simulate(strategy, Users.from_rows(x, y, user), seed=seed)
         assert np.mean((y - x @ result.coef) ** 2) < 1.05 * np.mean(y**2)
 

@@ -194,10 +194,12 @@ def test_a_mod_before_that_reads_the_config_as_flowers_example_does_changes_noth
         seen.append((message.content["config"]["server-round"], message.content["config"]["lr"]))
         return call_next(message, context)
 
-    result, _ = run(LdpFedAvg(epsilon=4.0), mods=[logs, LdpUpdateMod(seed=1)])
-    alone, _ = run(LdpFedAvg(epsilon=4.0))
-    assert seen[:600] == [(0, 5.0)] * 600  # the census; then every node in its round
-    assert sorted(seen[600:]) == [(round_, 5.0) for round_ in range(1, 21) for _ in range(30)]
+    arguments = {"num_nodes": 100, "num_rounds": 5}
+    strategy = LdpFedAvg(epsilon=4.0, force=True)
+    result, _ = run(strategy, mods=[logs, LdpUpdateMod(seed=1)], **arguments)
+    alone, _ = run(strategy, **arguments)
+    assert seen[:100] == [(0, 5.0)] * 100  # the census; then every node in its round
+    assert sorted(seen[100:]) == [(round_, 5.0) for round_ in range(1, 6) for _ in range(20)]
     assert result.arrays.to_numpy_ndarrays()[0].tolist() == (
         alone.arrays.to_numpy_ndarrays()[0].tolist()
     )
@@ -240,16 +242,16 @@ class Watching(InProcessGrid):
         return super()._handle(message)
 
 
-@pytest.mark.parametrize(("answers", "rounds"), [(1, 5), (3, 6), (3, 7)])
+@pytest.mark.parametrize(("answers", "rounds"), [(1, 5), (3, 7)])
 def test_a_node_answers_as_often_as_declared_and_the_sum_is_epsilon(answers, rounds):
-    (x, y), _ = make_data(300)
+    (x, y), _ = make_data(120)
     # The limit is the nodes' own: one answer more, or one float above, would be refused.
     mod = LdpUpdateMod(PrivacyPolicy(0.3), seed=1)
-    grid = Watching(logistic_app(x, y, [mod]), 300)
+    grid = Watching(logistic_app(x, y, [mod]), 120)
     strategy = LdpFedAvg(epsilon=0.3, answers_per_user=answers, force=True)
-    result, _ = run(strategy, 300, grid=grid, num_rounds=rounds)
+    result, _ = run(strategy, 120, grid=grid, num_rounds=rounds)
     nodes = [node for _, node in grid.asked]
-    assert max(nodes.count(node) for node in range(1, 301)) == answers
+    assert max(nodes.count(node) for node in range(1, 121)) == answers
     assert len(set(grid.asked)) == len(grid.asked) == result.num_reports
     assert all(step.reports == step.asked for step in result.steps[1:])
     assert 0.3 * (1 - 1e-12) < result.privacy.epsilon <= 0.3
@@ -257,24 +259,24 @@ def test_a_node_answers_as_often_as_declared_and_the_sum_is_epsilon(answers, rou
 
 
 def test_the_rule_of_thumb_is_told_before_anybody_is_asked(caplog):
-    (x, y), _ = make_data(300)
-    grid = Watching(logistic_app(x, y, [LdpUpdateMod(seed=1)]), 300)
-    with pytest.raises(TooFewReports, match=r"q > 2.*q = .* 300 users"):
-        run(LdpFedAvg(epsilon=0.1), 300, grid=grid)
+    (x, y), _ = make_data(60)
+    grid = Watching(logistic_app(x, y, [LdpUpdateMod(seed=1)]), 60)
+    with pytest.raises(TooFewReports, match=r"q > 2.*q = .* 60 users"):
+        run(LdpFedAvg(epsilon=0.1), 60, grid=grid)
     assert grid.asked == []
     with caplog.at_level(logging.INFO, "flwr"):
-        result, _ = run(LdpFedAvg(epsilon=0.1, force=True), 300, grid=grid, num_rounds=3)
+        result, _ = run(LdpFedAvg(epsilon=0.1, force=True), 60, grid=grid, num_rounds=3)
     assert "expect a poor model" in caplog.text and "expect a poor model" in repr(result)
     assert result.noise_to_signal > 2
     caplog.clear()
     with caplog.at_level(logging.INFO, "flwr"):
-        result, _ = run(LdpFedAvg(epsilon=4.0), 300, num_rounds=3)
+        result, _ = run(LdpFedAvg(epsilon=4.0), 60, num_rounds=3)
     assert "q = sqrt(d c / n)" in caplog.text and "poor" not in caplog.text
     assert "steps to come: 20-100" in caplog.text
     steps = [text for text in caplog.messages if text.startswith("[STEP ")]
     assert [text.split("]")[0] for text in steps] == [f"[STEP {i} of 3" for i in (1, 2, 3)]
     assert result.to_dict()["noise_to_signal"] == pytest.approx(
-        math.sqrt(DIM * Reporting.of(4.0, DIM, None, None).noise / 300)
+        math.sqrt(DIM * Reporting.of(4.0, DIM, None, None).noise / 60)
     )
 
 
@@ -345,16 +347,16 @@ def test_a_model_without_parameters_is_refused(arrays):
 
 
 def test_the_model_of_every_round_can_be_evaluated():
-    (_, test), seen = make_data(600), {}
+    (_, test), seen = make_data(200), {}
 
     def evaluate(number, arrays):
         seen[number] = accuracy(arrays, test)
         return MetricRecord({"accuracy": seen[number]})
 
-    result, found = run(LdpFedAvg(epsilon=4.0), evaluate_fn=evaluate, num_rounds=10)
-    assert list(seen) == list(range(11))
-    assert seen[10] == found and seen[10] > seen[0] + 0.2
-    assert result.evaluate_metrics_serverapp[10]["accuracy"] == found
+    result, found = run(LdpFedAvg(epsilon=4.0), 200, evaluate_fn=evaluate, num_rounds=5)
+    assert list(seen) == list(range(6))
+    assert seen[5] == found and seen[5] > seen[0] + 0.2
+    assert result.evaluate_metrics_serverapp[5]["accuracy"] == found
 
 
 def test_public_metrics_are_averaged_over_whoever_sent_them():
@@ -368,9 +370,9 @@ def test_public_metrics_are_averaged_over_whoever_sent_them():
 
 
 def test_a_stopped_server_goes_on_and_nobody_is_asked_twice(tmp_path):
-    (x, y), _ = make_data(300)
+    (x, y), _ = make_data(120)
     strategy = {"epsilon": 4.0}
-    whole, _ = run(LdpFedAvg(**strategy), 300, num_rounds=4)
+    whole, _ = run(LdpFedAvg(**strategy), 120, num_rounds=4)
 
     class Crash(Exception):
         pass
@@ -384,21 +386,21 @@ def test_a_stopped_server_goes_on_and_nobody_is_asked_twice(tmp_path):
             return super()._handle(message)
 
     mod = LdpUpdateMod(PrivacyPolicy(4.0), seed=1)
-    grid = Crashing(logistic_app(x, y, [mod]), 300)
+    grid = Crashing(logistic_app(x, y, [mod]), 120)
     store = tmp_path / "run.db"
     with pytest.raises(Crash):
-        run(LdpFedAvg(**strategy), 300, grid=grid, num_rounds=4, store=store)
+        run(LdpFedAvg(**strategy), 120, grid=grid, num_rounds=4, store=store)
     grid.crash = False
-    resumed, _ = run(LdpFedAvg(**strategy), 300, grid=grid, num_rounds=4, store=store)
+    resumed, _ = run(LdpFedAvg(**strategy), 120, grid=grid, num_rounds=4, store=store)
     for array, expected in zip(
         resumed.arrays.to_numpy_ndarrays(), whole.arrays.to_numpy_ndarrays(), strict=True
     ):
         np.testing.assert_array_equal(array, expected)
-    assert len(grid.asked) == len(set(grid.asked)) == 300
+    assert len(grid.asked) == len(set(grid.asked)) == 120
     for changed in ({"num_rounds": 5}, {"train_config": None}):
         with pytest.raises(ValueError, match="Expected a store of"):
             run(
-                LdpFedAvg(**strategy), 300, grid=grid, **{"num_rounds": 4, "store": store} | changed
+                LdpFedAvg(**strategy), 120, grid=grid, **{"num_rounds": 4, "store": store} | changed
             )
 
 

@@ -70,7 +70,9 @@ def run(app, num_nodes, start, **arguments):
     )
 
 
-@pytest.mark.parametrize("arguments", [{}, {"clip": 0.7}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{}, pytest.param({"clip": 0.7}, marks=pytest.mark.slow)], ids=str
+)
 def test_how_users_are_spread_over_nodes_does_not_move_one_bit(arguments):
     users, start = make_users(), ArrayRecord([np.zeros(DIM)])
     expected = run(one_per_node(users, 7), NUM_USERS, start, **arguments)

@@ -21,7 +21,7 @@ def test_the_noise_of_a_run_is_what_the_plan_says():
     rows = np.zeros((records, dim), np.float32), np.zeros(records, np.float32)
     app = NetworkClientApp(lambda context: rows, seed=1)
     strategy = RecordDpSgd(linear_network(dim), **PLAN, learning_rate=0.5)
-    result = strategy.start(InProcessGrid(app, silos))
+    result = strategy.start(InProcessGrid(app, silos), num_nodes=silos)
     length = np.linalg.norm(result.network.arrays["weight"])
     # Steps of 0.5 each along a mean gradient of length 1 at most.
     assert length / (0.5 * 2) == pytest.approx(result.noise_to_signal, rel=4 * math.sqrt(0.5 / dim))
@@ -68,7 +68,7 @@ def test_a_result_says_what_the_accountant_does():
     rows = np.eye(3, dtype=np.float32), np.zeros(3, np.float32)
     app = NetworkClientApp(lambda context: rows, seed=1)
     strategy = RecordDpSgd(linear_network(3), **{**PLAN, "num_rounds": 2})
-    result = strategy.start(InProcessGrid(app, 2))
+    result = strategy.start(InProcessGrid(app, 2), num_nodes=2)
     assert "above 0.1, expect to lose accuracy" in result.notes[0]
     assert list(result.table()["round"]) == ["round 1", "round 2"]
     assert [step.reports for step in result.steps] == [2, 2] and result.num_reports == 4

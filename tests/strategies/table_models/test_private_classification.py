@@ -231,7 +231,8 @@ def test_links_for_classes_that_do_not_suit_tables_name_it():
         simulate(LdpIht(37, sparsity=37, epsilon=4.0, link="logistic"), users, seed=0)
 
 
-def test_a_report_about_a_class_depends_on_the_user_only_through_the_mechanism():
+@pytest.mark.parametrize("name", ["class_step", pytest.param("ranking", marks=pytest.mark.slow)])
+def test_a_report_about_a_class_depends_on_the_user_only_through_the_mechanism(name):
     """The kinds of queries of the audit's runs; those about targets against whole handlers."""
     runs = list(PrivateClassification.audit_runs(3, 2.0))[:1]
     queries = [query for run in runs for query in recorded_queries(*run)]
@@ -242,8 +243,7 @@ def test_a_report_about_a_class_depends_on_the_user_only_through_the_mechanism()
     }
     assert all(query.randomizer.epsilon == 2.0 for query in queries)
     users = {name: extreme_users(3)[name] for name in ("ones", "NaN")}
-    for name in ("class_step", "ranking"):
-        assert audit_handler(one_each[name], users, num_reports=100, seed=0).passed
+    assert audit_handler(one_each[name], users, num_reports=100, seed=0).passed
 
 
 @pytest.mark.parametrize("share", [0.05, 0.11])
