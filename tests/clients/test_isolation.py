@@ -192,7 +192,7 @@ def cases(dims):
 each = pytest.mark.parametrize(("name", "dim"), [*cases(FEW)])
 
 
-@pytest.mark.parametrize(("name", "dim"), cases(DIMS))
+@pytest.mark.parametrize(("name", "dim"), [*cases(DIMS)])
 def test_no_neighbour_moves_a_bit(name, dim):
     for question, width in questions(name, dim):
         for rows in (1, 3):
