@@ -12,7 +12,7 @@ import pytest
 
 from ldp_flower import Users
 from ldp_flower.clients.respond import public_of, values_of
-from ldp_flower.clients.statistics import compute, public_block
+from ldp_flower.clients.statistics import compute, public_block, regression
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import WIRE_TYPES, Per, UpdateQuestion, question_from_wire
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
@@ -68,6 +68,12 @@ NUMBERS = {
 ONE_COLUMN = ("shares_below", "cell", "grain")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]
 AROUND = [(1, 0), (0, 1), (2, 3), (9, 8)]
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    """Let a teacher take 20 steps instead of 300, each of which is like the one before."""
+    monkeypatch.setattr(regression, "_MAX_STEPS", 20)
 
 
 def own_rows(dim, rows=3):
@@ -179,13 +185,14 @@ def bits(array):
 def cases(dims):
     for name in NAMES:
         for dim in FEW if name.endswith(SLOW) else dims:
-            yield pytest.param(name, dim, id=f"{name}-{dim}")
+            marks = () if dim in FEW else pytest.mark.slow
+            yield pytest.param(name, dim, id=f"{name}-{dim}", marks=marks)
 
 
 each = pytest.mark.parametrize(("name", "dim"), [*cases(FEW)])
 
 
-@pytest.mark.parametrize(("name", "dim"), cases(DIMS))
+@pytest.mark.parametrize(("name", "dim"), [*cases(DIMS)])
 def test_no_neighbour_moves_a_bit(name, dim):
     for question, width in questions(name, dim):
         for rows in (1, 3):
@@ -290,7 +297,7 @@ def test_no_number_is_an_error(name, number):
                 public_block(users, question)
 
 
-@pytest.mark.parametrize("dim", [8193, 20_000])
+@pytest.mark.parametrize("dim", [8193, pytest.param(20_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["root_curvature", "distance_scale", "record", "gradient"])
 def test_long_rows_are_no_exception(name, dim):
     own = own_rows(dim, 1)

@@ -53,7 +53,8 @@ def run_in_engine(users, num_nodes, seed, more=()):
         server_app=server_app,
         client_app=LdpClientApp(load_users, seed=seed),
         num_supernodes=num_nodes,
-        backend_config={"client_resources": {"num_cpus": 1}},
+        # One actor: each imports all there is, which takes longer than the runs.
+        backend_config={"init_args": {"num_cpus": 1}, "client_resources": {"num_cpus": 1}},
     )
     return found
 
@@ -61,7 +62,7 @@ def run_in_engine(users, num_nodes, seed, more=()):
 def test_the_engine_gives_the_estimate_of_the_in_process_grid():
     users, theta = make_users(4000)
     expected = simulate(strategy(), users, seed=3)
-    result, _, told = run_in_engine(users, 40, seed=3, more=[means()])
+    result, _, told = run_in_engine(users, 4, seed=3, more=[means()])
     np.testing.assert_allclose(told.means, simulate(means(), users, seed=3).means, atol=1e-9)
     assert abs(told.means[0, 0] - users.targets.mean()) < 5 * told.std_error[0, 0]
     np.testing.assert_allclose(result.coef, expected.coef, rtol=0, atol=1e-9)

@@ -13,7 +13,7 @@ from ldp_flower.clients import LdpUpdateMod, LdpUserUpdateMod, user_of
 from ldp_flower.strategies import LdpFedAvg
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]  # test_engine.py is quicker
 
 DIM = 6
 
@@ -141,7 +141,6 @@ def test_the_engine_gives_the_model_of_the_in_process_grid(expected):
     assert accuracy(result.arrays) > accuracy(initial()) + 0.15
 
 
-@pytest.mark.slow
 def test_silos_in_the_engine_give_the_model_of_users_with_nodes_of_their_own(expected):
     arguments = {"num_rounds": ROUNDS, "num_nodes": 3, "seed": SEED}
     result = in_engine(make_silos(USERS, SEED), 3, LdpFedAvg(**PRIVATE), **arguments)
@@ -149,7 +148,6 @@ def test_silos_in_the_engine_give_the_model_of_users_with_nodes_of_their_own(exp
     assert_same_model(result, expected[1])
 
 
-@pytest.mark.slow
 def test_the_same_app_without_the_mod():
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=8, min_available_nodes=8)
     result = in_engine(make_app(8, []), 8, strategy, num_rounds=4)

@@ -1,6 +1,5 @@
 """A node that trains networks which come as data: what is refused, paid and replied."""
 
-import json
 import os
 import signal
 from dataclasses import replace
@@ -15,11 +14,11 @@ from torch import nn
 
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.clients import NetworkClientApp, Refusal
-from ldp_flower.clients.private_training import network_app, steps
+from ldp_flower.clients.private_training import steps
 from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits, as_rows
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.training import ARRAYS, NETWORK, NetworkRound
-from ldp_flower.models import Limits, Network, NetworkError
+from ldp_flower.models import Limits, Network
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
@@ -144,6 +143,9 @@ def test_records_become_numbers_one_by_one():
 
 
 def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_config):
+    poor = App(child_limits=ChildLimits(memory=64))
+    assert deployed(poor.app, content(), node_config).error.code == Refusal.FAILED
+    assert ledger.spent() == {}
     app = App()
     first = deployed(app.app, content(), node_config)
     assert first.has_content() and weights(first).any()
@@ -154,26 +156,15 @@ def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_c
     assert deployed(app.app, content(2), node_config).has_content()
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
     assert [row[3:5] for row in ledger.book()] == [("train", "RecordDpSgd")]
-    for other in (content(salt=6), content(plan=replace(PLAN, steps=4))):
-        assert deployed(app.app, other, node_config).error.code == Refusal.EXHAUSTED
     third = content(2, optimizer="adam")  # a third reply of a plan of two
-    assert deployed(app.app, third, node_config).error.code == Refusal.EXHAUSTED
+    for other in (third, content(salt=6)):  # and another plan
+        assert deployed(app.app, other, node_config).error.code == Refusal.EXHAUSTED
     assert app.loaded == 2
-
-
-HUGE = Graph(
-    Tensor("float32", (4,)),
-    {"w": Tensor("float32", (4, 2), True)},
-    (Operation("aten.expand.default", (Reference(None), (1 << 30, 4)), {}),),
-    Reference(0),
-    "mse",
-).to_text()
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"text": HUGE}, "Expected values of 1 to 4194304 numbers"),
         ({"text": "[" * 10_000}, "deep nesting"),
         ({"text": 3}, "Expected the text of a network"),
         ({"optimizer": "lion"}, "Expected optimizer in"),
@@ -187,8 +178,6 @@ HUGE = Graph(
 def test_what_is_no_network_is_refused_before_data_are_loaded(ledger, node_config, changes, words):
     app, sent = App(), content()
     sent[NETWORK] = ConfigRecord({**sent[NETWORK], **changes})
-    if "text" in changes:
-        sent[ARRAYS] = record_of({"w": np.zeros((4, 2), np.float32)})
     reply = deployed(app.app, sent, node_config)
     assert reply.error.code == Refusal.MALFORMED and words in reply.error.reason
     assert app.loaded == 0 and ledger.spent() == {}
@@ -226,7 +215,8 @@ def test_the_operator_decides(ledger, node_config, wrong, code):
 
 def test_the_apps_own_limits_and_policy_count(ledger, node_config):
     strict = App(limits=Limits(flops=1))
-    assert "floating-point" in deployed(strict.app, content(), node_config).error.reason
+    refused = deployed(strict.app, content(), node_config).error
+    assert refused.code == Refusal.MALFORMED and "floating-point" in refused.reason
     poor = App(policy=PrivacyPolicy(1.0, 1e-5, allow_inexact=True, unit="record"))
     assert deployed(poor.app, content(), node_config).error.code == Refusal.FORBIDDEN
     for kind in ("evaluate", "query.report"):  # has no handler
@@ -245,39 +235,34 @@ def test_a_failure_of_the_loader_says_nothing_and_costs_nothing(ledger, node_con
 
 
 def test_a_rehearsal_draws_nobody_and_spends_nothing(ledger, node_config):
-    """What leaves is noise: it is the same for all data."""
+    """What leaves is noise, the same for all data: here of an exported network."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    net = Network.export(module, ROWS[0], "cross_entropy", ["2.*"])
     app = App(np.full((60, 4), 1e30, np.float32))
-    assert deployed(app.app, content(), node_config | {"rehearsal": True}).has_content()
+    reply = deployed(app.app, content(net=net), node_config | {"rehearsal": True})
+    assert set(reply.content[ARRAYS]) == {"2.weight", "2.bias"}
     assert ledger.spent() == {}
 
 
 # ---------------------------------------------------------------------------- the child
 
 
-def test_a_child_without_time_or_memory_is_an_error_and_the_node_lives(ledger, node_config):
-    app = App(child_limits=ChildLimits(memory=64))
-    assert deployed(app.app, content(), node_config).error.code == Refusal.FAILED
+def test_a_child_without_time_is_an_error(ledger, node_config):
     app = App(child_limits=ChildLimits(seconds=1))  # PyTorch alone takes longer to import
     long = replace(PLAN, steps=100_000)
     assert deployed(app.app, content(plan=long), node_config).error.code == Refusal.FAILED
     assert ledger.spent() == {}
-    assert deployed(App().app, content(), node_config).has_content()
 
 
-def test_a_child_that_dies_is_an_error(monkeypatch):
+def test_a_child_that_dies_is_an_error():
     with Child(ChildLimits()) as child:
-        child.check(network().graph.to_text(), Limits())
         os.kill(child._process.pid, signal.SIGKILL)
         child._process.wait()
         with pytest.raises(ChildError):
+            child.check(network().graph.to_text(), Limits())
+        with pytest.raises(ChildError):
             child.train(None)
-
-
-def test_what_a_child_says_of_a_network_is_one_line(monkeypatch):
-    with Child(ChildLimits()) as child, pytest.raises(NetworkError, match="Expected"):
-        child.check(HUGE, Limits())
-    with pytest.raises(ValueError, match="Expected an integer"):
-        ChildLimits(seconds=0)
 
 
 def test_arguments_are_checked():
@@ -285,13 +270,5 @@ def test_arguments_are_checked():
         NetworkClientApp(None)
     with pytest.raises(ValueError, match="Expected policy to be a PrivacyPolicy"):
         NetworkClientApp(lambda context: None, policy=1)
-
-
-def test_an_exported_network_trains_in_the_child(ledger, node_config):
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
-    net = Network.export(module, ROWS[0], "cross_entropy", ["2.*"])
-    reply = deployed(App().app, content(net=net), node_config)
-    assert set(reply.content[ARRAYS]) == {"2.weight", "2.bias"}
-    assert json.loads(net.graph.to_text())["loss"] == "cross_entropy"
-    assert network_app.NetworkClientApp is NetworkClientApp
+    with pytest.raises(ValueError, match="Expected an integer"):
+        ChildLimits(seconds=0)

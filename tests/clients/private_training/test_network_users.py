@@ -16,7 +16,7 @@ from ldp_flower.models import Limits, Network, interpreter
 from ldp_flower.models.graph import Operation, Reference, Tensor
 from ldp_flower.strategies import LdpFedAvg
 
-USERS, ROWS = 600, 5
+USERS, ROWS = 200, 5
 
 
 def people(seed=0, features=4):
@@ -82,7 +82,7 @@ def test_an_encoder_that_is_not_trained_runs_once_for_each_user(monkeypatch):
 def test_users_train_a_network_by_one_report_each():
     users = people()
     result = LdpFedAvg(epsilon=8.0, network=network()).start(
-        InProcessGrid(NetworkUsersApp(lambda context: users, seed=1), 1), num_rounds=10, seed=2
+        InProcessGrid(NetworkUsersApp(lambda context: users, seed=1), 1), num_rounds=5, seed=2
     )
     assert result.num_reports == result.num_users == USERS
     arrays = {name: array.numpy() for name, array in result.arrays.items()}
