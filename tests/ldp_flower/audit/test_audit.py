@@ -470,7 +470,7 @@ def averaging(users, question):
 
 def test_noise_added_after_averaging_is_caught(monkeypatch):
     monkeypatch.setitem(STATISTICS, Gradient, averaging)
-    found = audited(SubsetHypercube(2.0, 3), 400)
+    found = audited(SubsetHypercube(2.0, 3), 100, ("ones", "ones, minus"))
     assert not found.checks["isolation"] and not found.passed
     assert found.measured <= found.claimed  # identical users average to themselves
 
@@ -484,9 +484,8 @@ class Forgetful(LdpClientApp):
 
 
 def test_a_second_draw_for_the_same_query_is_caught():
-    found = audited(
-        SubsetHypercube(2.0, 3), 400, make_app=lambda load_users, seed: Forgetful(load_users)
-    )
+    names, forgetful = ("ones", "ones, minus"), lambda load_users, seed: Forgetful(load_users)
+    found = audited(SubsetHypercube(2.0, 3), 100, names, make_app=forgetful)
     assert not found.checks["replay"] and not found.passed
 
 
@@ -567,7 +566,7 @@ def test_command_fails_if_the_promise_is_broken(monkeypatch):
     exp = two_level._exp_rounded_down
     monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))
     only_the_first_variant(monkeypatch, 1.0)
-    options = ("--dim", "2", "--epsilon", "1", "--reports", "400", "--seed", "1")
+    options = ("--dim", "2", "--epsilon", "1", "--reports", "100", "--seed", "1")
     outcome = command("NonInteractiveIht", *options)
     assert outcome.exit_code == 1
     assert "break their promise" in outcome.stderr and "fails: loss" in outcome.stdout

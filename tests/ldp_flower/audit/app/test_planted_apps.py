@@ -51,7 +51,7 @@ LONG_HONEST = (
     *("clipped_before_noise", "fixed_text_of_a_range_check", "whole_numbers_of_a_mean"),
 )
 #: The others but these take minutes together. What is wrong with these shows in few runs.
-FEW = ("fedavg", "noise_again_after_a_restart", "too_little_noise", "gaussian_1_round", "constants")
+FEW = ("fedavg", "too_little_noise", "gaussian_1_round", "constants")
 FEW_RUNS = 150
 
 
