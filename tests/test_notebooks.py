@@ -42,7 +42,16 @@ def test_the_first_notebook_installs_the_library_where_it_is_missing(missing, mo
     assert links and all(link.startswith("https://") for link in links)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+QUICK = ("analytics", "existing_app")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=() if path.stem in QUICK else pytest.mark.slow, id=path.stem)
+        for path in NOTEBOOKS
+    ],
+)
 def test_a_notebook_runs_and_was_kept_with_what_it_showed(path, tmp_path, monkeypatch, capsys):
     if path.stem == "existing_app":
         pytest.importorskip("torch")

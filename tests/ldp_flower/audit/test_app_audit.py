@@ -168,7 +168,7 @@ def test_what_is_no_array_is_found_beside_private_ones(write):
     ],
 )
 def test_noise_that_can_be_known_is_found(write, rng, what):
-    found = findings(write(trained=f"w = w + {rng}.normal(0, 9, 3)"), Options(claim=9.0, runs=500))
+    found = findings(write(trained=f"w = w + {rng}.normal(0, 9, 3)"), Options(claim=9.0, runs=100))
     assert {kind for kind, _ in found} == {what}
 
 

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ldp_flower
+from ldp_flower.audit import Audit
 from ldp_flower.audit.runs import audited_runs
 from ldp_flower.cli.console import console, override
 from ldp_flower.cli.plan import QUESTIONS
@@ -219,6 +220,7 @@ def test_run_says_first_what_flower_has_against_the_app(tiny, tmp_path, right, w
     assert reason not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_run_fails(tiny, tmp_path):
     # A result of an earlier run is no result of this one.
@@ -561,6 +563,14 @@ def test_the_help_of_audit_lists_what_can_be_audited():
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_findings_are_shown_whole_on_a_narrow_screen(monkeypatch, width):
+    """Only the screen: what is found is made up."""
+
+    def found(query, people, **_):
+        numbers = {"claimed": 2.0, "measured": 1.9, "exact": 2.0, "confidence": 0.999}
+        pair = tuple(people)[:2]
+        return Audit(query=query, worst_pair=pair, checks={"loss": True}, **numbers)
+
+    monkeypatch.setattr("ldp_flower.cli.audit.audit_handler", found)
     monkeypatch.setattr(cli.console, "width", width)
     outcome = invoke("audit", "ConstrainedRegression", "--reports", 100, "--seed", 0)
     assert outcome.exit_code == 0

@@ -18,7 +18,7 @@ from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.compare import METHODS, CannotCompareError, compare
 from ldp_flower.strategies import LdpFedAvg
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def run(app=None, judge=evaluate, *, calls=None, **options):

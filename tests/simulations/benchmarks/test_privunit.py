@@ -253,7 +253,10 @@ def test_no_digit_below_the_noise_is_told(cls, size):
     assert len(np.unique(steps)) > 1
 
 
-@pytest.mark.parametrize(("epsilon", "dim"), [(0.5, 2), (1.0, 8), (4.0, 32), (4.0, 64)])
+@pytest.mark.parametrize(
+    ("epsilon", "dim"),
+    [(0.5, 2), (1.0, 8), *(pytest.param(4.0, dim, marks=pytest.mark.slow) for dim in (32, 64))],
+)
 @each_kind
 def test_200000_reports_confirm_the_stated_mean_and_variance(cls, kind, epsilon, dim):
     """By 5 standard errors of the mean and 4 of the variance, as in test_variance.py."""

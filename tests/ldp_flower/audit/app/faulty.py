@@ -46,7 +46,7 @@ FAULTY = {
         delta=2e-5,
     ),
     "too_little_noise": App(
-        train="update = gaussian(clipped(update, 1.0), sigma_of(1.0, 1.0, 1e-5) / 50)", **CLAIM
+        train="update = gaussian(clipped(update, 1.0), sigma_of(1.0, 1.0, 1e-5) / 50)", **ONE
     ),
     "noise_before_clipping": App(train="update = clipped(gaussian(update, 0.1), 1.0)", **CLAIM),
     "not_clipped": App(train="update = gaussian(update, sigma_of(0.01, 1.0, 1e-5))", **CLAIM),
