@@ -35,7 +35,7 @@ def rows():
     return flights().groupby("tailnum").head(MOST_FLIGHTS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_three_authenticated_nodes_answer_the_simulations_app(rows, tmp_path):
     tails = rows.tailnum.drop_duplicates().to_numpy()
     federation = Deployment(tmp_path, secure=True)

@@ -8,7 +8,7 @@ from weekly import APP
 
 from ldp_flower.guarantee.ledger import SqliteLedger
 
-pytestmark = [pytest.mark.deployment, pytest.mark.slow]
+pytestmark = [pytest.mark.deployment, pytest.mark.long]
 
 STAY, COME, WEEKS = 300, 30, 2
 

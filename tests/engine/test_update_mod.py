@@ -148,6 +148,7 @@ def test_silos_in_the_engine_give_the_model_of_users_with_nodes_of_their_own(exp
     assert_same_model(result, expected[1])
 
 
+@pytest.mark.long
 def test_the_same_app_without_the_mod():
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=8, min_available_nodes=8)
     result = in_engine(make_app(8, []), 8, strategy, num_rounds=4)

@@ -180,7 +180,7 @@ def line_of(text: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.engine
-@pytest.mark.parametrize("lacking", ["a package", "data"])
+@pytest.mark.parametrize("lacking", ["a package", pytest.param("data", marks=pytest.mark.long)])
 def test_run_says_first_what_a_client_has_raised(tiny, tmp_path, lacking):
     """A package that is missing ends the run; data that cannot be read do where no node has any."""
     client = tiny / "tiny" / "client_app.py"
@@ -207,7 +207,7 @@ def test_run_says_first_what_a_client_has_raised(tiny, tmp_path, lacking):
     ("right", "wrong", "reason"),
     [
         ("tiny.server_app:app", "tiny.nowhere:app", "Unable to load module tiny.nowhere"),
-        ("1.0\n", "[1.0]\n", "The value for key epsilon needs"),
+        pytest.param("1.0\n", "[1.0]\n", "The value for key epsilon needs", marks=pytest.mark.long),
     ],
 )
 def test_run_says_first_what_flower_has_against_the_app(tiny, tmp_path, right, wrong, reason):

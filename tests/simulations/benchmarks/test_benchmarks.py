@@ -69,7 +69,7 @@ def test_every_protocol_has_a_workload():
     assert measured == set(PROTOCOLS) - {"Series", "RecordDpSgd"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_workload_runs_in_process():
     import numpy as np
     from flwr.clientapp import ClientApp

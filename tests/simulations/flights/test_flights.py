@@ -70,7 +70,7 @@ def test_no_aircraft_is_on_both_sides_of_the_split():
     assert set(everyone.ids) == aircraft[0] and len(everyone.targets) == len(train)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_app_in_process(tmp_path, capsys):
     from flights.client_app import app as client_app
     from flights.server_app import app as server_app

@@ -72,7 +72,7 @@ def test_the_stand_in_is_as_its_docstring_says():
     assert covertype()[2] == "stand-in"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_sweep_writes_a_table_and_a_figure_and_can_be_continued(tmp_path, capsys):
     from simulations.papers.wang_xu_2019.__main__ import main
 

@@ -97,7 +97,7 @@ def run(strategy, x, y, seed):
     return result
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_error_of_a_mean_of_a_thousand_features():
     """Expected root mean square .05; a single error above .08 is a chance of some 1 in 20."""
     errors = []
@@ -122,7 +122,7 @@ def test_error_of_a_projected_mean(method, bound):
     assert np.median(errors) < bound
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_excess_risk_of_a_regression():
     ratios = []
     for seed in range(3):
@@ -237,7 +237,7 @@ def test_standard_errors_cover_where_nothing_is_constrained():
     assert 0.6 < np.mean(np.square(scores)) < 1.5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("length", [1.0, 2.5])
 def test_standard_errors_of_a_logistic_model_cover(length):
     """80 scores. At length 4 the fitted line's bias, which they leave out, is as large."""
@@ -424,7 +424,7 @@ def people():
 
 @pytest.mark.slow
 @each_strategy
-@each_method
+@pytest.mark.parametrize("method", ["auto", pytest.param("paper", marks=pytest.mark.long)])
 def test_the_handlers_pass_the_audit(kind, method):
     x, y = logistic_rows(100, 3, 0)
     (query,) = recorded_queries(strategy_of(kind, method), Users.from_rows(x, y))

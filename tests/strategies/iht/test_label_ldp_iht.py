@@ -43,9 +43,9 @@ def errors(strategy, seeds, **size):
     ("options", "median", "maximum"),
     [
         ({}, 0.12, 0.15),
-        ({"solver": "lasso"}, 0.12, 0.15),
-        ({"mechanism": "bit"}, 0.15, 0.2),
-        ({"label_bound": 2.7}, 0.15, 0.2),
+        pytest.param({"solver": "lasso"}, 0.12, 0.15, marks=pytest.mark.long),
+        pytest.param({"mechanism": "bit"}, 0.15, 0.2, marks=pytest.mark.long),
+        pytest.param({"label_bound": 2.7}, 0.15, 0.2, marks=pytest.mark.long),
     ],
     ids=str,
 )
@@ -54,7 +54,7 @@ def test_relative_error_at_the_papers_largest_setting(options, median, maximum):
     assert np.median(found) <= median and max(found) <= maximum
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "noise", "most"),
     [(1.0, 0.05, 0.06), (2.0, 0.05, 0.006), (4.0, 0.05, 0.004), (2.0, 0.5, 0.06)],
@@ -88,7 +88,7 @@ def test_a_later_round_reports_what_the_prediction_leaves():
         np.testing.assert_array_equal(compute(broken, Labels(3, 9.0, theta)), 0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pure_mechanisms_beat_the_gaussian():
     seeds = range(500, 504)
     pure = errors(LabelLdpIht(400, sparsity=10, epsilon=2.0), seeds)

@@ -141,7 +141,7 @@ def test_badly_scaled_features_do_not_make_it_diverge():
         assert np.mean((y - x @ result.coef) ** 2) < 1.05 * np.mean(y**2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("correlated", "epsilon", "least"),
     [(False, 1.0, 0.3), (False, 4.0, 0.93), (True, 1.0, 0.45), (True, 4.0, 0.9)],

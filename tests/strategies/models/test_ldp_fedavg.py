@@ -105,7 +105,7 @@ def test_a_model_is_learnt_from_one_report_per_node(arguments, loss):
         assert np.flatnonzero(weights).tolist() == [1, 4]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_less_privacy_is_more_accuracy():
     found = {
         epsilon: run(LdpFedAvg(epsilon=epsilon, force=True), 600, 0)[1] for epsilon in (0.25, 8.0)

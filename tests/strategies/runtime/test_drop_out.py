@@ -89,7 +89,7 @@ def test_a_mean_is_unbiased_within_its_standard_errors(num_users, num_nodes):
     assert_unbiased(np.array([mean_z_scores(seed, num_users, num_nodes) for seed in range(20)]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_drop_out_that_depends_on_the_data_is_not_corrected():
     # Whoever is above the mean in the first feature answers a third as often.
     def reached(own):
@@ -121,7 +121,7 @@ def count_z_scores(seed, num_users, num_nodes, domain_size, backend):
     return z
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("num_users", "num_nodes", "domain_size", "backend"),
     [(400, 400, 20, "direct"), (2000, 40, 20, "direct"), (2000, 40, 1 << 12, "prefix")],
