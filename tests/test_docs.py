@@ -229,7 +229,10 @@ def test_every_mechanism_is_on_the_page():
         assert f"`{name}`" in text, name
 
 
-@pytest.mark.parametrize(("page", "title"), [("ldp-iht", "Private labels"), ("silos", "")])
+@pytest.mark.parametrize(
+    ("page", "title"),
+    [("ldp-iht", "Private labels"), pytest.param("silos", "", marks=pytest.mark.slow)],
+)
 def test_the_examples_print_what_they_say(page, title, capsys):
     text = (DOCS / f"{page}.md").read_text().partition(f"# {title}")[2]
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
