@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from typer.testing import CliRunner
 
 import ldp_flower
 from ldp_flower.accounting import noise_multiplier_epsilon
+from ldp_flower.cli import app as cli
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -70,11 +72,8 @@ def test_what_the_recipe_tests_passes_here():
     for name in python["python"]["imports"]:
         __import__(name)
     for line in command["script"]:
-        found = subprocess.run(
-            [sys.executable, "-m", "ldp_flower.cli.app", *shlex.split(line)[1:]],
-            **{"capture_output": True, "text": True, "check": False},
-        )
-        assert found.returncode == 0 and found.stdout, found.stderr
+        found = CliRunner().invoke(cli.app, shlex.split(line)[1:])
+        assert found.exit_code == 0 and found.stdout, found.stderr
 
 
 # -------------------------------------------------------------------- a node in a cluster

@@ -95,7 +95,7 @@ EVENTS = [
     RandomizedResponseEvent(0.3),
     RandomizedResponseEvent(2.0),
     GaussianEvent(0.1),
-    GaussianEvent(1.0),
+    pytest.param(GaussianEvent(1.0), marks=pytest.mark.slow),
 ]
 
 

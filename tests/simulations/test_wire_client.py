@@ -140,7 +140,7 @@ def test_a_strategy_estimates_from_the_other_clients_reports(strategy, tmp_path)
     with Elsewhere(rows, tmp_path) as elsewhere:
         grid = InProcessGrid(elsewhere.app, len(rows))
         column = "job" if strategy is Counts else ["age"]
-        result = strategy(SCHEMA, column, epsilon=1.0).start(grid)
+        result = strategy(SCHEMA, column, epsilon=1.0).start(grid, num_nodes=len(rows))
     assert result.num_reports == len(rows) and not any(step.rejected for step in result.steps)
     estimates = result.estimates()
     truth = np.bincount(jobs) / 600 if strategy is Counts else [ages.mean()]

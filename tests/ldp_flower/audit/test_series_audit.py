@@ -25,8 +25,8 @@ from ldp_flower.randomness import derive
 from ldp_flower.strategies import Counts, Series
 from ldp_flower.strategies.runtime.population import Panel
 
-WEEKS, FEW, USERS = 30, 4, 1200  # a few weeks show what is wrong in each
-PANELS, PERMANENT = 4.0, 1.0  # epsilon of a series by panels, and of one of permanent answers
+WEEKS, FEW, USERS = 30, 4, 750  # a few weeks show what is wrong in each
+PANELS, PERMANENT = 3.0, 1.0  # epsilon of a series by panels, and of one of permanent answers
 PIECES = 10  # of a panel that are asked apart: of some 4 users a node sends single reports
 SORTS = [*"abc"]
 SCHEMA = Schema({"sort": Categories(SORTS)})

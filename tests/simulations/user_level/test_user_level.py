@@ -208,6 +208,7 @@ def test_several_processes_write_the_same_rows(tmp_path):
     assert rows[0] == rows[1] and len(rows[0]) == 3
 
 
+@pytest.mark.slow
 def test_the_quick_sweep_writes_table_and_figures(tmp_path, capsys):
     from simulations.user_level.__main__ import main
 
