@@ -15,7 +15,7 @@ from ldp_flower.guarantee.training import digest
 from ldp_flower.strategies import Counts, LdpStrategy, TooFewReports
 from ldp_flower.strategies.runtime.run_store import printed
 
-DIM, NODES, ROUNDS = 6, 15, 8
+DIM, NODES, ROUNDS = 6, 10, 8
 SCHEMA = Schema({f"x{j}": Numeric(-4, 4) for j in range(1, DIM)}, "y", Numeric(-4, 4))
 
 # What an argument is set to, unless a mode says otherwise: never its default or the mode's value.
@@ -186,8 +186,8 @@ MODES = [
     ("LdpIht", {**SPARSE, **LOGISTIC}, CLASSES, BACK),
     ("LdpIht", {**SPARSE, "link": "cosine"}, ONE, {}),
     # It only says whether there are several.
-    ("LdpIht", GROUPED, MANY[:200], {"samples_per_user": 1}),
-    ("LdpIht", {**GROUPED, "sparsity": 2}, MANY[:200], {"samples_per_user": 1}),
+    ("LdpIht", GROUPED, FEW, {"samples_per_user": 1}),
+    ("LdpIht", {**GROUPED, "sparsity": 2}, FEW, {"samples_per_user": 1}),
     ("NonInteractiveIht", SPARSE, ONE, {}),
     ("NonInteractiveIht", {**SPARSE, "covariance": 3 * np.eye(DIM)}, ONE, {}),
     ("NonInteractiveIht", {**SPARSE, "method": "paper", "delta": 1e-4}, ONE, {"method": "auto"}),

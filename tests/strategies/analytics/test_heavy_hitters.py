@@ -135,20 +135,20 @@ def test_false_alarms_are_as_rare_as_asked(arguments):
 
 
 def test_the_false_discovery_rate_is_as_asked_and_finds_more():
-    """.05 is stated of the share of wrong items; .1 is four standard errors of 60 runs above.
+    """.05 is stated of the share of wrong items; .12 is four standard errors of 30 runs above.
 
     At epsilon 1 the cut-off against any wrong item finds 3.8 of the 10 items in the mean, the
-    other 5.6; the difference has a standard error of .15.
+    other 5.6; the difference has a standard error of .2.
     """
-    found, shares = np.zeros((2, 60)), np.zeros(60)
-    for seed in range(60):
+    found, shares = np.zeros((2, 30)), np.zeros(30)
+    for seed in range(30):
         items = np.random.default_rng([11, seed]).choice(10, 4000, p=np.arange(1, 11) / 55)
         users = Users.from_items(items)
         for row, cutoff in enumerate(("any", "fdr")):
             result = simulate(HeavyHitters(200, epsilon=1.0, cutoff=cutoff), users, seed=seed)
             found[row, seed] = np.sum(result.items < 10)
         shares[seed] = np.sum(result.items >= 10) / max(1, len(result.items))
-    assert shares.mean() <= 0.1
+    assert shares.mean() <= 0.12
     assert found[1].mean() > found[0].mean() + 0.5
 
 

@@ -169,7 +169,10 @@ def test_error_of_a_kernel_fit(method, epsilon, users, bound):
 
 @pytest.mark.parametrize(
     ("method", "epsilon", "users", "bound"),
-    [("auto", 2.0, 20_000, 0.05), ("paper", 16.0, 50_000, 0.1)],
+    [
+        ("auto", 2.0, 20_000, 0.05),
+        pytest.param("paper", 16.0, 50_000, 0.1, marks=pytest.mark.slow),
+    ],
 )
 def test_excess_loss_of_a_logistic_model(method, epsilon, users, bound):
     ratios = []

@@ -241,7 +241,7 @@ def test_the_audit_finds_noise_for_the_labels_noise_term(monkeypatch):
         HybridMechanism, "_draw", lambda self, t, rng: t + 0.1 * (honest(self, t, rng) - t)
     )
     pair = {name: extreme_users(4)[name] for name in ("ones", "ones, minus")}
-    audit = audit_handler(query, pair, num_reports=1000, seed=0)
+    audit = audit_handler(query, pair, num_reports=500, seed=0)
     assert audit.measured > 3 and not audit.passed
 
 

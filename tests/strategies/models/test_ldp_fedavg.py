@@ -433,15 +433,15 @@ def test_parameters_keep_their_order_and_types():
 
 
 def test_flowers_own_loop_needs_the_model_to_start_from():
-    (x, y), _ = make_data(600)
+    (x, y), _ = make_data(120)
     strategy, grid = (
         LdpFedAvg(epsilon=8.0),
-        InProcessGrid(logistic_app(x, y, [LdpUpdateMod()]), 600),
+        InProcessGrid(logistic_app(x, y, [LdpUpdateMod()]), 120),
     )
     with pytest.raises(ValueError, match="Expected initial_arrays"), strategy.opened(grid):
         pass
     arguments = Arguments(initial(), 3, train_config())
-    with strategy.opened(grid, arguments, num_nodes=600, timeout=1, seed=1) as opened:
+    with strategy.opened(grid, arguments, num_nodes=120, timeout=1, seed=1) as opened:
         by_flower = Strategy.start(strategy, grid, initial(), num_rounds=3, timeout=1)
         result = opened.result()
     assert result.arrays == by_flower.arrays and len(result.steps) == 4

@@ -86,6 +86,15 @@ ANALYTICS_AND_TABLES = {
     "PrivateEvaluation": PrivateEvaluation(np.full(NUMBER.num_features, 0.3), epsilon=2.0),
 }
 protocols = pytest.mark.parametrize("name", ANALYTICS_AND_TABLES)
+# Both fit tables by many steps, as PrivateRegression does.
+LONG_RUNS = {"PrivateRegression of two stages", "PrivateClassification"}
+some_protocols = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in LONG_RUNS else name
+        for name in ANALYTICS_AND_TABLES
+    ],
+)
 
 
 def users_of(strategy):
@@ -110,7 +119,7 @@ def survives(name, step):
     return result
 
 
-@protocols
+@some_protocols
 def test_a_run_ends_with_an_estimate_whichever_three_of_ten_nodes_it_loses(name):
     steps = len(survives(name, 1).steps) - 1  # lost before the first question
     survives(name, steps // 2 + 1)

@@ -92,13 +92,16 @@ def test_later_waves_take_less_noise():
 
 
 def test_the_spread_of_reports_gives_the_standard_errors():
-    """Forty runs with other reports: the ratio's standard deviation is about 0.13."""
+    """Forty runs with other reports: the ratio's standard deviation is about 0.13.
+
+    Normal estimates would leave the interval once in 4,000 times.
+    """
     users = silos(THETA, 75, 60)
     given = Users(*_rows(users), 60 * np.arange(76))
     runs = [simulate(small(num_waves=1, epsilon=12.0), given, seed=seed) for seed in range(40)]
     coefs = np.array([run.coef[[3, 20, 31]] for run in runs])
     ratio = coefs.var(axis=0, ddof=1).mean() / np.mean([run.std_error[3] ** 2 for run in runs])
-    assert 0.5 < ratio < 1.6
+    assert 0.6 < ratio < 1.6
 
 
 def _rows(users):
