@@ -221,18 +221,14 @@ def test_bad_arguments_are_refused_at_construction(arguments, message):
         PrivateRegression(arguments.pop("schema"), **arguments)
 
 
-def test_a_score_that_noise_hides_is_no_headline():
-    """All targets are beyond the bounds and count as one number, which nothing explains."""
-    x = np.random.default_rng(0).uniform(18, 90, 6000)
-    schema = Schema({"x": Numeric(18, 90)}, target="y", bounds=Numeric(-3, 3))
-    fits = [
-        simulate(PrivateRegression(schema, epsilon=4.0), schema.users({"x": x, "y": x}), seed=seed)
-        for seed in range(2)
-    ]
-    hidden = [fit for fit in fits if np.isnan(fit.score_std_error)]
-    assert all("R2 is not known" in str(fit) and np.isnan(fit.score) for fit in hidden)
-    assert all("inf" not in str(fit) and "inf" not in str(fit.to_dict()).lower() for fit in fits)
-    assert all("<svg" in fit.to_html() for fit in fits)
+def test_a_score_that_noise_hides_is_no_headline(monkeypatch):
+    """Here noise always hides it; test_holdout.py tests when it does."""
+    monkeypatch.setattr(private_regression.holdout, "score", lambda moments: Number(np.nan, np.nan))
+    fit = fitted(table(3000, 0))
+    assert fit.method != "constant" and np.isnan(fit.score)
+    assert "R2 is not known" in str(fit) and any("score is not known" in n for n in fit.notes)
+    assert "inf" not in str(fit) and "inf" not in str(fit.to_dict()).lower()
+    assert "<svg" in fit.to_html()
 
 
 @pytest.mark.parametrize(
