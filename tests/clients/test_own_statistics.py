@@ -451,7 +451,7 @@ def test_the_audit_takes_statistics_from_elsewhere():
     queries = recorded_queries(ShareAbove(threshold=-0.5, epsilon=2.0), users, statistics=OWN)
     assert [asked.statistic for asked in queries] == ["above"]
     assert queries[0].question.threshold == -0.5
-    audit = audit_handler(queries[0], extreme_users(3), num_reports=800, seed=0, statistics=OWN)
+    audit = audit_handler(queries[0], extreme_users(3), num_reports=300, seed=0, statistics=OWN)
     assert audit.passed, audit
     assert audit.measured > 1.0  # it is told apart, as far as the mechanism allows
 

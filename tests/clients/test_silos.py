@@ -137,7 +137,7 @@ def found(randomizer, seed=1, make_app=None):
     silos = extreme_silos(DIM)
     question = Query(Gradient(np.zeros(DIM)), randomizer, SALT, 0, HASH_END, 1)
     pair = {name: silos[name] for name in ("ones", "ones, minus", "NaN")}
-    return audit_handler(question, pair, num_reports=2000, seed=seed, make_app=make_app)
+    return audit_handler(question, pair, num_reports=400, seed=seed, make_app=make_app)
 
 
 MECHANISMS = [

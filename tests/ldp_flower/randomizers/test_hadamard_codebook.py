@@ -59,7 +59,15 @@ def hard_vectors(dim):
     }
 
 
-@pytest.mark.parametrize("name", hard_vectors(255))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow)
+        if name in ("two far apart", "eight", "inside")
+        else name
+        for name in hard_vectors(255)
+    ],
+)
 def test_the_mean_of_equal_vectors_has_the_error_of_independent_reports(name):
     mechanism, users = HadamardCodebook(4.0, 255), 5_000
     vector = hard_vectors(255)[name]

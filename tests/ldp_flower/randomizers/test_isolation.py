@@ -39,7 +39,8 @@ from ldp_flower.randomizers.elementwise import directions, lift
 from ldp_flower.randomizers.two_level import sign_chances
 from ldp_flower.randomness import KeyedRandom, derive
 
-DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
+DIMS = [1, 3, 17, 130]
+MORE_DIMS = [2, 7, 8, 64]  # in the slow run
 VECTORS = {
     "Codebook": lambda dim: Codebook(1.0, dim, 1.5, 24, num_codebooks=1),
     "GaussianMechanism": lambda dim: GaussianMechanism(1.0, dim),
@@ -69,6 +70,11 @@ ITEMS = {
 }
 MECHANISMS = [
     *(make(dim) for make in VECTORS.values() for dim in DIMS),
+    *(
+        pytest.param(make(dim), marks=pytest.mark.slow)
+        for make in VECTORS.values()
+        for dim in MORE_DIMS
+    ),
     *NUMBERS.values(),
     *ITEMS.values(),
 ]
@@ -279,7 +285,7 @@ def test_a_product_with_shared_words_has_the_same_bits_wherever_a_user_stands(di
 
 
 @layouts
-@pytest.mark.parametrize("dim", DIMS)
+@pytest.mark.parametrize("dim", [*DIMS, *MORE_DIMS])
 @pytest.mark.parametrize("name", ["RecordGaussian", "RecordPeeling", "RecordVertices"])
 def test_records_of_a_silo_do_not_move_each_other(name, dim, laid_out, monkeypatch):
     mechanism = VECTORS[name](dim)

@@ -150,7 +150,14 @@ def test_there_are_48_odd_values():
 @pytest.mark.parametrize(
     ("convert", "column"),
     [
-        pytest.param(convert, column, id=f"{name}-{column.__name__}")
+        pytest.param(
+            convert,
+            column,
+            id=f"{name}-{column.__name__}",
+            marks=pytest.mark.slow  # as of a column by itself
+            if column is inferred_in_python and name in ("frame", "items")
+            else (),
+        )
         for name, (convert, columns) in CONVERSIONS.items()
         for column in columns
     ],
