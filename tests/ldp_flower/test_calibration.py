@@ -23,7 +23,7 @@ DELTA = 1e-5
 
 
 @pytest.mark.parametrize("releases", [1, 100])
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_two_accountants_confirm_what_dp_fedavg_claims(epsilon, releases):
     """The noise over the clip counts half: replacing a user moves the sum by two clips.
 

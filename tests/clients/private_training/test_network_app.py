@@ -3,6 +3,7 @@
 import os
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
@@ -263,6 +264,19 @@ def test_a_child_that_dies_is_an_error():
             child.check(network().graph.to_text(), Limits())
         with pytest.raises(ChildError):
             child.train(None)
+
+
+def test_a_child_that_dies_while_it_trains_is_an_error(monkeypatch):
+    send = Child._send
+
+    def sent_before_it_dies(child, value):
+        send(child, value)
+        child._process.kill()
+        child._process.wait()
+
+    monkeypatch.setattr(Child, "_send", sent_before_it_dies)
+    with Child(ChildLimits()) as child, pytest.raises(ChildError, match="that trains ended"):
+        child.train(SimpleNamespace(network=network()))
 
 
 def test_arguments_are_checked():
