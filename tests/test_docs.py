@@ -21,15 +21,8 @@ from ldp_flower import InProcessGrid, Users, randomizers
 from ldp_flower.clients import NetworkClientApp
 from ldp_flower.strategies import LdpFedAvg
 from ldp_flower.strategies.models.trained import Trained
-from ldp_flower.strategies.runtime import population
 
 DOCS = Path(__file__).parents[1] / "docs"
-
-
-@pytest.fixture(autouse=True)
-def no_node_comes_late(monkeypatch):
-    """Servers that name no number of nodes wait for more of them."""
-    monkeypatch.setattr(population, "_ROSTER_STILL", 0.0)
 
 
 def test_the_accounting_example():
@@ -166,11 +159,11 @@ def test_the_example_with_several_users_behind_one_node(tmp_path):
 
 
 def test_the_record_dp_sgd_example():
-    """Labels are by the first of four features, which has a weight of some six deviations then."""
+    """Labels are by the first of four features, which has a weight of many deviations then."""
     text = (DOCS / "silos.md").read_text().partition("## DP-SGD in an app of your own")[2]
     assert len(text.split()) < 500
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
-    rows = torch.randn(4, 300, 4, generator=torch.Generator().manual_seed(0))
+    rows = torch.randn(4, 1000, 4, generator=torch.Generator().manual_seed(0))
     labels = (rows[..., 0] > 0).long()
 
     def load_dataset(context):

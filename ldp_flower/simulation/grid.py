@@ -53,6 +53,8 @@ class InProcessGrid(Grid):
         The run's configuration, as every node's context shows it.
     """
 
+    late_nodes = False  # all are there from the start, so that no server waits for more
+
     def __init__(
         self,
         client_app: ClientApp,

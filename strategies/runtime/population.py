@@ -55,8 +55,8 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: in
         now = time.monotonic()
         if len(nodes) != len(known):
             known, still_since = nodes, now
-        still = num_nodes is not None or now - still_since >= _ROSTER_STILL
-        if len(known) >= needed and still:
+        still = now - still_since >= _ROSTER_STILL or not getattr(grid, "late_nodes", True)
+        if len(known) >= needed and (num_nodes is not None or still):
             return known
         if now - start > timeout:
             wanted = "any" if needed == 1 else needed

@@ -1,7 +1,7 @@
 """A hostile server: malformed, contradictory and greedy queries to two nodes that differ in data.
 
 Whatever it asks, both nodes answer alike but for the randomised bytes, nobody spends more
-than the operator allows, and no word of the data or of an exception leaves. Some 500
+than the operator allows, and no word of the data or of an exception leaves. Some 1,000
 queries here; ``LDP_FLOWER_QUERIES=100000 pytest tests/clients/test_hostile_server.py``
 sends more.
 """
@@ -46,7 +46,7 @@ from ldp_flower.randomizers import (
 )
 
 BATCH = 20  # queries on one ledger
-QUERIES = int(os.environ.get("LDP_FLOWER_QUERIES", "500"))
+QUERIES = int(os.environ.get("LDP_FLOWER_QUERIES", "1000"))
 LIMIT = 20.0
 _LENIENT = {"allow-inexact": True, "max-delta": 0.01}
 OPERATORS = [{}, _LENIENT, _LENIENT | {"unit": "record", "num-records": 3}]

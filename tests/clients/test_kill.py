@@ -1,6 +1,6 @@
 """``kill -9`` at random moments: what has left the machine is paid for, once.
 
-30 kills here; ``LDP_FLOWER_KILLS=950 pytest tests/clients/test_kill.py`` makes more, and
+60 kills here; ``LDP_FLOWER_KILLS=950 pytest tests/clients/test_kill.py`` makes more, and
 ``tests/deployment/test_kills.py`` makes some on real SuperNodes.
 """
 
@@ -19,7 +19,7 @@ from deployed_node import answer, hashes, query, sent_until_killed, users
 from ldp_flower.clients import Refusal
 from ldp_flower.guarantee.ledger import SqliteLedger
 
-NUM_KILLS = int(os.environ.get("LDP_FLOWER_KILLS", "30"))
+NUM_KILLS = int(os.environ.get("LDP_FLOWER_KILLS", "60"))
 LONGEST_LIFE = 12  # times what an answer takes
 NUM_USERS = max(1000, 5 * NUM_KILLS)  # more than can be asked in so many lives
 CAP = 3  # reports of epsilon 1 about each user, who is asked once more than that

@@ -1,6 +1,6 @@
 """``kill -9`` between any two lines of a client that answers permanently: one secret, one payment.
 
-Every 23rd line of some 1,100 here; ``LDP_FLOWER_LINES=1`` takes all, in some six minutes.
+Every 11th line of some 1,100 here; ``LDP_FLOWER_LINES=1`` takes all, in some six minutes.
 ``tests/deployment/test_series_kills.py`` kills the processes of a real SuperNode.
 """
 
@@ -24,7 +24,7 @@ from ldp_flower.guarantee.questions import TableCell
 from ldp_flower.randomizers import HadamardBit
 
 USERS, WEEKS = 12, 10
-APART = int(os.environ.get("LDP_FLOWER_LINES", "23"))  # lines from one kill to the next
+APART = int(os.environ.get("LDP_FLOWER_LINES", "11"))  # lines from one kill to the next
 SCHEMA = Schema({"sort": Categories([*"abc"])})
 FIRST = Query(
     TableCell(np.array(SCHEMA.places("sort")), np.array([3.0])),

@@ -28,7 +28,6 @@ from ldp_flower.audit.app.variants import (
     variants,
 )
 from ldp_flower.cli.app import app as command
-from ldp_flower.strategies.runtime import population
 
 PROJECT = """
 [project]
@@ -95,7 +94,6 @@ def write(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(population, "_ROSTER_STILL", 0.0)  # no node comes late
 
     def written(mods="", trained="pass", reply="pass"):
         name = next(NAMES)

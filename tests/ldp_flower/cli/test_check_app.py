@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from ldp_flower.audit.app.loading import declared_nodes
-from ldp_flower.strategies.runtime import population
 
 cli = import_module("ldp_flower.cli.app")
 NAMES = (f"checked{i}" for i in itertools.count())
@@ -55,7 +54,6 @@ def train(message, context):
 def check(tmp_path, monkeypatch):
     """Return a function that checks an app of which some parts are replaced."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(population, "_ROSTER_STILL", 0.0)  # no node comes late
 
     def checked(*options, arguments="", mods="LdpUpdateMod()", project=""):
         name = next(NAMES)
