@@ -131,6 +131,7 @@ def assert_same_model(result, expected):
         np.testing.assert_allclose(result.arrays[name].numpy(), array.numpy(), atol=1e-4)
 
 
+@pytest.mark.long
 def test_the_engine_gives_the_model_of_the_in_process_grid(expected):
     app, alone = expected
     arguments = {"num_rounds": ROUNDS, "num_nodes": USERS, "seed": SEED}

@@ -20,25 +20,26 @@ from ldp_flower.guarantee.messages import HASH_END
 pytestmark = pytest.mark.slow
 
 DIM = 4
-SEEN = set()
 
 
-def kinds(protocol):
-    """Return a query of every kind that no other protocol of these tests has sent."""
-    found = {}
-    for strategy, users in audited_runs()[protocol](DIM, 2.0):
-        for query in recorded_queries(strategy, users):
+@pytest.fixture(scope="module")
+def kinds():
+    """Return a query of every kind that a protocol sends, and none before it."""
+    seen, found = set(), {}
+    for protocol, runs in audited_runs().items():
+        found[protocol] = []
+        for query in [query for run in runs(DIM, 2.0) for query in recorded_queries(*run)]:
             name, arrays, params = query.question.to_wire()
-            about = frozenset(arrays), frozenset(params)
-            found.setdefault((name, type(query.randomizer), *about), query)
-    new = {kind: query for kind, query in found.items() if kind not in SEEN}
-    SEEN.update(new)
-    return list(new.values())
+            kind = name, type(query.randomizer), frozenset(arrays), frozenset(params)
+            if kind not in seen:
+                seen.add(kind)
+                found[protocol].append(query)
+    return found
 
 
 @pytest.mark.parametrize("protocol", audited_runs())
-def test_nothing_is_found_in_any_protocols_client(protocol):
-    for query in kinds(protocol):
+def test_nothing_is_found_in_any_protocols_client(kinds, protocol):
+    for query in kinds[protocol]:
         people = extremes(query, DIM)
         people = [people[name] for name in [*list(people)[:2], "no rows"] if name in people]
         query = replace(query, low=0, high=HASH_END)

@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_quick_run_measures_stores_and_draws(tmp_path, capsys):
     from simulations.benchmarks import __main__ as benchmarks
 

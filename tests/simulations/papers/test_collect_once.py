@@ -58,7 +58,7 @@ def test_the_sweep_goes_on_where_it_was_interrupted(tmp_path, capsys, monkeypatc
     assert "answering zero" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_studies_say_what_a_constant_and_a_fit_without_privacy_give():
     from simulations.papers.collect_once import questions
 

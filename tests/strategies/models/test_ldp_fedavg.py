@@ -85,9 +85,9 @@ BEST = accuracy(ArrayRecord([THETA]), make_data(600)[1])  # of the true coeffici
     ("arguments", "loss"),
     [
         ({}, 0.03),
-        ({"clip": 0.5}, 0.03),
+        pytest.param({"clip": 0.5}, 0.03, marks=pytest.mark.long),
         ({"model": "net"}, 0.05),
-        ({"learning_rate": 1.0, "momentum": 0.5}, 0.05),
+        pytest.param({"learning_rate": 1.0, "momentum": 0.5}, 0.05, marks=pytest.mark.long),
         ({"sparsity": 2}, 0.02),
     ],
     ids=str,
