@@ -175,7 +175,10 @@ class Distribution(ColumnStrategy[DistributionResult]):
     def _doubts(self, num_users: int) -> list[str]:
         """Return what to say before users who are enough, but few, are asked."""
         enough = math.ceil((self._noise(1) / _SHARP) ** 2)
-        return [] if num_users >= enough else [_BLUNT.format(num_users, self.epsilon, enough)]
+        if num_users < enough:
+            return [_BLUNT.format(num_users, self.epsilon, enough)]
+        known = users_for_step_estimate(self, self._column, num_users)
+        return [] if known else [_UNROUNDED.format(num_users, self.epsilon)]
 
     def _cells(self, num_users: int) -> int:
         """Return into how many cells the scale is cut."""
@@ -234,6 +237,10 @@ class Distribution(ColumnStrategy[DistributionResult]):
 _BLUNT = (
     "{:,} users are few for epsilon {:g}: a smooth density hides narrow shapes, and shares may be "
     "off by more than .1, within the band. From {:,} users on, errors are seldom above .1."
+)
+_UNROUNDED = (
+    "{:,} users are too few at epsilon {:g} to ask some how round their entries are: a value that "
+    "many share looks like a narrow hump, beside which shares may be off by more than .5, within the band."
 )
 _STOPPED = (
     "About {:.0%} of the users have an entry in {!r}, too few for a distribution. "

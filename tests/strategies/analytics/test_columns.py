@@ -329,6 +329,15 @@ def test_users_who_are_enough_but_few_are_said_before_they_are_asked(caplog):
     assert "users on, errors are seldom" in caplog.text
 
 
+def test_users_too_few_to_ask_how_round_their_entries_are_are_told_so():
+    """All entries are one value, whose place is found and whose mass is spread around it."""
+    strategy = Distribution(schema(), "income", epsilon=4.0)
+    few, enough = (simulate(strategy, users_of(np.full(n, 5e4)), seed=0) for n in (200, 400))
+    assert "how round their entries are" in str(few.notes) and few.step is None
+    assert "how round their entries are" in str(plan(strategy, num_users=200))
+    assert enough.step is not None and not enough.notes
+
+
 @pytest.mark.slow
 def test_few_entries_are_said_with_how_much_they_cost():
     income = np.where(np.random.default_rng(2).random(20_000) < 0.9, np.nan, INCOME)
