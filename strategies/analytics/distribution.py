@@ -240,7 +240,8 @@ _BLUNT = (
 )
 _UNROUNDED = (
     "{:,} users are too few at epsilon {:g} to ask some how round their entries are: a value that "
-    "many share looks like a narrow hump, beside which shares may be off by more than .5, within the band."
+    "many share looks like a narrow hump, beside which shares may be off by more than .5, within "
+    "the band."
 )
 _STOPPED = (
     "About {:.0%} of the users have an entry in {!r}, too few for a distribution. "
