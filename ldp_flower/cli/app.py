@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from .. import __version__
-from ..audit.app.loading import declared_nodes
+from ..audit.app.loading import declared_nodes, project_of
 from ..presentation.words import what_lacks
 from ..randomizers import RandomizedResponse
 from .audit import NamesProtocols, audit
@@ -103,7 +103,7 @@ def run(
     with failing(ValueError):
         declared = declared_config(app_path)
         settings = _settings(declared, given, config or [])
-    nodes = nodes or declared_nodes(app_path, declared) or _NODES
+    nodes = nodes or declared_nodes(project_of(app_path), declared) or _NODES
     own: dict[str, Scalar] = {"num-nodes": nodes, "output-dir": str(where)}
     settings |= {key: value for key, value in own.items() if key in declared}
     if os.name == "nt":

@@ -21,6 +21,7 @@ from ..forecasts.populations import table_users
 from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
 from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports, guarantees
+from ..runtime.population import fewest_users
 from .base import ColumnStrategy
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, users_for_step_estimate
 from .distribution_result import DistributionResult
@@ -177,8 +178,13 @@ class Distribution(ColumnStrategy[DistributionResult]):
         enough = math.ceil((self._noise(1) / _SHARP) ** 2)
         if num_users < enough:
             return [_BLUNT.format(num_users, self.epsilon, enough)]
-        known = users_for_step_estimate(self, self._column, num_users)
-        return [] if known else [_UNROUNDED.format(num_users, self.epsilon)]
+
+        def unasked(users: int) -> bool:
+            return users_for_step_estimate(self, self._column, users) is None
+
+        if not unasked(num_users):
+            return []
+        return [_UNROUNDED.format(num_users, self.epsilon, fewest_users(unasked, num_users))]
 
     def _cells(self, num_users: int) -> int:
         """Return into how many cells the scale is cut."""
@@ -241,7 +247,7 @@ _BLUNT = (
 _UNROUNDED = (
     "{:,} users are too few at epsilon {:g} to ask some how round their entries are: a value that "
     "many share looks like a narrow hump, beside which shares may be off by more than .5, within "
-    "the band."
+    "the band. From {:,} users on they are asked."
 )
 _STOPPED = (
     "About {:.0%} of the users have an entry in {!r}, too few for a distribution. "

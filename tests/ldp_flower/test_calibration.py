@@ -22,8 +22,8 @@ from ldp_flower.accounting import gaussian_noise_multiplier, noise_multiplier_ep
 DELTA = 1e-5
 
 
-@pytest.mark.parametrize("releases", [1, 100])
-@pytest.mark.parametrize("epsilon", [0.5, 8.0])
+@pytest.mark.parametrize("releases", [1, 20, 100])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0])
 def test_two_accountants_confirm_what_dp_fedavg_claims(epsilon, releases):
     """The noise over the clip counts half: replacing a user moves the sum by two clips.
 

@@ -29,8 +29,9 @@ _COLUMNS = 240  # numbers of a run that are compared: as many as some hundred ru
 _MAX_TRAINING = 200  # runs that count values, train, or choose the threshold, each
 _BLOCK = 25  # runs on one data set in a row: what grows from run to run must not distinguish two
 _THRESHOLDS = 401  # quantiles of a score that are tried
-#: Data sets looked at once more. Of 22, 5 of 20 choices by 40 runs each were a pair less than two
-#: thirds as far apart as the farthest; with 160 more runs of the first 4, 6, 8: 5, 1, 1 of 40.
+#: Data sets looked at once more, by three times the runs. Of 22, 5 of 20 choices by 40 runs were a
+#: pair less than two thirds as far apart as the farthest; with 120 new ones of 6 it was 1 of 40,
+#: with 160 of 4, 6 and 8 it was 5, 1 and 1.
 _CLOSE = 6
 _SLACK = 0.1  # of a bound by the runs that choose the threshold
 _LARGEST = 1e100  # squares of numbers stay finite

@@ -35,14 +35,15 @@ class AuditedApp:
 
     def __init__(self, folder: Path, overrides: RunConfig) -> None:
         self.folder = folder.expanduser().resolve()
-        declared = project_of(self.folder)["app"]
+        project = project_of(self.folder)
+        declared = project["app"]
         self.run_config: RunConfig = flattened(declared.get("config", {}))
         if unknown := sorted(set(overrides) - set(self.run_config)):
             raise CannotAuditError(
                 f"Expected settings in {sorted(self.run_config)}, got {unknown}."
             )
         self.run_config |= overrides
-        self.num_nodes = declared_nodes(self.folder, self.run_config)
+        self.num_nodes = declared_nodes(project, self.run_config)
         self._overrides = overrides
         if str(self.folder) not in sys.path[:1]:
             sys.path.insert(0, str(self.folder))
@@ -145,9 +146,9 @@ def project_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-def declared_nodes(folder: Path, config: RunConfig) -> int | None:
+def declared_nodes(project: dict[str, Any], config: RunConfig) -> int | None:
     """Return the number of nodes that an app declares for a simulation: its own, or Flower's."""
-    federations = project_of(folder).get("federations", {})  # of older apps
+    federations = project.get("federations", {})  # of older apps
     default = federations.get(str(federations.get("default")), {})
     for found in (config.get("num-nodes"), default.get("options", {}).get("num-supernodes")):
         if isinstance(found, int) and found > 0:

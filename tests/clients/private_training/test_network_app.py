@@ -163,9 +163,19 @@ def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_c
     assert app.loaded == 2
 
 
+HUGE = Graph(
+    Tensor("float32", (4,)),
+    {"w": Tensor("float32", (4, 2), True)},
+    (Operation("aten.expand.default", (Reference(None), (1 << 30, 4)), {}),),
+    Reference(0),
+    "mse",
+).to_text()
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"text": HUGE}, "Expected values of 1 to 4194304 numbers"),
         ({"text": "[" * 10_000}, "deep nesting"),
         ({"text": 3}, "Expected the text of a network"),
         ({"optimizer": "lion"}, "Expected optimizer in"),
@@ -179,6 +189,8 @@ def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_c
 def test_what_is_no_network_is_refused_before_data_are_loaded(ledger, node_config, changes, words):
     app, sent = App(), content()
     sent[NETWORK] = ConfigRecord({**sent[NETWORK], **changes})
+    if "text" in changes:
+        sent[ARRAYS] = record_of({"w": np.zeros((4, 2), np.float32)})
     reply = deployed(app.app, sent, node_config)
     assert reply.error.code == Refusal.MALFORMED and words in reply.error.reason
     assert app.loaded == 0 and ledger.spent() == {}

@@ -224,12 +224,13 @@ def test_a_panel_that_is_chosen_by_data_is_found(panels, monkeypatch):
     assert "who answers depends on data" in audit_panels(panels[:FEW])[0]
 
 
-def test_a_secret_that_two_users_share_is_found(permanent, monkeypatch):
+@pytest.mark.parametrize("shared", [NEIGHBOURS, 2])
+def test_a_secret_that_users_share_is_found(permanent, monkeypatch, shared):
     honest = Node.permanent_keys
 
     def same(node, series, slots, coins):
         keys = honest(node, series, slots, coins)
-        return [keys[place - place % 2] for place in range(len(keys))]
+        return [keys[place - place % shared] for place in range(len(keys))]
 
     monkeypatch.setattr(Node, "permanent_keys", same)
     assert "users share noise" in audit_memoised(permanent[:FEW])

@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 from typer.testing import CliRunner
 
-from ldp_flower.audit.app.loading import declared_nodes
+from ldp_flower.audit.app.loading import declared_nodes, flattened, project_of
 
 cli = import_module("ldp_flower.cli.app")
 NAMES = (f"checked{i}" for i in itertools.count())
@@ -167,5 +167,5 @@ def test_an_app_declares_its_number_of_nodes_by_itself_or_by_flowers_federation(
             f"options.num-supernodes = {flowers}\n"
         )
     (tmp_path / "pyproject.toml").write_text(text)
-    config = import_module("ldp_flower.cli.run").declared_config(tmp_path)
-    assert declared_nodes(tmp_path, config) == expected
+    project = project_of(tmp_path)
+    assert declared_nodes(project, flattened(project["app"]["config"])) == expected

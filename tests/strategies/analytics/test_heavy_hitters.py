@@ -89,11 +89,11 @@ def test_users_may_be_generated():
 def test_standard_errors_cover_the_truth(set_size):
     """Of all items, frequent ones and others, found or not: no selection.
 
-    With 4 items in each of 25 runs at least 88 % of 100 scores lie within 2 but for
-    once in 1,600 times, and their mean square lies in the interval but once in 2,500.
+    With 4 items in each of 50 runs at least 90 % of 200 scores lie within 2 but for
+    once in 1,200 times, and their mean square lies in the interval but once in 1,600.
     """
     scores = []
-    for seed in range(25):
+    for seed in range(50):
         rng = np.random.default_rng(seed)
         shares = ZIPF[:60] / ZIPF[:60].sum()
         held = np.stack([rng.choice(60, 3, replace=False, p=shares) for _ in range(400)])
@@ -115,8 +115,8 @@ def test_standard_errors_cover_the_truth(set_size):
         np.testing.assert_allclose(result.users_std_error, expected)
         drawn = 400 * shares * (1 - shares)
         np.testing.assert_allclose(result.std_error, np.sqrt(np.square(expected) + drawn))
-    assert np.mean(np.abs(scores) < 2) > 0.87
-    assert 0.575 < np.mean(np.square(scores)) < 1.58
+    assert np.mean(np.abs(scores) < 2) > 0.9
+    assert 0.7 < np.mean(np.square(scores)) < 1.36
 
 
 @pytest.mark.parametrize(
@@ -135,20 +135,20 @@ def test_false_alarms_are_as_rare_as_asked(arguments):
 
 
 def test_the_false_discovery_rate_is_as_asked_and_finds_more():
-    """.05 is stated of the share of wrong items; .12 is four standard errors of 30 runs above.
+    """.05 is stated of the share of wrong items; .1 is four standard errors of 60 runs above.
 
     At epsilon 1 the cut-off against any wrong item finds 3.8 of the 10 items in the mean, the
-    other 5.6; the difference has a standard error of .2.
+    other 5.6; the difference has a standard error of .15.
     """
-    found, shares = np.zeros((2, 30)), np.zeros(30)
-    for seed in range(30):
+    found, shares = np.zeros((2, 60)), np.zeros(60)
+    for seed in range(60):
         items = np.random.default_rng([11, seed]).choice(10, 4000, p=np.arange(1, 11) / 55)
         users = Users.from_items(items)
         for row, cutoff in enumerate(("any", "fdr")):
             result = simulate(HeavyHitters(200, epsilon=1.0, cutoff=cutoff), users, seed=seed)
             found[row, seed] = np.sum(result.items < 10)
         shares[seed] = np.sum(result.items >= 10) / max(1, len(result.items))
-    assert shares.mean() <= 0.12
+    assert shares.mean() <= 0.1
     assert found[1].mean() > found[0].mean() + 0.5
 
 
