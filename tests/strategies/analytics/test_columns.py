@@ -334,6 +334,7 @@ def test_users_too_few_to_ask_how_round_their_entries_are_are_told_so():
     strategy = Distribution(schema(), "income", epsilon=4.0)
     few, enough = (simulate(strategy, users_of(np.full(n, 5e4)), seed=0) for n in (200, 400))
     assert "how round their entries are" in str(few.notes) and few.step is None
+    assert "From 359 users on they are asked" in str(few.notes)
     assert "how round their entries are" in str(plan(strategy, num_users=200))
     assert enough.step is not None and not enough.notes
 
