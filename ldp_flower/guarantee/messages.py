@@ -102,6 +102,34 @@ _HEADER = re.compile(
 
 _DTYPES = {"<f8", "<f4", "|u1", "<u2", "<u4", "<i8"}
 
+# What is looked at of a message at all. These bounds come first, so that the work is small
+# whatever a message holds.
+_MAX_FIELDS, _MAX_CHARS = 64, 256  # number of fields, and characters of a name or a short text
+_MAX_LAYOUT = 1 << 20  # characters of a layout
+_MAX_DIGITS, _MAX_DIMS = 13, 8  # digits of a number in a layout, and number of dimensions
+
+
+def bounded(config: Mapping[str, Any], *long: str) -> dict[str, Any]:
+    """Return the fields of a ConfigRecord that anybody may have written.
+
+    Raise MessageError unless they are few, and each is one number of 64 bits or a short text;
+    those named in ``long`` may be texts or bytes of any length.
+    """
+    if len(config) > _MAX_FIELDS:
+        raise MessageError(f"Expected at most {_MAX_FIELDS} fields, got {len(config)}.")
+    for name, value in config.items():
+        if len(name) > _MAX_CHARS:
+            raise MessageError(f"Expected names of at most {_MAX_CHARS} characters.")
+        if isinstance(value, int):
+            fits = -HASH_END <= value < 2 * HASH_END
+        elif isinstance(value, str | bytes):
+            fits = len(value) <= _MAX_CHARS or name in long
+        else:
+            fits = isinstance(value, float)
+        if not fits:
+            raise MessageError(f"Expected one number or a short text for {name!r}.")
+    return dict(config)
+
 
 def pack(arrays: Arrays) -> tuple[str, bytes]:
     """Return arrays as a layout (JSON) and their bytes, in order of their names."""
@@ -116,8 +144,12 @@ def unpack(layout: str, payload: bytes) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     position = 0
     try:
-        for name, dtype, shape in json.loads(layout):
-            if dtype not in _DTYPES or not all(type(n) is int and n >= 0 for n in shape):
+        if len(layout) > _MAX_LAYOUT:
+            raise ValueError
+        for name, dtype, shape in json.loads(layout, parse_int=_short):
+            if dtype not in _DTYPES or not isinstance(shape, list) or len(shape) > _MAX_DIMS:
+                raise ValueError
+            if not all(type(n) is int and n >= 0 for n in shape):
                 raise ValueError
             end = position + math.prod(shape) * np.dtype(dtype).itemsize
             if end > len(payload):
@@ -130,6 +162,13 @@ def unpack(layout: str, payload: bytes) -> dict[str, NDArray[Any]]:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise MessageError("Expected a layout of arrays that fits its payload.") from error
     return arrays
+
+
+def _short(digits: str) -> int:
+    """Return an integer of a layout; raise ValueError if it has more digits than any array's."""
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError
+    return int(digits)
 
 
 def _to_record_dict(config: dict[str, Any], arrays: Arrays) -> RecordDict:
@@ -145,7 +184,7 @@ def _from_record_dict(content: RecordDict) -> tuple[dict[str, Any], dict[str, ND
     described, packed = content["config"], content["arrays"]
     if not isinstance(described, ConfigRecord) or not isinstance(packed, ArrayRecord):
         raise MessageError("Expected a ConfigRecord and an ArrayRecord.")
-    config = dict(described)
+    config = bounded(described, "layout")
     if config.pop("version", None) != FORMAT_VERSION:
         raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
     layout = config.pop("layout", None)

@@ -25,7 +25,16 @@ from numpy.typing import NDArray
 
 from ..randomizers.real_valued.dp_sgd import DpSgdPlan
 from ..validation import Floats, check_choice, check_integer, check_positive
-from .messages import CENSUS, FORMAT_VERSION, HASH_END, MessageError, Query, pack, unpack
+from .messages import (
+    CENSUS,
+    FORMAT_VERSION,
+    HASH_END,
+    MessageError,
+    Query,
+    bounded,
+    pack,
+    unpack,
+)
 
 #: Name of the record that rides along.
 RIDER = "ldp-flower"
@@ -55,7 +64,7 @@ def taken_apart(content: RecordDict) -> tuple[Query | None, RecordDict]:
     rider = content.get(RIDER)
     if not isinstance(rider, ConfigRecord):
         raise MessageError("This client answers ldp-flower's strategies only.")
-    config = dict(rider)
+    config = bounded(rider, "layout", "payload")
     if config.pop("version", None) != FORMAT_VERSION:
         raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
     if config == {"ask": CENSUS}:
@@ -198,7 +207,7 @@ class LocalTraining:
 
 
 def _check_fields(config: Mapping[str, Any], own: set[str], what: str) -> None:
-    if set(config) != {"version", "text", *own}:
+    if set(bounded(config, "text")) != {"version", "text", *own}:
         raise MessageError(f"Unknown or missing fields in {what}.")
     if config["version"] != FORMAT_VERSION:
         raise MessageError(f"Expected message format version {FORMAT_VERSION}.")

@@ -85,7 +85,10 @@ def census_content(content: RecordDict) -> bytes:
     facts = content.metric_records["census"]
     others = facts.get("features", _UNKNOWN), facts.get("exhausted", 0)
     declared = [*(facts[name] for name in _FACTS), *others]
-    text = " ".join(str(int(number)) for number in declared)  # type: ignore[arg-type]
+    whole = [int(number) for number in declared]  # type: ignore[arg-type]
+    if not all(-HASH_END <= number < 2 * HASH_END for number in whole):
+        raise ValueError("Expected numbers of 64 bits.")
+    text = " ".join(map(str, whole))
     if NUMBERS not in content:
         return text.encode()
     numbers = np.array(content.metric_records[NUMBERS][NUMBERS], np.int64)
