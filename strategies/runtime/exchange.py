@@ -27,6 +27,7 @@ from ldp_flower.guarantee.training import PUBLIC, census, with_query
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
 
+from .delivery import LOST, Delivery
 from .population import (
     OTHER_SCHEMA,
     Cohort,
@@ -43,6 +44,7 @@ logger = logging.getLogger("flwr")
 
 _MAX_REASON_CHARS = 200  # characters of an error that are kept
 _NO_BUDGET = "error 102: No addressed user"  # how a node says so of all whom it was asked about
+_ERRORS_LOST = tuple(f"error {code}: " for code in sorted(LOST))
 _PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
@@ -170,35 +172,34 @@ class Exchange:
     def collect(
         self, grid: Grid, step: int, messages: list[Message], timeout: float
     ) -> list[Message]:
-        """Send messages and store every reply as it arrives, until all are there; return them."""
+        """Send messages and store every reply as it arrives, until all are there; return them.
+
+        What the transport loses is asked for again, within the timeout.
+        """
         if not messages:
             return []
-        pushed = list(grid.push_messages(messages))
-        if len(pushed) != len(messages):
-            raise RuntimeError("The SuperLink did not take this step's messages; its log says why.")
-        receivers = [message.metadata.dst_node_id for message in messages]
-        waiting = {i: node for i, node in zip(pushed, receivers, strict=True) if i is not None}
+        delivery = Delivery(grid, messages)
         end, pause, logged = time.monotonic() + timeout, 0.05, time.monotonic()
         came: list[Message] = []
-        while waiting:
-            asked, before = time.monotonic(), len(waiting)
-            replies = list(grid.pull_messages(list(waiting)))
+        while True:
+            asked, before = time.monotonic(), delivery.num_open
+            replies = delivery.replies()
             # In Flower's engine whoever asks about thousands of messages keeps it from work.
             took = time.monotonic() - asked
-            answered = [(waiting.pop(r.metadata.reply_to_message_id, None), r) for r in replies]
-            self.receive(step, [(node, r) for node, r in answered if node is not None])
-            came += [reply for node, reply in answered if node is not None]
+            self.receive(step, replies)
+            came += [reply for _, reply in replies]
             remaining = end - time.monotonic()
-            if not waiting or remaining <= 0:
+            if not delivery.num_open or remaining <= 0:
                 break
             if time.monotonic() - logged > 10:
                 logged = time.monotonic()
-                logger.info("\t     waiting for %d of %d nodes", len(waiting), len(messages))
+                logger.info("\t     waiting for %d of %d nodes", delivery.num_open, len(messages))
             time.sleep(min(pause, remaining))
             pause = min(1.5 * pause, 0.5)
-            if len(waiting) < before:
+            if delivery.num_open < before:
                 pause = min(pause, max(_PAUSES * took, 0.05))
-        return came
+        self.receive(step, delivery.given_up())
+        return came + [reply for _, reply in delivery.given_up()]
 
     def receive(self, step: int, replies: Iterable[tuple[int, Message]]) -> None:
         """Store the replies of nodes; of each node the first counts."""
@@ -291,7 +292,7 @@ class Exchange:
         """Check and put together a step's stored replies: a mean, or reports that do not add up."""
         randomizer = ask.randomizer
         parts: list[Summary | Answers] = []
-        errors = rejected = silent = no_budget = 0
+        errors = rejected = silent = no_budget = lost = 0
         reasons = Counter[str]()
         replies = self._store.replies(number)
         coin_step = ask.query(population.salt, self._store.first + number).coin_step
@@ -301,6 +302,7 @@ class Exchange:
                 errors += 1
                 reasons[error] += 1
                 no_budget += len(slots) if error.startswith(_NO_BUDGET) else 0
+                lost += len(slots) if error.startswith(_ERRORS_LOST) else 0
             elif content is None:
                 silent += 1
             else:
@@ -324,6 +326,7 @@ class Exchange:
             silent,
             reasons,
             no_budget,
+            lost,
         )
 
 

@@ -54,6 +54,9 @@ class Step:
     no_budget : int (default: 0)
         Users who had no budget left: those asked on nodes that answered who did not report; of
         the census, those whom no run can ask any more.
+    lost : int (default: 0)
+        Users on nodes whose answer was lost on the way, also when it was asked for again: they may
+        have spent budget for it.
     """
 
     number: int
@@ -67,10 +70,11 @@ class Step:
     silent: int
     reasons: Counter[str]
     no_budget: int = 0
+    lost: int = 0
 
     def counts(self) -> dict[str, int]:
         """Return the counts by name."""
-        names = ("asked", "reports", "no_budget", "errors", "rejected", "silent")
+        names = ("asked", "reports", "no_budget", "lost", "errors", "rejected", "silent")
         return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:

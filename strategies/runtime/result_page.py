@@ -85,8 +85,9 @@ def _steps(result: "Result") -> "DataFrame":
     from pandas import DataFrame
 
     columns = ["asked", "reports", "errors", "rejected", "silent"]
-    if any(step.no_budget for step in result.steps):
-        columns.insert(2, "no_budget")
+    for name in ("lost", "no_budget"):
+        if any(getattr(step, name) for step in result.steps):
+            columns.insert(2, name)
     reasons = ["; ".join(step.reasons) for step in result.steps]
     return DataFrame(
         {

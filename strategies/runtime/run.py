@@ -47,6 +47,10 @@ _KEPT = (
     "Their reports are kept in {}: start again with it when the nodes are back, and only those "
     "who have not answered are asked."
 )
+_LOST_ON_THE_WAY = (
+    "The answers of {:,} users were lost on the way, also when they were asked for again: these "
+    "users may have spent budget and are not in the estimate."
+)
 _REHEARSED = "{} of the nodes ran in rehearsal mode: their reports hold only noise."
 _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
@@ -338,6 +342,8 @@ class LiveRun(Run):
         notes = list(result.notes)
         if rejected := sum(step.rejected for step in result.steps):
             notes.append(_REJECTED.format(rejected))
+        if lost := sum(step.lost for step in result.steps):
+            notes.append(_LOST_ON_THE_WAY.format(lost))
         needed = [step for ask, step in self._answered() if ask.min_reports is None]
         if short := sum(step.reports < self.min_reports for step in needed):
             notes.append(_SHORT.format(short, self.number - 1, self.min_reports))

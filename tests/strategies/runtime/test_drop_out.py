@@ -38,7 +38,7 @@ class DroppingGrid(InProcessGrid):
         reached = self._reached(message.metadata.dst_node_id - 1)
         if message.metadata.message_type == "query.census" or self._rng.random() < reached:
             return super()._handle(message)
-        failed = Message(Error(8, "ClientApp stopped responding."), reply_to=message)
+        failed = Message(Error(5, "Error: Node Unavailable"), reply_to=message)
         return failed if self._rng.random() < 0.5 else None
 
 
