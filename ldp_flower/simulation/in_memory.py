@@ -24,7 +24,7 @@ from ..validation import Floats
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy, Result
     from ..strategies.forecasts.populations import Drawn, Population
-    from ..strategies.runtime.exchange import Answers, Ask
+    from ..strategies.runtime.ask import Answers, Ask
 
 R = TypeVar("R", bound="Result")
 
@@ -115,7 +115,7 @@ def _share_answering(mechanism: Randomizer) -> float:
 def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate | Answers":
     from ..clients.arithmetic import chosen, with_places
     from ..clients.statistics import compute, public_block
-    from ..strategies.runtime.exchange import Answers
+    from ..strategies.runtime.ask import Answers
 
     # Public coins of their own for every question: a run that asks all with the same codebooks
     # adds up the same errors.

@@ -14,10 +14,10 @@ from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, is_integer
 
-from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports
+from ..runtime import Card, LdpStrategy, Run, TooFewReports
 from ..runtime.plain import to_plain
 from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
-from ..runtime.run import Arguments, LiveRun
+from ..runtime.run import AnyProtocol, Arguments, LiveRun
 from ..runtime.run_store import RunStore, prints_of, recognise
 from ..subprotocols.permanent import (
     AsksPermanently,
@@ -240,7 +240,7 @@ class Series(LdpStrategy[SeriesResult]):
             self._kept.part(self._number).clear()  # nobody was asked: the next census is another
             raise TooFewReports(why)
 
-    def protocol(self, run: Run) -> Protocol:
+    def protocol(self, run: Run) -> AnyProtocol:
         """Ask this collection's panel what the strategy asks, or everybody for permanent bits."""
         if (form := self._form) is None:
             return (yield from self.strategy.protocol(run))

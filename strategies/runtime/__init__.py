@@ -1,12 +1,13 @@
 """What runs every protocol: the strategy, its exchange with clients, its store, its result."""
 
+from .ask import Answers as Answers
+from .ask import Ask as Ask
+from .ask import Asked as Asked
 from .base import Card as Card
 from .base import LdpStrategy as LdpStrategy
 from .coefficients import FeatureStrategy as FeatureStrategy
 from .coefficients import LinearResult as LinearResult
 from .coefficients import SparseStrategy as SparseStrategy
-from .exchange import Answers as Answers
-from .exchange import Ask as Ask
 from .population import Cohort as Cohort
 from .result import Estimates as Estimates
 from .result import Result as Result

@@ -27,11 +27,12 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
 from ldp_flower.validation import check_fields, check_integer, check_number, is_integer, make_plain
 
+from .ask import privacy_spent
 from .exchange import means_of
 from .guarantees import with_guarantee
 from .population import MAX_USERS_PER_NODE, Population, SizeOnlyPopulation, fewest_users
-from .result import Result
-from .run import Arguments, LiveRun, Protocol, Run, TooFewReports, begun
+from .result import PrivacySpent, Result
+from .run import AnyProtocol, Arguments, LiveRun, Run, TooFewReports, begun
 from .run_store import RunStore, printed, prints_of, recognise
 
 logger = logging.getLogger("flwr")
@@ -180,7 +181,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @abstractmethod
-    def protocol(self, run: Run) -> Protocol:
+    def protocol(self, run: Run) -> AnyProtocol:
         """Yield questions to cohorts of the run, get estimates, return the result.
 
         Parameters
@@ -234,6 +235,10 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     def _aggregated(self, public: list[MetricRecord]) -> MetricRecord:
         """Return the means of what clients declared public and sent."""
         return means_of(public)
+
+    def _cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
+        """Return what one user spends, at most, by answering all these questions."""
+        return privacy_spent(asked, self.protects, seeded)
 
     def check_census(self, run: Run) -> None:
         """Refuse fewer users than one step needs.

@@ -40,11 +40,11 @@ class Delivery:
     def replies(self) -> list[Replied]:
         """Return what has come, but for answers that were lost: these are asked for again."""
         now = time.monotonic()
-        ready = [node for node, at in self._due.items() if at <= now]
-        for node in ready:
-            del self._due[node]
+        ready = [late for late, at in self._due.items() if at <= now]
+        for late in ready:
+            del self._due[late]
         if ready:
-            self._push([_again(self._messages[node]) for node in ready])
+            self._push([_again(self._messages[late]) for late in ready])
         came: list[Replied] = []
         for reply in list(self._grid.pull_messages(list(self._waiting))) if self._waiting else []:
             node = self._waiting.pop(reply.metadata.reply_to_message_id, None)

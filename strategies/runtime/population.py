@@ -16,7 +16,8 @@ from ldp_flower.guarantee.users import SCHEMA
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
-_UNKNOWN = -1  # features of a node that does not declare them, as where an app trains
+# What a node need not declare, and what stands for it then.
+_OPTIONAL = {"features": -1, "exhausted": 0, "records": 0}
 _SHOWN = 3  # different numbers of features, or names of columns, in an error
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
@@ -78,12 +79,13 @@ class Facts:
     features: int | None = None  # how many features its users' rows have, where it declares that
     # How many of its users have no budget left for any report, where it declares that
     exhausted: int = 0
+    records: int = 0  # how many records it holds, where it declares that and trains on records
 
 
 def census_content(content: RecordDict) -> bytes:
     """Return a node's answer to the census as the store keeps it."""
     facts = content.metric_records["census"]
-    others = facts.get("features", _UNKNOWN), facts.get("exhausted", 0)
+    others = [facts.get(name, unknown) for name, unknown in _OPTIONAL.items()]
     declared = [*(facts[name] for name in _FACTS), *others]
     whole = [int(number) for number in declared]  # type: ignore[arg-type]
     if not all(-HASH_END <= number < 2 * HASH_END for number in whole):
@@ -101,14 +103,14 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     try:
         group, first, users, *flags = (int(number) for number in text.split())
         # A store of before nodes sent these numbers has none.
-        features, exhausted = [*flags[3:], *(_UNKNOWN, 0)[len(flags) - 3 :]]
+        features, exhausted, records = [*flags[3:], *[*_OPTIONAL.values()][len(flags) - 3 :]]
         seeded, rehearsing, simulated = map(bool, flags[:3])
         numbers = np.frombuffer(own, "<i8").astype(np.uint64) if own else None
     except ValueError:
         return None
     # In a simulation keys have group 0, anywhere else the node's own id.
     possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
-    if not possible or not 0 <= exhausted <= users <= max_users:
+    if not possible or not 0 <= exhausted <= users <= max_users or records < 0:
         return None
     known = features if features >= 0 else None
     keys = NodeKeys(group, first, users)
@@ -117,7 +119,7 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
         if len(numbers) != users or len(np.unique(numbers)) != users or (numbers >> 63).any():
             return None
         keys = NodeKeys(0, 0, users, numbers)
-    return Facts(keys, seeded, rehearsing, simulated, known, exhausted)
+    return Facts(keys, seeded, rehearsing, simulated, known, exhausted, records)
 
 
 def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:

@@ -4,17 +4,18 @@ import logging
 import re
 import secrets
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END
-from ldp_flower.randomizers import Estimate
 from ldp_flower.randomness import public_coin
 
-from .exchange import Answers, Ask, Exchange, privacy_spent, with_known_noise
+from .ask import Ask, Asked, with_known_noise
+from .exchange import Exchange
+from .plain import to_plain
 from .population import Cohort, Part, Population, advice, wait_for_nodes, with_features
 from .result import SPENT, Result, Step
 from .run_store import RunStore
@@ -27,7 +28,11 @@ logger = logging.getLogger("flwr")
 #: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
 Protocol = Generator[Ask, Any, Result]
 
+#: Any messages out, and what becomes of their answers back in.
+AnyProtocol = Generator[Asked, Any, Result]
+
 T = TypeVar("T", bound=Result)
+A = TypeVar("A", bound=Asked)
 
 _FACTS = (
     *("num_users", "num_reports", "steps"),
@@ -74,7 +79,7 @@ class TooFewReports(RuntimeError):
         return None if found is None else int(found[1].replace(",", ""))
 
 
-def ask_on(ask: Ask, known: bool) -> Generator[Ask, Any, Any]:
+def ask_on(ask: A, known: bool) -> Generator[A, Any, Any]:
     """Return the answer; None if too few came and an estimate is known, or raise TooFewReports."""
     try:
         return (yield ask)
@@ -102,6 +107,7 @@ class Census:
     seeded: bool  # whether a node draws its noise from a seed
     rehearsing: int  # number of nodes whose reports hold only noise
     others: int  # number of nodes that are not asked: their users' rows have other features
+    records: int  # number of records that nodes declare to hold, where they train on records
 
 
 class Run:
@@ -120,6 +126,8 @@ class Run:
     ----------
     planned_steps : int, optional
         Number of steps, where the protocol knows it.
+    num_records : int, optional
+        Number of records that silos which train on them declare; None: no census was taken.
     estimate : ArrayRecord, optional
         The estimate so far, where the protocol has one before its end.
     found : Result, optional
@@ -136,6 +144,7 @@ class Run:
         self.population = population
         self.arguments = arguments or Arguments()
         self.planned_steps: int | None = None
+        self.num_records: int | None = None
         self.estimate = self.arguments.initial_arrays
         self.found: Any = None
 
@@ -201,12 +210,14 @@ class LiveRun(Run):
         super().__init__(strategy, population, arguments)
         self.kept = kept
         self.facts = Result(num_users=census.num_users, steps=[census.step])
+        self.num_records = census.records
         self.ended = ""  # why, if it was early
         self._exchange, self._census = exchange, census
-        self._asked: list[Ask] = []
-        self._ask: Ask | None = None
+        self._asked: list[Asked] = []
+        self._ask: Asked | None = None
+        self._condensed: bytes | None = None  # the last answer, where a store keeps it whole
         self._result: Any = None
-        self._protocol: Protocol
+        self._protocol: AnyProtocol
 
     def begin(self) -> None:
         """Take the protocol's first question."""
@@ -226,7 +237,7 @@ class LiveRun(Run):
         arrays = ArrayRecord() if self.estimate is None else self.estimate
         config = self.arguments.train_config
         messages = self.strategy.configure_train(self.number, arrays, config, grid)
-        return self._exchange.collect(grid, self.number, messages, timeout)
+        return self._exchange.collect(grid, self.number, messages, timeout, self._ask)
 
     def _is_over(self) -> bool:
         """Whether the current question was over when the run was started again."""
@@ -236,6 +247,9 @@ class LiveRun(Run):
         """Keep that a step is over, unless nobody answered it or it ended the run early."""
         if self.facts.steps[number].reports and not self.ended:
             self.kept.put(f"step {number} complete", True)
+            if self._condensed is not None:
+                counts = to_plain(self.facts.steps[number])
+                self.kept.condense(number, self._condensed, counts)
         if metrics is None:  # an app that aggregates by itself has left them out
             self.facts.train_metrics_clientapp.pop(number, None)
         else:
@@ -260,7 +274,7 @@ class LiveRun(Run):
         of = "" if self.planned_steps is None else f" of {self.planned_steps}"
         logger.info(
             "[STEP %d%s] %s: asking %d users",
-            *(self.number, of, self._ask.question.name, self._ask.cohort.size),
+            *(self.number, of, self._ask.name, self._ask.cohort.size),
         )
         return self._exchange.messages(self.number, self._ask, self.population)
 
@@ -269,35 +283,36 @@ class LiveRun(Run):
         ask, number = self._ask, self.number
         if ask is None:
             return MetricRecord()
-        self._exchange.receive(number, [(r.metadata.src_node_id, r) for r in replies])
+        self._exchange.receive(number, [(r.metadata.src_node_id, r) for r in replies], ask)
         answer, step = self._exchange.answer(number, ask, self.population)
         self.facts.steps.append(step)
         self.facts.num_reports += step.reports
         self._asked.append(ask)
+        self._condensed = ask.to_bytes(answer) if ask.condensed else None
         logger.info("\t└──> %s", step)
         needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
         if step.reports < needed:
             self._advance(TooFewReports(f"{step}. At least {needed} reports are needed."))
-        elif step.reports < self.min_reports and isinstance(answer, Estimate):
+        elif step.reports < self.min_reports and isinstance(ask, Ask) and not ask.single:
             self._advance(with_known_noise(answer, ask.randomizer))
         else:
             self._advance(answer)
         public = self.strategy._aggregated(self._exchange.public_metrics(number))
         named = {f"public.{name}": value for name, value in public.items()}
         spent = {SPENT: self._epsilon_after(ask.cohort)}
-        metrics = MetricRecord({**step.counts(), **spent, **named})
+        metrics = MetricRecord({**step.counts(), **ask.metrics(answer), **spent, **named})
         self.facts.train_metrics_clientapp[number] = metrics
         return metrics
 
     def _epsilon_after(self, cohort: Cohort) -> float:
         """Return what a user has spent so far at most, now that this cohort was asked."""
         theirs = [each for each in self._asked if each.cohort.overlaps(cohort)]
-        now = privacy_spent(theirs, self.strategy.protects, self._census.seeded)
+        now = self.strategy._cost(theirs, self._census.seeded)
         if self.facts.privacy is None or self.facts.privacy.epsilon < now.epsilon:
             self.facts.privacy = now
         return self.facts.privacy.epsilon
 
-    def _advance(self, answer: Estimate | Answers | TooFewReports | None) -> None:
+    def _advance(self, answer: Any) -> None:
         """Hand the protocol an answer, or that too few came, and take its next question.
 
         It may then return what it has, ask on without them, or leave the exception to the caller.
@@ -309,14 +324,14 @@ class LiveRun(Run):
             else:
                 ask = self._protocol.send(answer)
             coin = public_coin(self.population.salt, self.kept.first + self.number)
-            self._ask = replace(ask, randomizer=ask.randomizer.for_cohort(ask.cohort.size, coin))
+            self._ask = ask.for_coin(coin)
         except StopIteration as end:
             self._ask, self.found, self.ended = None, end.value, why
             self.estimate = self.found.arrays
         except TooFewReports as error:
             raise TooFewReports(f"{error} {self._spent()}".rstrip()) from None
 
-    def _answered(self) -> Iterator[tuple[Ask, Step]]:
+    def _answered(self) -> Iterator[tuple[Asked, Step]]:
         """Return the questions so far, each with what became of it."""
         return zip(self._asked, self.facts.steps[1:], strict=True)
 
@@ -361,7 +376,7 @@ class LiveRun(Run):
         result.question = card.question if card else ""
         if result.schema is None:
             result.schema = strategy._schema
-        result.privacy = privacy_spent(self._asked, strategy.protects, census.seeded)
+        result.privacy = strategy._cost(self._asked, census.seeded)
         return result
 
 
@@ -408,6 +423,7 @@ def begun(
         seeded=any(facts.seeded for facts in fitting.values()),
         rehearsing=sum(facts.rehearsing for facts in fitting.values()),
         others=len(nodes) - len(fitting),
+        records=sum(facts.records for facts in fitting.values()),
     )
     population = strategy._of_census(keys, kept.get("salt"))
     logger.info("[CENSUS] %d users", census.num_users)

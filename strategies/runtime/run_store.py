@@ -44,6 +44,9 @@ class RunStore:
                 CREATE TABLE IF NOT EXISTS reply (
                     step INTEGER, node TEXT, content BLOB, error TEXT, PRIMARY KEY (step, node)
                 );
+                CREATE TABLE IF NOT EXISTS answer (
+                    step INTEGER PRIMARY KEY, content BLOB NOT NULL, counts TEXT NOT NULL
+                );
                 """
             )
         except sqlite3.Error as error:
@@ -71,6 +74,7 @@ class RunStore:
             self._connection.execute("DELETE FROM fact WHERE name GLOB ?", (f"{self._prefix}*",))
             own = self.first, self.first + PART_STEPS - 1
             self._connection.execute("DELETE FROM reply WHERE step BETWEEN ? AND ?", own)
+            self._connection.execute("DELETE FROM answer WHERE step BETWEEN ? AND ?", own)
 
     def get(self, name: str) -> Any:
         """Return a stored fact, or None."""
@@ -109,6 +113,23 @@ class RunStore:
                 "SET content = excluded.content, error = excluded.error WHERE content IS NULL",
                 [(self.first + step, str(node), content, err) for node, content, err in replies],
             )
+
+    def condense(self, step: int, content: bytes, counts: Any) -> None:
+        """Keep what all reports of a step that is over come to, in their place."""
+        at = self.first + step
+        with self._connection:
+            if self.path is not None:  # what is in memory is never read again
+                row = at, content, json.dumps(counts)
+                self._connection.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?)", row)
+            self._connection.execute(
+                "UPDATE reply SET content = x'' WHERE step = ? AND content IS NOT NULL", (at,)
+            )
+
+    def condensed(self, step: int) -> tuple[bytes, Any] | None:
+        """Return what :meth:`condense` has kept of a step, if it has."""
+        query = "SELECT content, counts FROM answer WHERE step = ?"
+        row = self._connection.execute(query, (self.first + step,)).fetchone()
+        return None if row is None else (row[0], json.loads(row[1]))
 
 
 _MAX_CHARS_SHOWN = 60  # characters of a parameter that a message shows
