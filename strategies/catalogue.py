@@ -18,5 +18,5 @@ def _place(strategy: type) -> tuple[int, str]:
 
 _NAMED: list[Any] = [getattr(strategies, name) for name in strategies.__all__]
 _PUBLIC = [each for each in _NAMED if isinstance(each, type) and hasattr(each, "card")]
-#: Subclasses of LdpStrategy, and RecordDpSgd, which sends networks instead of questions.
+#: Subclasses of LdpStrategy.
 PROTOCOLS: dict[str, type[Any]] = {each.__name__: each for each in sorted(_PUBLIC, key=_place)}

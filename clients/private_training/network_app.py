@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
@@ -15,6 +15,7 @@ from ldp_flower.guarantee.training import (
     LocalTraining,
     NetworkRound,
     digest,
+    taken_apart,
 )
 from ldp_flower.models.graph import Graph, Limits, NetworkError, Tensor
 from ldp_flower.models.network import Network
@@ -110,6 +111,8 @@ class NetworkClientApp(ClientApp):
 
     def _answer(self, received: Received, context: Context) -> RecordDict:
         content = received.message.content
+        if RIDER in content:
+            return self._census(received, context)
         try:
             asked, graph = _read(content, self._limits)
             network = network_in(graph, content, ARRAYS)
@@ -140,6 +143,22 @@ class NetworkClientApp(ClientApp):
         size = network.num_trainable
         report = paid_for(node, asked.plan, asked.salt, size, kind, message, trained)
         return as_reply(report, ARRAYS, {})
+
+    def _census(self, received: Received, context: Context) -> RecordDict:
+        """Return that the node is one silo, and its number of records, which is public."""
+        try:
+            query, _ = taken_apart(received.message.content)
+        except MessageError as error:
+            raise Refusal.malformed(error) from error
+        if query is not None:
+            raise Refusal(Refusal.MALFORMED, "This client trains networks that come as data only.")
+        node = whole_node(
+            received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
+        )
+        records = node.terms.policy.num_records or 0
+        if node.terms.simulated and not records:
+            records = max(len(called(self._load_records, context)[0]), 1)
+        return RecordDict({"census": MetricRecord({**node.census(), "records": records})})
 
     def _round(
         self, asked: NetworkRound, network: Network, node: Node, context: Context, target: Any

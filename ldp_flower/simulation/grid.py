@@ -312,15 +312,15 @@ def simulate(
 
 
 def _check_strategy(strategy: object) -> None:
-    from ..strategies import LdpStrategy
+    from ..strategies import LdpStrategy, RecordDpSgd
 
+    if isinstance(strategy, RecordDpSgd):
+        raise ValueError(
+            "RecordDpSgd asks silos, not users: RecordDpSgd(...).start(InProcessGrid("
+            "NetworkClientApp(load_records), num_silos)), as docs/silos.md has it."
+        )
     if not isinstance(strategy, LdpStrategy):
         kind = type(strategy).__name__
-        if kind == "RecordDpSgd":
-            raise ValueError(
-                "RecordDpSgd asks silos, not users: RecordDpSgd(...).start(InProcessGrid("
-                "NetworkClientApp(load_records), num_silos)), as docs/silos.md has it."
-            )
         got = f"the class {strategy.__name__}" if isinstance(strategy, type) else kind
         raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
 

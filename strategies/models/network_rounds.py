@@ -1,162 +1,157 @@
-"""Rounds of RecordDpSgd: what comes back, what is kept, and the result."""
+"""Rounds of RecordDpSgd: what silos are sent, what comes back, and the result."""
 
-import hashlib
-import json
-import logging
-import secrets
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, RecordDict
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
-from ldp_flower.guarantee.training import ARRAYS, METRICS, NetworkRound
+from ldp_flower.guarantee.messages import MessageError, NodeKeys, Report, Slots
+from ldp_flower.guarantee.training import ARRAYS, METRICS, NETWORK, NetworkRound
 from ldp_flower.models import Graph, Limits, Network
+from ldp_flower.models.graph import Tensor
 from ldp_flower.models.parsing import parsed
 from ldp_flower.presentation import charts
-from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
-from ..runtime.result import SPENT, Result, Step
+from ..runtime import Asked, Cohort
+from ..runtime.result import SPENT, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
 _WEIGHT = "num-examples"
-_UNUSABLE = "no trained parameters of this network"
+_ARRAY = "array "  # before the names of parameters, in the store
+_MOST_RECORDS = float(1 << 53)  # that a silo may declare
 
 
-@dataclass
-class Replies:
-    """The sum of the models of one round, by declared numbers of records."""
+@dataclass(frozen=True)
+class Models:
+    """Trained parameters, of one silo or the mean over several, by declared numbers of records."""
 
-    graph: Graph
-    answered: int = 0  # nodes whose model is in it
-    records: float = 0.0  # number of their records
-    # Of these nodes, those with a known seed, and those that show no data
-    seeded: int = 0
-    rehearsing: int = 0
-    _replied: int = 0
-    _errors: Counter[str] = field(default_factory=Counter)
-    _rejected: int = 0
-
-    def __post_init__(self) -> None:
-        self._wanted = {name: self.graph.parameters[name] for name in self.graph.trainable}
-        self._sums = {name: np.zeros(tensor.shape) for name, tensor in self._wanted.items()}
-
-    @classmethod
-    def of(cls, graph: Graph, replies: Iterable[Message]) -> "Replies":
-        """Take all replies, in an order that does not depend on when they came."""
-        found = cls(graph)
-        for reply in sorted(replies, key=lambda r: r.metadata.src_node_id):
-            found._replied += 1
-            if reply.has_error():
-                found._errors[f"error {reply.error.code}: {reply.error.reason}"[:200]] += 1
-            elif not found._take(reply):
-                found._rejected += 1
-        return found
-
-    def _take(self, reply: Message) -> bool:
-        """Add a model; return whether it is one of this network."""
-        try:
-            metrics = reply.content.metric_records[METRICS]
-            weight = float(metrics[_WEIGHT])  # type: ignore[arg-type]
-            record = reply.content.array_records[ARRAYS]
-            found = {name: record[name].numpy() for name in self._wanted}
-            fits = 0 < weight < np.inf and all(
-                found[name].shape == tensor.shape and np.isfinite(found[name]).all()
-                for name, tensor in self._wanted.items()
-            )
-        except Exception:  # of a node that sends anything
-            return False
-        if fits:
-            for name, array in found.items():
-                self._sums[name] += weight * array
-            self.records += weight
-            self.answered += 1
-            self.seeded += bool(metrics.get("seeded", 0))
-            self.rehearsing += bool(metrics.get("rehearsing", 0))
-        return fits
-
-    @property
-    def reasons(self) -> Counter[str]:
-        """Why replies were left out."""
-        return self._errors + Counter({_UNUSABLE: self._rejected})  # without those that are 0
-
-    def mean(self) -> ArrayRecord:
-        """Return the mean of the trained parameters."""
-        return ArrayRecord(
-            {
-                name: Array((self._sums[name] / self.records).astype(tensor.dtype))
-                for name, tensor in self._wanted.items()
-            }
-        )
-
-    def step(self, number: int, asked: int, mechanism: str) -> Step:
-        """Return what became of a round."""
-        size = sum(t.size * np.dtype(t.dtype).itemsize for t in self._wanted.values())
-        return Step(
-            number=number,
-            statistic="training round",
-            mechanism=mechanism,
-            report_bytes=size,
-            asked=asked,
-            reports=self.answered,
-            errors=self._errors.total(),
-            rejected=self._rejected,
-            silent=max(asked - self._replied, 0),
-            reasons=self._errors,
-        )
+    arrays: Mapping[str, NDArray[Any]]
+    records: float  # number of records that it was trained on, as declared
+    count: int = 1  # number of silos
 
 
-class NetworkStore:
-    """The file (.npz) of a run, or none; raise ValueError if it is of another run.
+@dataclass(frozen=True)
+class NetworkAsk(Asked):
+    """A round of training, to silos.
 
-    ``asked`` is a round of the run: what decides it, but for its salt. ``done`` rounds are over,
-    and ``arrays`` are all parameters after them.
+    Attributes
+    ----------
+    graph : Graph
+        The network, in which ``asked`` has it as text.
+    arrays : ArrayRecord
+        All of its parameters.
+    asked : NetworkRound
+        The round, but for the run's salt.
     """
 
-    def __init__(self, path: str | Path | None, network: Network, asked: NetworkRound) -> None:
-        self._file = None if path is None else Path(path)
-        config = {key: value for key, value in asked.to_config().items() if key != "salt"}
-        whole = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-        for name in sorted(network.arrays):
-            whole.update(np.ascontiguousarray(network.arrays[name]).tobytes())
-        self._print = whole.hexdigest()  # what decides the run: a store of another one is refused
-        if self._file is not None and self._file.exists():
-            with np.load(self._file, allow_pickle=False) as kept:
-                if str(kept["print"]) != self._print:
-                    raise ValueError(
-                        f"Expected a store of this run, got {self._file} of another one."
-                    )
-                self.salt, self.done = int(kept["salt"]), int(kept["round"])
-                arrays = {name: Array(kept[f"array:{name}"]) for name in network.arrays}
-                self.arrays = ArrayRecord(arrays)
-            return
-        self.salt = secrets.randbits(63)
-        arrays = {name: Array(np.asarray(array)) for name, array in network.arrays.items()}
-        self.keep(0, ArrayRecord(arrays))
+    cohort: Cohort
+    graph: Graph
+    arrays: ArrayRecord
+    asked: NetworkRound
+    min_reports: int
 
-    def keep(self, number: int, arrays: ArrayRecord) -> None:
-        """Write what is needed to go on after a round, whole or not at all."""
-        self.done, self.arrays = number, arrays
-        if self._file is None:
-            return
-        new = self._file.with_name(f"{self._file.name}.new")
-        with new.open("wb") as opened:
-            held: dict[str, Any] = {"print": self._print, "salt": self.salt, "round": number}
-            held |= {f"array:{name}": array.numpy() for name, array in arrays.items()}
-            np.savez(opened, allow_pickle=False, **held)
-        new.replace(self._file)
+    name = "training round"
+    condensed = True
+
+    @property
+    def mechanism(self) -> str:
+        """Whose noise it is."""
+        return f"DP-SGD, noise multiplier {self.asked.plan.noise_multiplier:.4g}"
+
+    @property
+    def report_bytes(self) -> int:
+        """Size of the trained parameters."""
+        return sum(t.size * np.dtype(t.dtype).itemsize for t in self._wanted.values())
+
+    @property
+    def _wanted(self) -> dict[str, Tensor]:
+        return {name: self.graph.parameters[name] for name in self.graph.trainable}
+
+    def for_coin(self, coin: int) -> Self:
+        """Return the round itself: it has no public randomness."""
+        return self
+
+    def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
+        """Return the network and the round."""
+        asked = replace(self.asked, salt=salt).to_config()
+        return RecordDict({ARRAYS: self.arrays, NETWORK: asked})
+
+    def read(self, content: RecordDict) -> bytes:
+        """Return a silo's trained parameters and number of records."""
+        record, records = content.array_records[ARRAYS], content.metric_records[METRICS][_WEIGHT]
+        if not isinstance(records, int | float):
+            raise MessageError("Expected a number of records.")
+        arrays = {name: _read(record[name], tensor) for name, tensor in self._wanted.items()}
+        return self.to_bytes(Models(arrays, float(records)))
+
+    def part(
+        self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
+    ) -> Models | None:
+        """Return a silo's trained parameters, unless they are not finite."""
+        try:
+            found = self.from_bytes(content)
+        except (MessageError, KeyError):
+            return None
+        finite = all(np.isfinite(array).all() for array in found.arrays.values())
+        return found if finite and 0 < found.records < _MOST_RECORDS else None
+
+    def together(self, parts: Sequence[Models]) -> Models:
+        """Return the mean over silos, in an order that does not depend on when they answered."""
+        sums = {name: np.zeros(tensor.shape) for name, tensor in self._wanted.items()}
+        for part in parts:
+            for name, array in part.arrays.items():
+                sums[name] += part.records * array
+        records = sum(part.records for part in parts)
+        mean = {
+            name: (sums[name] / (records or 1.0)).astype(tensor.dtype)
+            for name, tensor in self._wanted.items()
+        }
+        return Models(mean, records, len(parts))
+
+    def metrics(self, answer: Models) -> dict[str, int | float]:
+        """Return how many silos answered, and their declared number of records."""
+        return {"nodes": answer.count, "records": answer.records}
+
+    def to_bytes(self, answer: Models) -> bytes:
+        """Return parameters and numbers as the store keeps them."""
+        arrays = {f"{_ARRAY}{name}": array for name, array in answer.arrays.items()}
+        facts = np.array([answer.records, answer.count], np.float64)
+        return Report({"facts": facts, **arrays}).to_bytes()
+
+    def from_bytes(self, kept: bytes) -> Models:
+        """Undo :meth:`to_bytes`."""
+        arrays = Report.from_bytes(kept).arrays
+        records, count = arrays["facts"]
+        trained = {name: arrays[f"{_ARRAY}{name}"] for name in self._wanted}
+        return Models(trained, float(records), int(count))
 
 
-logger = logging.getLogger("flwr")
+def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
+    """Return what a silo sent, if by its header it has the type and shape that are wanted.
 
-_REHEARSED = "{} of the nodes rehearsed: what they return says nothing about any data."
-_EARLIER = "Rounds 1 to {} are of an earlier start of this run."
+    Nothing is allocated for a header that says otherwise.
+    """
+    stream = BytesIO(array.data)
+    try:
+        if array.stype != "numpy.ndarray" or npy.read_magic(stream) != (1, 0):
+            raise ValueError
+        shape, fortran, dtype = npy.read_array_header_1_0(stream)
+        found = np.frombuffer(array.data, dtype.newbyteorder("="), offset=stream.tell())
+        if shape != wanted.shape or dtype != np.dtype(wanted.dtype):
+            raise ValueError
+        return found.reshape(shape, order="F" if fortran else "C")
+    except Exception as error:  # NumPy's reader fails in many ways on forged headers
+        raise MessageError("Expected the trained parameters of this network.") from error
+
+
 #: Of one's own network, which has been checked before the run.
 _ANY = Limits(*[1 << 62] * 6)
 _COLOURS = (charts.BLUE, charts.GREEN, charts.PURPLE, charts.RED)
@@ -171,7 +166,7 @@ class RecordDpSgdResult(Result):
     text : str
         The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
     epsilon, delta : float
-        What all rounds that were answered cost a record.
+        What all rounds that silos were asked for cost a record.
     planned_epsilon : float
         What all rounds of the plan cost a record, which nodes charge with the first.
     planned_rounds, steps_per_round : int
@@ -196,39 +191,6 @@ class RecordDpSgdResult(Result):
     noise_multiplier: float = 0.0
     max_grad_norm: float = 0.0
     noise_to_signal: float = 0.0
-
-    @classmethod
-    def of(cls, plan: DpSgdPlan, text: str, nodes: int, earlier: int) -> Self:
-        """Return the result of a run that is about to go on after some rounds."""
-        return cls(
-            num_users=nodes,
-            notes=[_EARLIER.format(earlier)] if earlier else [],
-            text=text,
-            epsilon=plan.epsilon_after(earlier) if earlier else 0.0,
-            delta=plan.delta,
-            planned_epsilon=plan.epsilon,
-            planned_rounds=plan.num_rounds,
-            steps_per_round=plan.steps,
-            sampling_rate=plan.sampling_rate,
-            noise_multiplier=plan.noise_multiplier,
-            max_grad_norm=plan.max_grad_norm,
-        )
-
-    def add(
-        self, number: int, metrics: MetricRecord, replies: Replies, warnings: list[str]
-    ) -> None:
-        """Take a round: what is spent, who was left out, and what is wrong with the others."""
-        self.train_metrics_clientapp[number] = metrics
-        self.epsilon = float(metrics[SPENT])  # type: ignore[arg-type]
-        self.num_reports += replies.answered
-        if replies.reasons:
-            warnings = [*warnings, f"Round {number}: {dict(replies.reasons)} left out."]
-        rehearsed = _REHEARSED.format(replies.rehearsing)
-        if replies.rehearsing and rehearsed not in self.notes:
-            warnings = [*warnings, rehearsed]
-        for note in warnings:
-            logger.warning("\t├── %s", note)
-        self.notes += warnings
 
     @property
     def network(self) -> Network:
@@ -276,9 +238,10 @@ class RecordDpSgdResult(Result):
 
     def _findings(self) -> list[str]:
         ended = self.ended_early
+        trained = len(self.train_metrics_clientapp) - ended  # the last one had too few answers
         budget = f"epsilon {self.epsilon:.4g} of {self.planned_epsilon:g}" if ended else "all of it"
         return [
-            f"A network trained in {len(self.steps)} of {self.planned_rounds} rounds; noise to "
+            f"A network trained in {trained} of {self.planned_rounds} rounds; noise to "
             f"signal q = {self.noise_to_signal:.2g} (of use up to 0.1)",
             f"The run ended {'early' if ended else 'with its budget'}: {budget} is spent.",
         ]

@@ -2,17 +2,15 @@
 
 import logging
 import math
-from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
-from typing import ClassVar, Self
+from collections.abc import Generator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import Array, ArrayRecord, ConfigRecord
 
-from ldp_flower.expectation import Expectation, Plannable, Setting, WouldRefuse
-from ldp_flower.guarantee.training import ARRAYS, NETWORK, NetworkRound
+from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.guarantee.training import NetworkRound
 from ldp_flower.models import Graph, Network
 from ldp_flower.models.graph import Operation, Reference, Tensor
 from ldp_flower.presentation import words
@@ -21,11 +19,10 @@ from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer
 
-from ..runtime.base import Card, EvaluateFn, WithoutEvaluation, evaluate
-from ..runtime.population import wait_for_nodes
-from ..runtime.result import SPENT, PrivacySpent, Step
-from ..runtime.run import TooFewReports
-from .network_rounds import NetworkStore, RecordDpSgdResult, Replies
+from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
+from ..runtime.result import PrivacySpent
+from ..runtime.run import Arguments, LiveRun
+from .network_rounds import NetworkAsk, RecordDpSgdResult
 
 #: Of q. Linear models of digits (simulations/studies/silo_records, five splits) lost .02 of their
 #: accuracy at most up to .1, .08 to .40 at .15 to .32, and reached .17 at .94 (a guess: .10).
@@ -73,7 +70,7 @@ class RecordNoise:
         return (
             f"The noise would drown the network: {self.told()}, above {REFUSE_ABOVE:g}. What would "
             f"do: {enough:,} records in all{parameters}, or a larger epsilon; got "
-            f"{counted(self.silos, 'silo')} of {each} records."
+            f"{counted(self.silos, 'silo')} of {each} records. force=True tries anyway."
         )
 
     def warning(self) -> list[str]:
@@ -132,10 +129,14 @@ logger = logging.getLogger("flwr")
 
 _USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # of a plan that is asked for by the class
 _CHARGED = "Ledgers of silos that answered hold the whole plan, epsilon {:g}."
+_NO_RECORDS = (
+    "No node declares how many records it trains on: are they NetworkClientApp, or started with "
+    "ldp-flower supernode --records, of this version?"
+)
 
 
-@dataclass(eq=False)
-class RecordDpSgd(WithoutEvaluation, Plannable):
+@dataclass(eq=False, repr=False)
+class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     """Train a network on the records of silos by DP-SGD, without running anybody's code there.
 
     Every silo answers every round: it takes ``steps`` noisy steps from the model that it gets, and
@@ -165,6 +166,8 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
         Its learning rate.
     min_nodes : int (default: 1)
         Fewest silos with which a round goes on.
+    force : bool (default: False)
+        Whether to train also where the noise drowns the network (q above 1).
 
     Notes
     -----
@@ -172,8 +175,8 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
 
     Rule of thumb: q = s sqrt(d K / T) / (r N) is the noise of the mean gradient over its largest
     length, for noise multiplier s, d parameters, K silos with N records in all, T steps and
-    sampling rate r. Declared numbers of records are known to the server after the first round
-    only, which pays for all: :func:`ldp_flower.plan` gives q before, and refuses above 1.
+    sampling rate r. Silos declare their numbers of records in a census, for nothing, and a run
+    with q above 1 is refused before anybody pays, as :func:`ldp_flower.plan` does.
 
     Guarantee
     ---------
@@ -201,7 +204,6 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
 
     network: Network
     _: KW_ONLY
-    epsilon: float
     delta: float
     num_rounds: int
     steps: int = 10
@@ -210,25 +212,25 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
     optimizer: str = "sgd"
     learning_rate: float = 0.1
     min_nodes: int = 1
+    force: bool = False
+    min_reports: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.network, Network):
             raise ValueError(f"Expected a Network, got {type(self.network).__name__}.")
+        super().__post_init__()
         check_integer("min_nodes", self.min_nodes, 1)
         self.plan = DpSgdPlan(
             *(self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate),
             self.max_grad_norm,
         )
         self._text = self.network.graph.to_text()
-        self._salt = 0
-        self._asked(1)  # refuses bad arguments now
-        self._nodes: list[int] = []
-        self._replies = Replies(self.network.graph)
-        self._steps: list[Step] = []
+        self._round(1)  # refuses bad arguments now
 
-    def _asked(self, number: int) -> NetworkRound:
+    def _round(self, number: int) -> NetworkRound:
+        """Return a round, but for the run's salt."""
         rate = float(self.learning_rate)
-        return NetworkRound(self._text, self.plan, self.optimizer, rate, self._salt, number)
+        return NetworkRound(self._text, self.plan, self.optimizer, rate, 0, number)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
@@ -240,130 +242,99 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return q, for ``num_users`` silos of ``rows_per_user`` records each."""
-        noise = self._noise(setting.num_users, setting.num_users * setting.rows_per_user)
-        if setting.num_users < self.min_nodes:
-            raise WouldRefuse(
-                f"At least {self.min_nodes} silos are needed, got {setting.num_users}."
-            )
-        if refusal := noise.refusal():
+        silos, records = setting.num_users, setting.num_users * setting.rows_per_user
+        if refusal := self._too_few(silos) or self._drowned(silos, records):
             raise WouldRefuse(refusal)
-        return noise.expectation()
+        return self._noise(silos, records).expectation()
 
     def _noise(self, silos: int, records: float) -> RecordNoise:
         return RecordNoise(self.plan, self.network.num_trainable, silos, records)
 
-    def summary(self) -> None:
-        """Log the plan."""
-        plan = self.plan
-        logger.info(
-            "\t├── RecordDpSgd: epsilon %g, delta %g, %d rounds of %d steps, sampling rate %g, "
-            "noise multiplier %.3g; %d parameters are trained",
-            *(plan.epsilon, plan.delta, plan.num_rounds, plan.steps, plan.sampling_rate),
-            *(plan.noise_multiplier, self.network.num_trainable),
-        )
+    def _too_few(self, num_users: int) -> str:
+        """Say that so many silos are not enough; nothing if they are."""
+        if num_users >= self.min_nodes:
+            return ""
+        return f"At least {self.min_nodes} silos are needed, got {num_users}."
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Return the messages of one round, to all nodes."""
-        content = RecordDict({ARRAYS: arrays, NETWORK: self._asked(server_round).to_config()})
-        nodes = self._nodes or sorted(grid.get_node_ids())
-        return [Message(content, node, "train", group_id=str(server_round)) for node in nodes]
+    def _drowned(self, silos: int, records: float) -> str:
+        """Say why the noise would drown the network; nothing if it would not, or is forced to."""
+        if not records:
+            return _NO_RECORDS
+        return "" if self.force else self._noise(silos, records).refusal()
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the mean of the models that came back, by declared numbers of records."""
-        found = self._replies = Replies.of(self.network.graph, replies)
-        mechanism = f"DP-SGD, noise multiplier {self.plan.noise_multiplier:.4g}"
-        self._steps.append(found.step(server_round, len(self._nodes), mechanism))
-        for reason, count in found.reasons.items():
-            logger.warning("\t├── %d nodes: %s", count, reason)
-        if found.answered < self.min_nodes:
-            why = "; ".join(found.reasons) or "nobody answered in time"
-            raise TooFewReports(
-                f"Round {server_round} got {found.answered} answers, and {self.min_nodes} are "
-                f"needed: {why}."
+    def check_census(self, run: Run) -> None:
+        """Refuse too few silos or records, by the numbers that silos declare."""
+        silos, records = run.num_users, run.num_records or 0
+        if refusal := self._too_few(silos) or self._drowned(silos, records):
+            raise TooFewReports(refusal)
+
+    def refusal(self, num_users: int, arguments: Arguments | None = None) -> str:
+        """Return why a run of so many silos does not start, whatever their records."""
+        return self._too_few(num_users)
+
+    @property
+    def _rides_on(self) -> str:
+        return "train"
+
+    @property
+    def _fewest_nodes(self) -> int:
+        return self.min_nodes
+
+    def _arguments(
+        self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
+    ) -> Arguments:
+        """Return the network's parameters; the strategy has all else that a run takes."""
+        if initial_arrays or num_rounds or train_config:
+            raise ValueError(
+                "Expected no initial_arrays, num_rounds or train_config: the network has its "
+                "arrays, and RecordDpSgd its num_rounds."
             )
-        spent = self.plan.epsilon_after(server_round)
-        logger.info("\t└──> %d nodes, epsilon spent so far %.3g", found.answered, spent)
-        metrics = MetricRecord({"nodes": found.answered, "records": found.records, SPENT: spent})
-        return found.mean(), metrics
+        arrays = {name: Array(np.asarray(array)) for name, array in self.network.arrays.items()}
+        return Arguments(ArrayRecord(arrays))
 
-    def start(  # type: ignore[override]
-        self,
-        grid: Grid,
-        *,
-        timeout: float = 3600,
-        evaluate_fn: EvaluateFn | None = None,
-        num_nodes: int | None = None,
-        roster_timeout: float = 120.0,
-        store: str | Path | None = None,
-    ) -> RecordDpSgdResult:
-        """Run all rounds of the plan.
+    def _cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
+        """Return what a record's answers to these rounds cost together, by the accountant."""
+        spent = self.plan.epsilon_after(len(asked)) if asked else 0.0
+        return PrivacySpent(spent, self.delta, self.protects, False, seeded)
 
-        Parameters
-        ----------
-        grid : Grid
-            Flower's grid, or an :class:`~ldp_flower.InProcessGrid`.
-        timeout : float (default: 3600)
-            Seconds to wait for the answers of one round.
-        evaluate_fn : callable, optional
-            Called with the number of a round (0: before the first) and all parameters, on the
-            server's own rows.
-        num_nodes : int, optional
-            Number of silos to wait for; by default until no new one comes.
-        roster_timeout : float (default: 120.0)
-            Seconds to wait for them.
-        store : str or Path, optional
-            File (.npz) that keeps the run. Started again with it, the run goes on after the last
-            round that is in it: silos do not pay again.
-
-        Returns
-        -------
-        RecordDpSgdResult
-            The trained network, with every round's metrics.
-
-        Raises
-        ------
-        TooFewReports
-            If the first round has fewer answers than ``min_nodes``. Later the run ends, with the
-            model of the rounds before and a note.
-        """
-        kept = NetworkStore(store, self.network, self._asked(1))
-        self._salt, earlier = kept.salt, kept.done
-        self.summary()
-        self._nodes = wait_for_nodes(grid, num_nodes, roster_timeout, self.min_nodes)
-        self._steps = []
-        result = RecordDpSgdResult.of(self.plan, self._text, len(self._nodes), earlier)
-        result.strategy, result.question = type(self).__name__, self.card.question
-        result.steps = self._steps
-        evaluate(result, earlier, kept.arrays, evaluate_fn)
-        for number in range(earlier + 1, self.num_rounds + 1):
-            logger.info("[ROUND %d/%d]", number, self.num_rounds)
-            messages = self.configure_train(number, kept.arrays, ConfigRecord(), grid)
-            replies = list(grid.send_and_receive(messages, timeout=timeout))
-            try:
-                mean, metrics = self.aggregate_train(number, replies)
-            except TooFewReports as few:
-                if number == 1:
-                    raise
-                result.ended_early = True
-                last = f"The run ended early, with the model of round {number - 1}."
-                result.notes.append(f"{last} {few} {_CHARGED.format(self.plan.epsilon)}")
-                logger.warning("%s", result.notes[-1])
+    def protocol(self, run: Run) -> Generator[Asked, Any, RecordDpSgdResult]:
+        """Ask all silos to train, round after round, from the mean of what they have trained."""
+        plan, arrays = self.plan, run.arguments.initial_arrays
+        assert arrays is not None
+        run.planned_steps = self.num_rounds
+        noise = self._noise(run.num_users, run.num_records or math.nan)
+        notes = noise.warning()
+        for note in notes:
+            logger.warning("\t├── %s", note)
+        (silos,) = run.cohorts([run.num_users])
+        for number in range(1, self.num_rounds + 1):
+            asked = NetworkAsk(
+                silos, self.network.graph, arrays, self._round(number), self.min_nodes
+            )
+            mean = yield from ask_on(asked, number > 1)
+            if mean is None:
                 break
-            assert mean is not None and metrics is not None
-            found = self._replies
-            noise = self._noise(found.answered, found.records)
-            result.add(number, metrics, found, [] if result.noise_to_signal else noise.warning())
-            result.noise_to_signal = result.noise_to_signal or noise.of_the_run
-            kept.keep(number, ArrayRecord({**kept.arrays, **mean}))
-            evaluate(result, number, kept.arrays, evaluate_fn)
-        else:
-            logger.info("The budget is spent: epsilon %g, delta %g", result.epsilon, result.delta)
-        result.arrays = kept.arrays
-        result.privacy = PrivacySpent(
-            result.epsilon, self.delta, self.protects, False, self._replies.seeded > 0
+            trained = {name: Array(array) for name, array in mean.arrays.items()}
+            arrays = run.estimate = ArrayRecord({**arrays, **trained})
+        return RecordDpSgdResult(
+            arrays=arrays,
+            notes=notes,
+            text=self._text,
+            delta=plan.delta,
+            planned_epsilon=plan.epsilon,
+            planned_rounds=plan.num_rounds,
+            steps_per_round=plan.steps,
+            sampling_rate=plan.sampling_rate,
+            noise_multiplier=plan.noise_multiplier,
+            max_grad_norm=plan.max_grad_norm,
+            noise_to_signal=noise.of_the_run,
         )
-        return result
+
+    def _finished(self, run: LiveRun, result: RecordDpSgdResult) -> RecordDpSgdResult:
+        """Add what the answers of a record's silo have cost it."""
+        found: RecordDpSgdResult = super()._finished(run, result)
+        assert found.privacy is not None
+        found.epsilon = found.privacy.epsilon
+        if found.ended_early:
+            found.notes.append(_CHARGED.format(self.plan.epsilon))
+        return found

@@ -72,11 +72,12 @@ def _guarantee(privacy: "PrivacySpent | None") -> list[str]:
 
 def _answered(result: "Result") -> Markup:
     spent = f" {result.no_budget:,} had no budget left." if result.no_budget else ""
-    census = "Step 0 is the census, which asks nodes how many users they hold; "
+    held = "users" if result._answerers == "users" else "records"
+    census = f"Step 0 is the census, which asks nodes how many {held} they hold; "
     text = (
         f"{result.num_reports:,} reports were used, of {result.num_users:,} {result._answerers}."
-        f"{spent} {census if result._answerers == 'users' else ''}the columns from errors on count "
-        "nodes. Bytes are those of one report."
+        f"{spent} {census}the columns from errors on count nodes. "
+        " Bytes are those of one report."
     )
     return element("p", text)
 

@@ -7,7 +7,8 @@ import pytest
 
 from ldp_flower import GeneratedUsers, Users, simulate
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import LdpIht, RecordDpSgd
+from ldp_flower.strategies.models.record_dp_sgd import linear_network
 
 DIM, ROWS = 6, 3
 
@@ -63,7 +64,7 @@ def test_what_are_no_users_is_said(users):
 
 def test_what_is_no_strategy_is_said():
     users = Users.from_rows(np.zeros((3, 2)), np.zeros(3))
-    silos = type("RecordDpSgd", (), {})()
+    silos = RecordDpSgd(linear_network(2), epsilon=1.0, delta=1e-5, num_rounds=1)
     with pytest.raises(ValueError, match=r"RecordDpSgd asks silos, not users: .*NetworkClientApp"):
         simulate(silos, users)
     with pytest.raises(ValueError, match=r"Expected a strategy, .* got the class LdpIht"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Error, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from torch import nn
 
 from ldp_flower import InProcessGrid
@@ -63,71 +63,116 @@ def test_silos_train_a_network_and_each_round_says_what_is_spent(network):
     assert set(result.arrays) == set(network.arrays)
 
 
-def test_a_run_that_is_started_again_goes_on(network, tmp_path):
-    """With the same bytes: a store holds what is needed, and silos do not pay again."""
-    store = tmp_path / "run.npz"
-    grid = grid_of()
-    strategy = RecordDpSgd(network, **PLAN)
-
-    class Stopped(Exception):
-        pass
-
-    def stop(number, arrays):
-        if number == 2:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        strategy.start(grid, num_nodes=SILOS, store=store, evaluate_fn=stop)
-    second = RecordDpSgd(network, **PLAN).start(grid, num_nodes=SILOS, store=store)
-    assert set(second.train_metrics_clientapp) == {3}
-    assert second.notes == ["Rounds 1 to 2 are of an earlier start of this run."]
-    assert second.epsilon == pytest.approx(4.0, rel=1e-2)
-    over = RecordDpSgd(network, **PLAN).start(grid, num_nodes=SILOS, store=store)
-    assert not over.train_metrics_clientapp
-    assert np.array_equal(over.network.arrays["0.weight"], second.network.arrays["0.weight"])
-    with pytest.raises(ValueError, match="Expected a store of this run"):
-        RecordDpSgd(network, **{**PLAN, "epsilon": 3.0}).start(grid, num_nodes=SILOS, store=store)
-
-
-def test_silos_that_fail_are_left_out_and_noted(network):
+def test_silos_that_fail_the_census_are_left_out_and_told(network):
     result = RecordDpSgd(network, **PLAN).start(grid_of(fails=(1, 3)), num_nodes=SILOS)
-    assert result.train_metrics_clientapp[1]["nodes"] == 3
-    assert len(result.notes) == 3 and "The client failed" in result.notes[0]
-    with pytest.raises(TooFewReports, match="Round 1 got 3 answers, and 4 are needed"):
+    assert result.train_metrics_clientapp[1]["nodes"] == result.num_users == 3
+    assert (result.steps[0].reports, result.steps[0].errors) == (3, 2)
+    assert "The client failed" in " ".join(result.steps[0].reasons)
+    with pytest.raises(TooFewReports, match="At least 4 silos are needed, got 3"):
         RecordDpSgd(network, **PLAN, min_nodes=4).start(grid_of(fails=(1, 3)), num_nodes=SILOS)
 
 
+class ChangingGrid(InProcessGrid):
+    """Silos whose replies of one round something happens to."""
+
+    def __init__(self, change, number, silos=SILOS):
+        super().__init__(
+            NetworkClientApp(lambda context: data_of(partition(context)), seed=1), silos
+        )
+        self.change, self.number = change, str(number)
+
+    def _handle(self, message):
+        reply = super()._handle(message)
+        return self.change(message, reply) if message.metadata.group_id == self.number else reply
+
+
+def partition(context):
+    return int(context.node_config["partition-id"])
+
+
+def exhausted(message, reply):
+    return Message(Error(102, "No addressed user can afford this query."), reply_to=message)
+
+
 def test_a_run_ends_with_what_it_has(network):
-    grid = grid_of()
-    send, calls = grid.send_and_receive, []
-
-    def fails_later(messages, timeout=None):
-        calls.append(1)
-        if len(calls) == 1:
-            return send(messages, timeout=timeout)
-        return [
-            Message(Error(102, "No addressed user can afford this query."), reply_to=message)
-            for message in messages
-            if message.metadata.__dict__.setdefault("_message_id", "1")
-        ]
-
-    grid.send_and_receive = fails_later
-    result = RecordDpSgd(network, **PLAN).start(grid, num_nodes=SILOS)
-    assert set(result.train_metrics_clientapp) == {1}
-    assert "ended early, with the model of round 1" in result.notes[0]
-    assert result.epsilon == result.train_metrics_clientapp[1]["epsilon-spent"] < 4.0
+    grid = ChangingGrid(exhausted, 2)
+    models = {}
+    result = RecordDpSgd(network, **PLAN).start(
+        grid, num_nodes=SILOS, evaluate_fn=lambda number, arrays: models.update({number: arrays})
+    )
+    assert [m["nodes"] for m in result.train_metrics_clientapp.values()] == [SILOS, 0]
+    assert result.ended_early and "A network trained in 1 of 3 rounds" in repr(result)
+    assert "estimate is that of the steps before" in " ".join(result.notes)
+    assert "Ledgers of silos that answered hold the whole plan, epsilon 4." in result.notes
+    for name, array in models[1].items():
+        assert np.array_equal(array.numpy(), result.arrays[name].numpy())
+    # Who was asked twice may have answered twice, whatever came of it.
+    assert result.epsilon == result.train_metrics_clientapp[2]["epsilon-spent"] < 4.0
+    with pytest.raises(TooFewReports, match="At least 1 reports are needed"):
+        RecordDpSgd(network, **PLAN).start(ChangingGrid(exhausted, 1), num_nodes=SILOS)
 
 
-def test_replies_of_anything_else_are_left_out(network):
-    strategy = RecordDpSgd(network, **{**PLAN, "num_rounds": 1})
-    grid = grid_of(2)
-    strategy.start(grid, num_nodes=2)
-    result = strategy.start(grid_of(2), num_nodes=2)
-    sent = strategy.configure_train(1, result.arrays, None, grid)
-    good, other = grid.send_and_receive(sent)
-    other.content["arrays"] = ArrayRecord([np.zeros(3)])
-    _, metrics = strategy.aggregate_train(1, [good, other])
-    assert metrics["nodes"] == 1
+def raw(header):
+    """Return an array whose bytes say something else than its fields."""
+    return Array(dtype="float32", shape=(16, 6), stype="numpy.ndarray", data=header)
+
+
+def npy(descr, shape, data=b""):
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
+
+
+FORGED = {
+    "nothing": RecordDict(),
+    "other arrays": RecordDict({"arrays": ArrayRecord([np.zeros(3)])}),
+    **{
+        name: {"0.weight": array}
+        for name, array in {
+            "bytes": raw(b""),
+            "a huge shape": raw(npy("<f4", (10**15,))),
+            "no shape": raw(npy("<f4", "((")),
+            "objects": raw(npy("|O", (16, 6))),
+            "doubles": Array(np.zeros((16, 6))),
+            "another shape": Array(np.zeros((6, 16), np.float32)),
+            "too few bytes": raw(npy("<f4", (16, 6), bytes(100))),
+            "NaN": Array(np.full((16, 6), np.nan, np.float32)),
+        }.items()
+    },
+    **{
+        f"{weight} records": MetricRecord({"num-examples": weight})
+        for weight in (0, -1.0, float("nan"), float("inf"), 1e300, [1.0] * 100_000)
+    },
+    "no records": MetricRecord({"x": 1.0}),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_replies_of_anything_else_are_left_out(forged, network, tmp_path):
+    def change(message, reply):
+        if message.metadata.dst_node_id != 1:
+            return reply
+        if isinstance(forged, RecordDict):
+            return Message(forged, reply_to=message)
+        changes = (
+            {"metrics": forged}
+            if isinstance(forged, MetricRecord)
+            else {"arrays": ArrayRecord({**reply.content["arrays"], **forged})}
+        )
+        return Message(RecordDict({**reply.content, **changes}), reply_to=message)
+
+    strategy = RecordDpSgd(network, **{**PLAN, "num_rounds": 1}, steps=1)
+    store = tmp_path / "run.db"
+    results = [
+        strategy.start(grid, num_nodes=2, seed=1, **more)
+        for grid, more in (
+            (ChangingGrid(change, 1, 2), {"store": store}),
+            (ChangingGrid(lambda message, reply: None, 1, 2), {"store": store}),  # asks nobody
+        )
+    ]
+    for result in results:
+        assert (result.steps[1].rejected, result.steps[1].reports) == (1, 1)
+        assert result.train_metrics_clientapp[1]["records"] == RECORDS
+    assert results[0].to_dict() == results[1].to_dict()
 
 
 def test_arguments_are_checked(network):

@@ -20,7 +20,7 @@ def test_the_noise_of_a_run_is_what_the_plan_says():
     dim, silos, records = 300, 4, 25
     rows = np.zeros((records, dim), np.float32), np.zeros(records, np.float32)
     app = NetworkClientApp(lambda context: rows, seed=1)
-    strategy = RecordDpSgd(linear_network(dim), **PLAN, learning_rate=0.5)
+    strategy = RecordDpSgd(linear_network(dim), **PLAN, learning_rate=0.5, force=True)
     result = strategy.start(InProcessGrid(app, silos), num_nodes=silos)
     length = np.linalg.norm(result.network.arrays["weight"])
     # Steps of 0.5 each along a mean gradient of length 1 at most.
@@ -67,14 +67,15 @@ def test_a_plan_tells_noise_rounds_and_spends_and_refuses():
 def test_a_result_says_what_the_accountant_does():
     rows = np.eye(3, dtype=np.float32), np.zeros(3, np.float32)
     app = NetworkClientApp(lambda context: rows, seed=1)
-    strategy = RecordDpSgd(linear_network(3), **{**PLAN, "num_rounds": 2})
+    strategy = RecordDpSgd(linear_network(3), **{**PLAN, "num_rounds": 2}, force=True)
     result = strategy.start(InProcessGrid(app, 2), num_nodes=2)
     assert "above 0.1, expect to lose accuracy" in result.notes[0]
     assert list(result.table()["round"]) == ["round 1", "round 2"]
-    assert [step.reports for step in result.steps] == [2, 2] and result.num_reports == 4
+    assert [step.reports for step in result.steps] == [2, 2, 2] and result.num_reports == 4
     assert "with its budget: all of it is spent" in repr(result)
     page = result.to_html()
     assert "Over all 2 rounds together the answers of its silo cost it epsilon 2" in page
-    assert "4 reports were used, of 2 silos." in page and "census" not in page
+    assert "4 reports were used, of 2 silos." in page
+    assert "the census, which asks nodes how many records they hold" in page
     again = Result.from_dict(result.to_dict())
     assert np.array_equal(again.network.arrays["weight"], result.network.arrays["weight"])
