@@ -165,7 +165,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     learning_rate : float (default: 0.1)
         Its learning rate.
     min_nodes : int (default: 1)
-        Fewest silos with which a round goes on.
+        Fewest silos with which a round goes on, in the place of the ``min_reports`` of
+        :class:`~..runtime.base.LdpStrategy`.
     force : bool (default: False)
         Whether to train also where the noise drowns the network (q above 1).
 

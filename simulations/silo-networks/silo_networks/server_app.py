@@ -37,11 +37,11 @@ def main(grid: Grid, context: Context) -> None:
         learning_rate=float(run["learning-rate"]),
     )
     # If the server stops or silos are lost, run the app again: what is paid is not paid again.
-    store = output / "run.npz" if seed_of(run) is None else None
+    store = output / "run.db" if seed_of(run) is None else None
     result = strategy.start(
         grid, num_nodes=int(run["num-nodes"]) or None, evaluate_fn=evaluate, store=store
     )
-    if store and not result.notes:
+    if store and not result.ended_early:
         store.unlink()  # the next run asks anew
     result.network.save(output / "network.json")
     rounds = {

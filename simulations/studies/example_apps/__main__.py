@@ -75,6 +75,7 @@ def run(folder: Path | None, task: Task) -> dict[str, Any]:
         sampling_rate=_SAMPLING,
         optimizer="adam",
         learning_rate=_RATE,
+        force=True,  # where noise drowns the network is measured, too
     )
     result = strategy.start(InProcessGrid(NetworkClientApp(load, seed=task.seed), SILOS))
     score = app.score(result.network.run(records.unseen), records.answers)

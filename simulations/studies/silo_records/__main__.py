@@ -79,6 +79,7 @@ def run(task: Task) -> dict[str, Any]:
         steps=STEPS,
         sampling_rate=1.0,
         learning_rate=_RATE,
+        force=True,  # where noise drowns the network is measured, too
     )
     app = NetworkClientApp(load, seed=task.seed)
     result = strategy.start(InProcessGrid(app, setting.silos))

@@ -63,6 +63,7 @@ def test_a_node_with_others_is_left_out_and_stops_nobody():
 @pytest.mark.parametrize(
     ("content", "features"),
     [
+        (b"0 0 7 1 0 1 5 6 9", 5),
         (b"0 0 7 1 0 1 5 6", 5),
         (b"0 0 7 1 0 1 5", 5),
         (b"0 0 7 1 0 1 -1", None),
@@ -85,7 +86,7 @@ def test_a_census_with_numbers_has_keys_of_them():
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"0 0 7 1 0", b"0 0 7 1 0 1 5 8", b"0 0 7 1 0 1 5 6 9", b"0 0 7 1 0 1 x", b""),
+        *(b"0 0 7 1 0", b"0 0 7 1 0 1 5 8", b"0 0 7 1 0 1 5 6 9 1", b"0 0 7 1 0 1 5 6 -9", b"0 0 7 1 0 1 x", b""),
         *(b"0 0 7 1 0 0 5 6\n" + bytes(length) for length in (1, 8, 48, 56, 64)),
         b"0 0 1 1 0 0 5 0\n" + bytes(7) + b"\x80",
     ],
