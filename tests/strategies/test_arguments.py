@@ -10,9 +10,10 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvgM
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users, strategies
-from ldp_flower.clients import LdpClientApp, LdpUpdateMod
+from ldp_flower.clients import LdpClientApp, LdpUpdateMod, NetworkClientApp
 from ldp_flower.guarantee.training import digest
 from ldp_flower.strategies import Counts, LdpStrategy, TooFewReports
+from ldp_flower.strategies.models.record_dp_sgd import linear_network
 from ldp_flower.strategies.runtime.run_store import printed
 
 DIM, NODES, ROUNDS = 6, 10, 8
@@ -91,7 +92,7 @@ OTHER = {
 # The size of the data, what lets a run start that is refused else or wait, where a run is kept, and
 # what is about models of several arrays or public metrics (tested on their own).
 ELSEWHERE = {"dim", "domain_size", "schema", "force", "store"} | {
-    *("min_available_nodes", "trainable", "train_metrics_aggr_fn", "network"),
+    *("min_available_nodes", "min_nodes", "trainable", "train_metrics_aggr_fn", "network"),
 }
 
 
@@ -289,7 +290,25 @@ MODES = [
     ("LdpFedAvg", {"epsilon": 4.0}, None, {}),
     ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {}),
     ("LdpFedAvg", {"epsilon": 4.0, "model": "net"}, None, {"model": "linear", "decay": False}),
+    (
+        "RecordDpSgd",
+        {"network": linear_network(DIM), "epsilon": 4.0, "delta": 1e-4, "num_rounds": 2},
+        lambda context: records_of(SILOS),
+        {
+            "num_rounds": 3,
+            "steps": 4,
+            "sampling_rate": 0.5,
+            "max_grad_norm": 2.0,
+            "optimizer": "adam",
+            "learning_rate": 0.2,
+        },
+    ),
 ]
+
+
+def records_of(users):
+    """Return the records of a silo that trains, and their targets."""
+    return users.features.astype(np.float32), users.targets.astype(np.float32)
 
 
 class Recording(InProcessGrid):
@@ -327,7 +346,9 @@ def recorded(strategy, users):
             "num_rounds": ROUNDS,
         }
     else:
-        grid, arguments = Recording(LdpClientApp(lambda context: users, seed=1), 1), {}
+        train = NetworkClientApp(users, seed=1) if callable(users) else None
+        app = train or LdpClientApp(lambda context: users, seed=1)
+        grid, arguments = Recording(app, 1), {}
     try:
         result = strategy.start(grid, timeout=1, seed=1, **{"num_nodes": 1, **arguments})
     except TooFewReports as error:

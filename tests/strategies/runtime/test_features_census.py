@@ -86,7 +86,14 @@ def test_a_census_with_numbers_has_keys_of_them():
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"0 0 7 1 0", b"0 0 7 1 0 1 5 8", b"0 0 7 1 0 1 5 6 9 1", b"0 0 7 1 0 1 5 6 -9", b"0 0 7 1 0 1 x", b""),
+        *(
+            b"0 0 7 1 0",
+            b"0 0 7 1 0 1 5 8",
+            b"0 0 7 1 0 1 5 6 9 1",
+            b"0 0 7 1 0 1 5 6 -9",
+            b"0 0 7 1 0 1 x",
+            b"",
+        ),
         *(b"0 0 7 1 0 0 5 6\n" + bytes(length) for length in (1, 8, 48, 56, 64)),
         b"0 0 1 1 0 0 5 0\n" + bytes(7) + b"\x80",
     ],
