@@ -91,7 +91,7 @@ def test_what_is_wrong_with_a_configuration_is_found(node, config, told):
     ("change", "told"),
     [
         (("table.csv", "person,years\np,1\n"), r"Expected the columns ['age'] in"),
-        (("table.csv", "person,age\n,1\n"), "1 rows without"),
+        (("table.csv", "person,age\n,1\n"), "got 1 of 1 (row 0, counted from 0)"),
         (("schema.json", "{}"), "schema.json cannot be used"),
         (("schema.json", '{"columns": {"person": {"low": 0, "high": 1}}}'), "none of the schema's"),
     ],

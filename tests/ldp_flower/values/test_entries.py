@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from ldp_flower import Categories, Numeric, Users, hash_items
-from ldp_flower.values.entries import as_names, as_numbers, as_table
+from ldp_flower.values.entries import as_numbers, as_table
+from ldp_flower.values.names import as_names
 
 
 class Hostile:
@@ -284,7 +285,7 @@ def test_names_are_all_texts_or_all_integers(column):
 
 
 @pytest.mark.parametrize(
-    "groups", [[7, "b"], [7.0, "b"], [True, "b"], [7, 7.0], [7, True], ["7", None], [7, "7"]]
+    "groups", [[7, "b"], [7.0, "b"], [True, "b"], [7, 7.0], [7, True], ["7", b"7"], [7, "7"]]
 )
 def test_one_person_gets_one_account(groups):
     for names in (groups, in_objects(*groups), in_series(*groups), tuple(groups)):
