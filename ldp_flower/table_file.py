@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
-from .values.entries import entries, is_missing
+from .values.entries import entries, is_blank
 
 
 def read_table(
@@ -130,7 +130,7 @@ def names_in(path: Path) -> list[str]:
 def check_spelling(path: Path, names: list[Any], column: str) -> None:
     """Raise ValueError unless each user has one spelling."""
     known: dict[str, str] = {}
-    for name in dict.fromkeys(str(name) for name in names if not is_missing(name)):
+    for name in dict.fromkeys(str(name) for name in names if not is_blank(name)):
         other = known.setdefault(normalize("NFC", name).strip(), name)
         if other != name:
             raise ValueError(

@@ -230,7 +230,7 @@ def failing(error):
     def method(self, *_):
         raise error
 
-    names = "float int index str repr hash eq ne bool len iter abs format array".split()
+    names = "float int index str hash eq ne bool len iter abs format array".split()
     return type("Failing", (), {f"__{name}__": method for name in names})
 
 
