@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .validation import Floats, check_number, check_positive
-from .values.entries import as_numbers, entries, is_blank, is_missing, of_entry
+from .values.entries import entries, is_blank, is_missing, of_entry
+from .values.numbers import as_numbers
 
 _TRUTHS = ("0", "1"), ("False", "True")  # two names of the same
 _MAX_COLUMNS_NAMED = 5  # columns that a table's log names
@@ -226,8 +227,8 @@ def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
         f"{len(unknown)} of {len(found)} entries in column {name!r} are {what} and count as missing"
     )
     if nowhere.all():
-        types = ", ".join(sorted({type(value).__name__ for value in unknown})[:_MAX_TYPES_NAMED])
-        text += f": none can be used. They are of type {types}"
+        types = sorted({of_entry(_type_of, value, "?") for value in unknown})
+        text += f": none can be used. They are of type {', '.join(types[:_MAX_TYPES_NAMED])}"
     elif isinstance(kind, Categories) and any(map(_is_merged, unknown)):
         text += (
             ". Whole floats from 2**53 on are among them, of which pandas makes integers beside a "
@@ -261,6 +262,10 @@ def kind_of(plain: Mapping[str, Any]) -> Numeric | Categories:
 def _label(value: object) -> str | None:
     """Return a category's text; 7, 7.0 and "7" are one, as a missing value makes 7 a float."""
     return value if type(value) is str else of_entry(_text, value, None)
+
+
+def _type_of(value: Any) -> str:
+    return str(type(value).__name__)
 
 
 def _text(value: Any) -> str:

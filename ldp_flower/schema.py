@@ -24,8 +24,9 @@ from .guarantee.budget import in_simulation
 from .guarantee.users import Users
 from .table_file import check_spelling, names_in, read_table
 from .validation import Floats
-from .values.entries import Column, as_column, as_numbers, has
+from .values.entries import Column, has
 from .values.names import MissingIds, check_missing_ids
+from .values.numbers import as_column, as_numbers
 
 
 class Table(Protocol):
@@ -439,7 +440,7 @@ def collected(table: Any) -> Any:
 def column_of(table: Table, name: str, numbers: bool = False) -> Any:
     """Return a column of a table, one entry a row.
 
-    ``numbers`` says whether nothing else counts in it; see :func:`~.values.entries.as_column`.
+    ``numbers`` says whether nothing else counts in it; see :func:`~.values.numbers.as_column`.
     Raises ValueError if there is none of that name, or there are two.
     """
     try:

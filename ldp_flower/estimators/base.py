@@ -17,7 +17,8 @@ from ..schema import Categories, Numeric, Schema, check_rows, collected, column_
 from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, is_integer
-from ..values.entries import Column, columns_of, entries, has, number_of
+from ..values.entries import Column, columns_of, entries, has
+from ..values.numbers import number_of
 
 #: Bounds of columns and targets that nobody gave any: those of standardised numbers.
 STANDARDISED = (-3.0, 3.0)

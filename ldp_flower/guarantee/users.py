@@ -9,9 +9,10 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..values.entries import Column, as_numbers, as_table, columns_of, without_numbers
+from ..values.entries import Column, columns_of
 from ..values.items import item_numbers
 from ..values.names import MissingIds, as_names, check_missing_ids, missing_rows
+from ..values.numbers import as_numbers, as_table, without_numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
