@@ -226,14 +226,14 @@ def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
     text = (
         f"{len(unknown)} of {len(found)} entries in column {name!r} are {what} and count as missing"
     )
-    if nowhere.all():
-        types = sorted({of_entry(_type_of, value, "?") for value in unknown})
-        text += f": none can be used. They are of type {', '.join(types[:_MAX_TYPES_NAMED])}"
-    elif isinstance(kind, Categories) and any(map(_is_merged, unknown)):
+    if isinstance(kind, Categories) and any(map(_is_merged, unknown)):
         text += (
             ". Whole floats from 2**53 on are among them, of which pandas makes integers beside a "
             'missing entry and does not tell them apart: read the column as text, or as "Int64"'
         )
+    elif nowhere.all():
+        types = sorted({of_entry(_type_of, value, "?") for value in unknown})
+        text += f": none can be used. They are of type {', '.join(types[:_MAX_TYPES_NAMED])}"
     yield len(unknown), f"{text}."
 
 

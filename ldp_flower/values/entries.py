@@ -128,9 +128,13 @@ def _coded(array: Any) -> tuple[list[Any], list[Any]] | None:
     return None
 
 
+def _types(found: list[Any]) -> set[type]:
+    return set(map(type, found))
+
+
 def _plain(found: list[Any]) -> list[Any]:
     """Return entries with texts of Python's own type: others may bring an equality of their own."""
-    types = of_entry(lambda each: set(map(type, each)), found, {_Lost})
+    types: set[type] = of_entry(_types, found, {_Lost})
     if not any(each is _Lost or issubclass(each, str) for each in types - {str}):
         return found
     return [
@@ -188,4 +192,4 @@ def _unmasked(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind in "mMfc":
         absent: Any = "NaT" if array.dtype.kind in "mM" else np.nan
         return np.asarray(array.filled(absent))
-    return np.asarray(array.astype(object).filled(None))
+    return np.asarray(np.ma.MaskedArray(array, dtype=object).filled(None))
