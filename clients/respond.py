@@ -74,9 +74,9 @@ def values_of(
         _log_far(values, radius, "users' values", query.statistic)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning(
-            "%d of %d users have nothing that can be reported (an entry or the target is missing, "
-            "or is no number): they answer at random.",
-            *(bad, len(slots)),
+            "Answers at random, as these users have nothing that can be reported (an entry or the "
+            "target is missing, or is no number): %d.",
+            bad,
         )
     return values
 

@@ -22,7 +22,7 @@ from .planning import plan
 from .schema import Categories, Numeric, Schema
 from .simulation.grid import GeneratedUsers, InProcessGrid, simulate
 from .table_file import read_table
-from .values.entries import hash_items
+from .values.items import hash_items
 
 __all__ = [
     "Categories",

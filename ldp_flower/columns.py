@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .validation import Floats, check_number, check_positive
-from .values.entries import as_numbers, entries, is_blank, is_missing
+from .values.entries import entries, is_blank, is_missing, of_entry
+from .values.numbers import as_numbers
 
 _TRUTHS = ("0", "1"), ("False", "True")  # two names of the same
 _MAX_COLUMNS_NAMED = 5  # columns that a table's log names
+_MAX_TYPES_NAMED = 3  # types of entries, of a column in which none can be used
+_EXACT = float(1 << 53)  # whole floats from here on may stand for several integers
 
 
 @dataclass(frozen=True)
@@ -103,12 +106,14 @@ class Categories:
     other : str, optional
         The category that all values which are not listed count as, last of all if it is not
         listed itself. By default such values are left out, as missing ones always are, and
-        empty texts that are not listed.
+        empty texts that are not listed, and whole floats from 2**53 on: pandas makes floats of
+        integers beside a missing entry, which then may stand for several categories.
 
     Raises
     ------
-    ValueError If there are fewer than two categories, some are equal, one is None or NaN, or they
-    are a set.
+    ValueError
+        If there are fewer than two categories, some are equal, one is None, NaN or a float from
+        2**53 on, which may stand for several integers, or they are a set.
     """
 
     values: Sequence[object]
@@ -119,6 +124,11 @@ class Categories:
             raise ValueError(f"Expected categories in an order, got a set: {self.values!r}.")
         if any(map(is_missing, self.values)):
             raise ValueError(f"Expected categories without missing entries, got {self.values!r}.")
+        if any(map(_is_merged, self.values)):
+            raise ValueError(
+                f"Expected integers or texts for categories from 2**53 on, got {self.values!r}: "
+                "floats do not tell them apart."
+            )
         labels: tuple[str | None, ...] = tuple(_label(value) for value in self.values)
         declared = [
             value.item() if isinstance(value, np.generic) else value for value in self.values
@@ -155,12 +165,17 @@ class Categories:
             if set(one) <= set(place) and not set(other) & set(place):
                 place |= {same: place[label] for label, same in zip(one, other, strict=True)}
         found = entries(values)
-        if self.other is None:
-            return np.array([place.get(_label(value), np.nan) for value in found], np.float64)
-        rest = place[self.other]
+        rest = np.nan if self.other is None else place[self.other]
         place = {"": np.nan} | place  # a CSV file has an empty text for what is missing
         return np.array(
-            [np.nan if is_missing(value) else place.get(_label(value), rest) for value in found],
+            [
+                place.get(value, rest)
+                if type(value) is str
+                else np.nan
+                if is_missing(value) or _is_merged(value)
+                else place.get(of_entry(_text, value, None), rest)
+                for value in found
+            ],
             np.float64,
         )
 
@@ -204,10 +219,22 @@ def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
     if not nowhere.any():
         return
     found = entries(values)
-    if unknown := sum(not is_blank(found[i]) for i in np.flatnonzero(nowhere)):
-        what = "no numbers" if isinstance(kind, Numeric) else "none of its categories"
-        where = f"{what} and count as missing"
-        yield unknown, f"{unknown} of {len(found)} entries in column {name!r} are {where}."
+    unknown = [found[i] for i in np.flatnonzero(nowhere) if not is_blank(found[i])]
+    if not unknown:
+        return
+    what = "no numbers" if isinstance(kind, Numeric) else "none of its categories"
+    text = (
+        f"{len(unknown)} of {len(found)} entries in column {name!r} are {what} and count as missing"
+    )
+    if isinstance(kind, Categories) and any(map(_is_merged, unknown)):
+        text += (
+            ". Whole floats from 2**53 on are among them, of which pandas makes integers beside a "
+            'missing entry and does not tell them apart: read the column as text, or as "Int64"'
+        )
+    elif nowhere.all():
+        types = sorted({of_entry(_type_of, value, "?") for value in unknown})
+        text += f": none can be used. They are of type {', '.join(types[:_MAX_TYPES_NAMED])}"
+    yield len(unknown), f"{text}."
 
 
 def plain_of(kind: Numeric | Categories) -> dict[str, Any]:
@@ -234,9 +261,23 @@ def kind_of(plain: Mapping[str, Any]) -> Numeric | Categories:
 
 def _label(value: object) -> str | None:
     """Return a category's text; 7, 7.0 and "7" are one, as a missing value makes 7 a float."""
+    return value if type(value) is str else of_entry(_text, value, None)
+
+
+def _type_of(value: Any) -> str:
+    return str(type(value).__name__)
+
+
+def _text(value: Any) -> str:
     if isinstance(value, float | np.floating) and value.is_integer():
         value = int(value)
-    try:
-        return str(value)
-    except Exception:  # a cell may hold anything
-        return None
+    return str.__str__(str(value))
+
+
+def _is_merged(value: object) -> bool:
+    """Whether a float may stand for several integers."""
+    return issubclass(type(value), float | np.floating) and of_entry(_is_beyond, value, False)
+
+
+def _is_beyond(value: Any) -> bool:
+    return _EXACT <= abs(float(value)) < math.inf

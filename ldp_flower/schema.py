@@ -22,9 +22,11 @@ from .columns import (
 )
 from .guarantee.budget import in_simulation
 from .guarantee.users import Users
-from .table_file import check_names, names_in, read_table
+from .table_file import check_spelling, names_in, read_table
 from .validation import Floats
-from .values.entries import Column, as_numbers
+from .values.entries import Column, has
+from .values.names import MissingIds, check_missing_ids
+from .values.numbers import as_column, as_numbers
 
 
 class Table(Protocol):
@@ -157,7 +159,7 @@ class Schema:
         ValueError if a column is missing or columns differ in length.
         """
         table = collected(table)
-        blocks = [kind.standardise(column_of(table, name)) for name, kind in self.columns.items()]
+        blocks = [kind.standardise(self._read(table, name)) for name, kind in self.columns.items()]
         lengths = {name: len(block) for name, block in zip(self.columns, blocks, strict=True)}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"Expected columns of one length, got {lengths}.")
@@ -172,7 +174,7 @@ class Schema:
         """
         if self.target is None or self.bounds is None:
             raise ValueError("Expected a schema with a target, got one without.")
-        return self.bounds.coded(column_of(collected(table), self.target))
+        return self.bounds.coded(self._read(collected(table), self.target))
 
     def missing(self, table: Table) -> NDArray[np.bool_]:
         """Return which entries count as missing, shape (rows, num_features).
@@ -181,12 +183,20 @@ class Schema:
         missing together. Raises ValueError if the table lacks a column.
         """
         table = collected(table)
-        codes = [kind.coded(column_of(table, name)) for name, kind in self.columns.items()]
+        codes = [kind.coded(self._read(table, name)) for name, kind in self.columns.items()]
         absent = np.isnan([np.zeros(len(codes[0])), *codes])
         return np.repeat(absent.T, [1, *(kind.width for kind in self.columns.values())], axis=1)
 
+    def _read(self, table: Table, name: str) -> Any:
+        return column_of(table, name, numbers=isinstance(self.kind(name), Numeric))
+
     def users(
-        self, table: Table, groups: str | Column | None = None, ids: Column | None = None
+        self,
+        table: Table,
+        groups: str | Column | None = None,
+        ids: Column | None = None,
+        *,
+        missing_ids: MissingIds = "raise",
     ) -> Users:
         """Collect the rows of a table into users.
 
@@ -194,12 +204,17 @@ class Schema:
         ----------
         table : mapping of str to array_like, or DataFrame
             Has all columns of the schema, the target included. Tables of pandas, polars, pyarrow
-            and DuckDB are taken, and queries and data sets of theirs, which are run.
+            and DuckDB are taken, and queries and data sets of theirs, which are run. An entry that
+            its library cannot give (no UTF-8, a year after 9999) is missing. A query that fails
+            on an entry fails for all rows: cast by ``TRY_CAST``, or with ``strict=False``.
         groups : str or array_like of str or int, optional
             The user of each row, or the name of the column with it. By default each
             row is a user of its own.
         ids : array_like of str or int, optional
             All users, with those who have no rows.
+        missing_ids : {"raise", "drop"} (default: "raise")
+            What becomes of rows without the name of a user, as of
+            :meth:`~ldp_flower.Users.from_rows`.
 
         Returns
         -------
@@ -216,7 +231,7 @@ class Schema:
             :meth:`~ldp_flower.Users.from_rows`.
         """
         table = collected(table)
-        read = {name: column_of(table, name) for name in self.columns_read}
+        read = {name: self._read(table, name) for name in self.columns_read}
         tell_beyond({name: (self.kind(name), values) for name, values in read.items()})
         named: Any = groups
         if isinstance(groups, str):
@@ -230,7 +245,9 @@ class Schema:
             read[name] = as_numbers(values) if isinstance(self.kind(name), Numeric) else values
         targets = None if self.target is None else self.targets(read)
         features = self.features(read)  # first: it says if columns differ in length
-        users = Users.from_rows(features, targets, named, ids, missing=self.missing(read))
+        users = Users.from_rows(
+            features, targets, named, ids, missing=self.missing(read), missing_ids=missing_ids
+        )
         own = [name for name, kind in self.columns.items() for _ in range(kind.width)]
         columns = ["intercept", *own, *([] if self.target is None else [self.target])]
         return replace(users, schema_digests=self.digests(), columns=columns)
@@ -242,6 +259,7 @@ class Schema:
         user_column: str | None = None,
         ids: str | Path | None = None,
         quoted: bool = True,
+        missing_ids: MissingIds = "raise",
     ) -> "TableLoader":
         """Return the ``load_users`` of a table on disk, for ``LdpClientApp``.
 
@@ -262,13 +280,17 @@ class Schema:
             reveal how many users have rows.
         quoted : bool (default: True)
             Whether fields of a CSV file may be in quotes; see :func:`~ldp_flower.read_table`.
+        missing_ids : {"raise", "drop"} (default: "raise")
+            What becomes of rows without the name of a user: the file is refused, so that its node
+            answers nobody until it is mended, or they are left out, as of
+            :meth:`~ldp_flower.Users.from_rows`.
 
         Raises
         ------
         ValueError
             If the user column is one of the schema's, or ids are given without one.
         """
-        return TableLoader(self, table, user_column, ids, quoted)
+        return TableLoader(self, table, user_column, ids, quoted, missing_ids)
 
     @property
     def columns_read(self) -> list[str]:
@@ -326,7 +348,7 @@ class TableLoader:
 
     Without a table or ids their files are ``data-path`` and, if it is set, ``ids-path`` in
     ``node_config``. Without a user column each row is a user. ``quoted`` is as of
-    :func:`read_table`.
+    :func:`read_table`, ``missing_ids`` as of :meth:`Users.from_rows`.
     """
 
     schema: Schema
@@ -334,6 +356,7 @@ class TableLoader:
     user_column: str | None = None
     ids: str | Path | None = None
     quoted: bool = True
+    missing_ids: MissingIds = "raise"
     _kept: dict[tuple[object, ...], Users] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -343,6 +366,7 @@ class TableLoader:
             )
         if self.ids is not None and self.user_column is None:
             raise ValueError("Expected user_column, with the user of each row, with ids.")
+        check_missing_ids(self.missing_ids, self.user_column)
 
     @property
     def schema_digests(self) -> Mapping[str, int]:
@@ -381,8 +405,10 @@ class TableLoader:
             columns = [*self.schema.columns_read, *filter(None, [self.user_column])]
             read = read_table(table, columns, quoted=self.quoted)
             if self.user_column is not None:
-                check_names(table, read[self.user_column], self.user_column)
-            self._kept[key] = self.schema.users(read, self.user_column, named)
+                check_spelling(table, read[self.user_column], self.user_column)
+            self._kept[key] = self.schema.users(
+                read, self.user_column, named, missing_ids=self.missing_ids
+            )
         return self._kept[key]
 
 
@@ -404,35 +430,35 @@ def collected(table: Any) -> Any:
 
     That is a polars ``LazyFrame``, a pyarrow ``Dataset`` or a relation of DuckDB. It is run once.
     """
-    if hasattr(table, "collect") and not hasattr(table, "__array__"):
+    if has(table, "collect") and not has(table, "__array__"):
         return table.collect()
-    if hasattr(table, "to_arrow_table"):
+    if has(table, "to_arrow_table"):
         return table.to_arrow_table()
-    return table.to_table() if hasattr(table, "scanner") else table
+    return table.to_table() if has(table, "scanner") else table
 
 
-def column_of(table: Table, name: str) -> Any:
+def column_of(table: Table, name: str, numbers: bool = False) -> Any:
     """Return a column of a table, one entry a row.
 
+    ``numbers`` says whether nothing else counts in it; see :func:`~.values.numbers.as_column`.
     Raises ValueError if there is none of that name, or there are two.
     """
     try:
         values = table[name]
-    except KeyError:
-        raise ValueError(f"Expected a column {name!r} in the table, got none.") from None
     except (IndexError, TypeError):  # an array's or a list's
         raise ValueError(
             "Expected a table with named columns, a DataFrame or a mapping of names to columns, "
             f"got {type(table).__name__}."
         ) from None
+    except Exception:  # polars' own is no KeyError
+        raise ValueError(f"Expected a column {name!r} in the table, got none.") from None
     if getattr(values, "ndim", 1) == 2 and hasattr(table, "columns"):
         raise ValueError(f"Expected one column {name!r} in the table, got {values.shape[1]}.")
     if getattr(values, "ndim", 1) != 1:
         raise ValueError(f"Expected one value a row in {name!r}, got {values.ndim} dimensions.")
     if isinstance(values, str | bytes):
         raise ValueError(f"Expected a column {name!r}, one entry a row, got {values!r:.40}.")
-    # A column of pyarrow iterates over objects of its own.
-    return values.to_pylist() if hasattr(values, "to_pylist") else values
+    return as_column(values, f"column {name!r}", numbers)
 
 
 __all__ = ["Categories", "Numeric", "Schema", "Table"]

@@ -107,7 +107,7 @@ def _of_parquet(path: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
         with parquet.ParquetFile(path) as file:
             _check_columns(path, columns, file.schema_arrow.names)
             table = file.read(list(columns))
-            return {name: entries(table[name]) for name in columns}
+            return {name: entries(table[name], f"column {name!r}") for name in columns}
     except (OSError, ArrowException) as error:
         raise ValueError(f"The table {path} cannot be read: {error}") from error
 
@@ -127,14 +127,10 @@ def names_in(path: Path) -> list[str]:
         raise ValueError(f"The file {path} cannot be read: {error}") from error
 
 
-def check_names(path: Path, names: list[Any], column: str) -> None:
-    """Raise ValueError unless every row has a user's name, and each user has one spelling."""
-    if nameless := sum(map(is_blank, names)):
-        raise ValueError(
-            f"Expected a name in {column!r} for every row of {path}, got {nameless} rows without."
-        )
+def check_spelling(path: Path, names: list[Any], column: str) -> None:
+    """Raise ValueError unless each user has one spelling."""
     known: dict[str, str] = {}
-    for name in dict.fromkeys(map(str, names)):
+    for name in dict.fromkeys(str(name) for name in names if not is_blank(name)):
         other = known.setdefault(normalize("NFC", name).strip(), name)
         if other != name:
             raise ValueError(

@@ -19,6 +19,7 @@ from ..supernode.checks import Findings, examine
 from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
 from ..supernode.settings import OwnApp, RecordsFile, Settings, Table
+from ..values.names import MissingIds
 from .console import USAGE, AppSettings, Scalar, console, errors, fail, failing, overrides
 from .run import declared_config
 
@@ -41,6 +42,13 @@ Unquoted = Annotated[
     typer.Option(
         "--unquoted",
         help="The CSV file was written without quotes: they are characters like any other.",
+    ),
+]
+DropMissingIds = Annotated[
+    bool,
+    typer.Option(
+        "--drop-missing-ids",
+        help="Leave rows without the name of a user out; otherwise they refuse the table.",
     ),
 ]
 RecordsOf = Annotated[
@@ -66,6 +74,7 @@ def supernode(
     user_column: UserColumn = None,
     ids: Ids = None,
     unquoted: Unquoted = False,
+    drop_missing_ids: DropMissingIds = False,
     records: RecordsOf = None,
     train_on: Removed = None,
 ) -> None:
@@ -75,7 +84,7 @@ def supernode(
     train. Of what a run brings along nothing is unpacked, imported or executed.
     """
     _refuse_removed(train_on)
-    settings = _settings(app, table, schema, user_column, ids, unquoted, records)
+    settings = _settings(app, table, schema, user_column, ids, unquoted, drop_missing_ids, records)
     with failing(flower.UntestedFlower, ArgumentsError):
         flower.check()
         config = node_config_of(arguments)
@@ -103,6 +112,7 @@ def check(
     user_column: UserColumn = None,
     ids: Ids = None,
     unquoted: Unquoted = False,
+    drop_missing_ids: DropMissingIds = False,
     records: RecordsOf = None,
     train_on: Removed = None,
     nodes: Annotated[
@@ -124,7 +134,7 @@ def check(
     such a run is refused for first is shown, with the number of nodes that it starts with.
     """
     _refuse_removed(train_on)
-    given = (app, table, schema, user_column, ids, unquoted, records)
+    given = (app, table, schema, user_column, ids, unquoted, drop_missing_ids, records)
     anything = any(each not in (None, False) for each in given)
     if Path(what).expanduser().is_dir():
         if anything:
@@ -149,10 +159,11 @@ def _settings(
     user_column: str | None,
     ids: Path | None,
     unquoted: bool,
+    drop_missing_ids: bool,
     records: Path | None,
 ) -> Settings:
     path = os.environ.get("PATH", os.defpath)
-    of_table = (table, schema, user_column, ids, unquoted or None)
+    of_table = (table, schema, user_column, ids, unquoted or None, drop_missing_ids or None)
     if records is not None:
         if any(given is not None for given in (app, *of_table)):
             fail("Expected --records alone: it needs no app and no table.", USAGE)
@@ -165,7 +176,8 @@ def _settings(
         fail("Expected --app, --table with --schema and --user-column, or --records.", USAGE)
     file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
-    return Settings(Table(file, declared, user_column, named, not unquoted), path)
+    missing_ids: MissingIds = "drop" if drop_missing_ids else "raise"
+    return Settings(Table(file, declared, user_column, named, not unquoted, missing_ids), path)
 
 
 def _refuse_removed(train_on: list[str] | None) -> None:

@@ -17,7 +17,8 @@ from ..schema import Categories, Numeric, Schema, check_rows, collected, column_
 from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, is_integer
-from ..values.entries import Column, entries, number_of
+from ..values.entries import Column, columns_of, entries, has
+from ..values.numbers import number_of
 
 #: Bounds of columns and targets that nobody gave any: those of standardised numbers.
 STANDARDISED = (-3.0, 3.0)
@@ -234,8 +235,10 @@ def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str,
 def in_memory(X: Any) -> Any:
     """Run what is a query, and return a pyarrow Table as a DataFrame; anything else as it is."""
     X = collected(X)
-    if hasattr(X, "to_pylist") and hasattr(X, "column_names"):
-        return pd.DataFrame({name: X.column(name).to_pylist() for name in X.column_names})
+    if has(X, "to_pylist"):
+        return _framed(
+            {name: entries(each, f"column {name!r}") for name, each in columns_of(X) or ()}
+        )
     return X
 
 
@@ -262,7 +265,7 @@ def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
     columns.
     """
     if isinstance(X, Mapping) or hasattr(X, "columns"):
-        return pd.DataFrame({name: column_of(X, name) for name in names})
+        return _framed({name: column_of(X, name) for name in names})
     rows = check_array(X, dtype=None, ensure_all_finite=False)
     if rows.shape[1] != len(names):
         raise ValueError(
@@ -270,3 +273,13 @@ def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
             f"got {rows.shape[1]}."
         )
     return pd.DataFrame({name: rows[:, i] for i, name in enumerate(names)})
+
+
+def _framed(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a DataFrame of columns whose entries stay what they are, beside a missing one, too."""
+    return pd.DataFrame(
+        {
+            name: pd.Series(column, dtype=object) if isinstance(column, list) else column
+            for name, column in columns.items()
+        }
+    )

@@ -404,8 +404,10 @@ def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
 
 
 def texts(accounts: Accounts) -> list[str]:
-    """Return accounts as a ledger file stores them; LedgerError where UTF-8 cannot encode one."""
+    """Return accounts as a ledger file stores them; LedgerError if one is empty or no UTF-8."""
     names = [str(account) for account in accounts]
+    if not all(names):
+        raise LedgerError("Expected ids that are not empty, got one that is.")
     try:
         "".join(names).encode()
     except UnicodeEncodeError as error:

@@ -9,7 +9,10 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..values.entries import Column, as_names, as_numbers, as_table, item_numbers, without_numbers
+from ..values.entries import Column, columns_of
+from ..values.items import item_numbers
+from ..values.names import MissingIds, as_names, check_missing_ids, missing_rows
+from ..values.numbers import as_numbers, as_table, without_numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +48,7 @@ class Users:
     Raises
     ------
     ValueError
-        If shapes disagree, offsets are no integers or decrease, or ids are not unique.
+        If shapes disagree, offsets are no integers or decrease, or ids are not unique or empty.
 
     Notes
     -----
@@ -95,6 +98,8 @@ class Users:
                 f"Expected {len(self)} distinct ids of type str, "
                 f"got {getattr(ids, 'dtype', type(ids).__name__)} of shape {np.shape(ids)}."
             )
+        if ids is not None and (np.strings.strip(ids) == "").any():
+            raise ValueError("Expected ids that are not empty, got one that is.")
 
     def __repr__(self) -> str:
         """Return the numbers of users and features, which are public."""
@@ -123,6 +128,7 @@ class Users:
         *,
         num_features: int | None = None,
         missing: NDArray[np.bool_] | None = None,
+        missing_ids: MissingIds = "raise",
     ) -> Self:
         """Collect rows into users.
 
@@ -130,7 +136,7 @@ class Users:
         ----------
         features : array_like, shape (rows, num_features), or sequence of array_like
             One row per record. In a list of rows, one of another length is a row of NaN. Which
-            columns of a DataFrame hold what is no number is logged;
+            columns of a table (of pandas, polars or Arrow) hold what is no number is logged;
             :func:`~ldp_flower.simulate` refuses users without a usable row, and a node, whose
             data decide nothing that a server sees, lets them answer at random.
         targets : array_like, shape (rows,), optional
@@ -148,6 +154,10 @@ class Users:
             most rows have. It is public: where rows come as lists, declare it.
         missing : ndarray of bool, shape (rows, num_features), optional
             Which entries were missing, as :meth:`~ldp_flower.Schema.missing` returns.
+        missing_ids : {"raise", "drop"} (default: "raise")
+            What becomes of rows whose entry in ``groups`` is missing (None, NaN, an empty text):
+            an error that names them, or they are left out, which is logged. Whole floats, of which
+            pandas makes integers beside a missing entry, are integers then.
 
         Returns
         -------
@@ -159,13 +169,13 @@ class Users:
         ------
         ValueError
             If shapes disagree, groups or ids are neither all strings nor all integers (7 and
-            ``"7"``, or 7.0, would be two accounts of one person), ids repeat, a group is not
-            among them, or a name cannot be kept on a ledger: it has more than 256 characters,
-            or NUL or half a surrogate pair among them.
+            ``"7"``, or 7.0, would be two accounts of one person) or missing, ids repeat, a group
+            is not among them, or a name cannot be kept on a ledger: it has more than 256
+            characters, or NUL or half a surrogate pair among them.
         """
         table = as_table(features, num_features)
-        columns = getattr(features, "columns", None)  # of a DataFrame
-        columns = None if columns is None else [str(name) for name in columns]
+        named = columns_of(features)
+        columns = None if named is None else [name for name, _ in named]
         lost = 0 if columns is None else int((~np.isfinite(table).all(axis=1)).sum())
         if lost:
             logging.getLogger(__name__).warning(
@@ -173,7 +183,7 @@ class Users:
                 *(lost, len(table), without_numbers(table, columns)),
             )
         numbers = None if targets is None else as_numbers(targets)
-        return cls._collected(table, numbers, groups, ids, missing, columns)
+        return cls._collected(table, numbers, groups, ids, missing_ids, missing, columns)
 
     @classmethod
     def _collected(
@@ -182,10 +192,12 @@ class Users:
         targets: NDArray[np.float64] | None,
         groups: Column | None,
         ids: Column | None,
+        missing_ids: MissingIds,
         missing: NDArray[np.bool_] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Self:
         """Return users of rows of numbers; see :meth:`from_rows`."""
+        check_missing_ids(missing_ids, groups)
         has_targets = targets is not None
         numbers = np.zeros(len(table)) if targets is None else targets
         each = np.arange(len(table) + 1)  # a row is a user
@@ -194,13 +206,19 @@ class Users:
             if ids is not None:
                 raise ValueError("Expected groups, the user of each row, with ids.")
             return users
-        names, user = as_names("groups", groups)
+        names, user = as_names("groups", groups, missing_ids)
         if len(user) != len(table):
             raise ValueError(f"Expected {len(table)} groups, one a row, got {len(user)}.")
+        known = user >= 0
+        if not known.all():
+            logging.getLogger(__name__).warning(
+                "Rows without the name of a user are left out: %s.", missing_rows(user)
+            )
+            users, user = users._with_rows(known), user[known]
         if ids is not None:  # as texts: the order is the ids' own, whoever has rows
-            given, all_given = as_names("ids", ids)
-            if len(given) < len(all_given):
-                raise ValueError(f"Expected distinct ids, got {len(given)} among {len(all_given)}.")
+            given, which = as_names("ids", ids, missing_ids)
+            if len(given) < (number := int((which >= 0).sum())):
+                raise ValueError(f"Expected distinct ids, got {len(given)} among {number}.")
             place = {name: i for i, name in enumerate(sorted(given))}
             if not set(names) <= set(place):
                 raise ValueError("Expected ids to name the user of every row.")
@@ -218,6 +236,7 @@ class Users:
         ids: Column | None = None,
         *,
         num_bits: int = 40,
+        missing_ids: MissingIds = "raise",
     ) -> Self:
         """Collect items into users: one item a row, in a single column of features; no targets.
 
@@ -228,7 +247,7 @@ class Users:
             float that is one) in ``[0, 2**53)`` is its own number, a string becomes a number
             below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
             Anything else is no item, and its row is passed over.
-        groups, ids
+        groups, ids, missing_ids
             As in :meth:`from_rows`.
         num_bits : int (default: 40)
             Bits of the numbers of strings, 1 to 40.
@@ -241,10 +260,11 @@ class Users:
         numbers = item_numbers(items, num_bits)
         if lost := int(np.isnan(numbers).sum()):
             logging.getLogger(__name__).warning(
-                "%d of %d rows hold no item, an integer from 0 on or a text, and are passed over.",
+                "%d of %d rows hold no item, an integer from 0 to 2**53 - 1 or a text, and are "
+                "passed over. Larger integers can be read as texts.",
                 *(lost, len(numbers)),
             )
-        return cls._collected(numbers[:, None], None, groups, ids)
+        return cls._collected(numbers[:, None], None, groups, ids, missing_ids)
 
     def __getitem__(self, users: slice) -> Self:
         """Return a run of users, without copying their rows."""

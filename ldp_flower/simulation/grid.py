@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ..guarantee.budget import PrivacyPolicy, in_process_grid
 from ..guarantee.users import Users, UserSource, share
 from ..validation import check_integer
-from ..values.entries import without_numbers
+from ..values.numbers import without_numbers
 
 if TYPE_CHECKING:
     from ..clients.statistics import OwnStatistics

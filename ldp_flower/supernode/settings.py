@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..clients import LdpClientApp, NetworkClientApp
 from ..schema import Schema
+from ..values.names import MissingIds
 
 
 class AppError(Exception):
@@ -85,7 +86,8 @@ class Table:
 
     ``path`` is a CSV or Parquet file, ``schema`` the JSON file of ``Schema.to_dict``,
     ``user_column`` the column with the user of each row, ``ids`` a text file of all users' names,
-    one a line, and ``quoted`` says whether fields of a CSV file may be in quotes.
+    one a line, ``quoted`` says whether fields of a CSV file may be in quotes, and ``missing_ids``
+    what becomes of rows without the name of a user.
     """
 
     path: str
@@ -93,6 +95,7 @@ class Table:
     user_column: str
     ids: str | None = None
     quoted: bool = True
+    missing_ids: MissingIds = "raise"
 
     def client_app(self) -> ClientApp:
         """Return the app that answers from the table; AppError if the schema cannot be used."""
@@ -105,7 +108,11 @@ class Table:
             raise AppError(f"{expected}, which is no JSON.") from error
         try:
             load_users = Schema.from_dict(plain).loader(
-                self.path, user_column=self.user_column, ids=self.ids, quoted=self.quoted
+                self.path,
+                user_column=self.user_column,
+                ids=self.ids,
+                quoted=self.quoted,
+                missing_ids=self.missing_ids,
             )
             return LdpClientApp(load_users)
         except (OSError, ValueError) as error:

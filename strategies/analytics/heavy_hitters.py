@@ -17,7 +17,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import Floats, check_choice, check_fraction, check_integer
-from ldp_flower.values.entries import hash_items
+from ldp_flower.values.items import hash_items
 
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of

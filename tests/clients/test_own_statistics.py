@@ -196,13 +196,13 @@ def test_one_users_failure_costs_nobody_else_and_is_logged(fault, caplog):
         assert found[1].tolist() == [0.0] * DIM  # NumPy takes the real part
     else:
         assert not np.isfinite(found[1]).any()
-        assert "1 of 3 users have nothing that can be reported" in caplog.text
+        assert "is no number): 1." in caplog.text
 
 
 def test_a_failure_of_all_is_told_once(caplog):
     values(FAULTS["raises"], [person(seed, 1) for seed in range(50)])
     assert caplog.text.count("ZeroDivisionError") == 1
-    assert "50 of 50 users have nothing that can be reported" in caplog.text
+    assert "is no number): 50." in caplog.text
 
 
 def test_the_operators_interrupt_is_not_a_value():

@@ -253,3 +253,55 @@ def test_an_arrow_text_without_utf8_is_missing_and_fails_nobody():
     users = Users.from_rows(pd.DataFrame({"x": texts, "y": [1, 2, 3]}))
     np.testing.assert_array_equal(users.features, [[7, 1], [math.nan, 2], [8, 3]])
     assert np.isnan(Users.from_items(texts).features[:, 0]).tolist() == [False, True, False]
+
+
+MERGED = [2**53 + 1, 2**53, None, 7]  # of which pandas makes floats, the first two the same
+
+
+def test_codes_that_pandas_has_merged_are_missing_and_told(caplog):
+    kind = Categories([2**53, 2**53 + 1, 7], other="other")
+    schema = Schema({"code": kind})
+    users = schema.users({"code": pd.Series(MERGED)})
+    assert users.missing[:, 1].tolist() == [True, True, True, False]
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert told.startswith("2 of 4 entries in column 'code' are none of its categories")
+    assert "Whole floats from 2**53 on" in told and "read the column as text" in told
+    caplog.clear()
+    for exact in (MERGED, pd.Series(MERGED, dtype="Int64"), pd.Series(MERGED, dtype=object)):
+        assert kind.coded(exact)[[0, 1, 3]].tolist() == [1, 0, 2]
+        assert schema.users({"code": exact}).missing[:, 1].tolist() == [False, False, True, False]
+    assert not caplog.records
+    with pytest.raises(ValueError, match=r"integers or texts for categories from 2\*\*53 on"):
+        Categories([2.0**53, 7])
+
+
+def test_codes_of_an_arrow_table_stay_apart_in_an_estimator():
+    pa = pytest.importorskip("pyarrow")
+    from ldp_flower.estimators.base import in_memory, named_columns
+
+    table = pa.table({"code": MERGED, "x": [1.0, None, 2.0, 3.0]})
+    for frame in (named_columns(table, ["code", "x"]), in_memory(table)):
+        assert frame["code"].tolist() == MERGED
+        assert frame["x"].isna().tolist() == [False, True, False, False]
+
+
+def test_a_column_in_which_nothing_can_be_used_is_told_with_its_types(caplog):
+    days = [datetime.date(2020, 1, i) for i in range(1, 29)]
+    Schema({"day": Numeric(0, 1)}).users({"day": days})
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert told == (
+        "28 of 28 entries in column 'day' are no numbers and count as missing: none can be used. "
+        "They are of type date."
+    )
+
+
+def test_duckdbs_own_values_without_a_python_one_are_missing():
+    duckdb = pytest.importorskip("duckdb")
+    odd = ["'infinity'::timestamp", "'-infinity'::date", "'290000-01-01'::timestamptz"]
+    for value in odd:
+        kind = value.split("::")[1]
+        rows = ", ".join([f"('2020-01-01'::{kind}, 1)", f"({value}, 2)", f"(NULL::{kind}, 3)"])
+        relation = duckdb.sql(f"SELECT * FROM (VALUES {rows}) AS t(day, x) ORDER BY x")
+        users = Schema({"x": Numeric(0, 4)}, "day", Categories(["a", "b"])).users(relation)
+        np.testing.assert_array_equal(users.features[:, 1], [-1, 0, 1])
+        assert np.isnan(users.targets).all()

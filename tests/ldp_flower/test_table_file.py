@@ -100,7 +100,11 @@ def test_a_simulation_takes_its_nodes_share_of_a_table(tmp_path):
     [
         (CSV, {"user_column": "persn"}, r"columns \['persn'\] in .*table.csv, got \['name', "),
         (CSV.replace(",age", ",years"), {"user_column": "person"}, r"columns \['age'\]"),
-        (CSV.replace("7,50", ",50"), {"user_column": "person"}, "1 rows without"),
+        (
+            CSV.replace("7,50", ",50"),
+            {"user_column": "person"},
+            r"groups without missing entries, got 1 of 3 \(row 1, counted",
+        ),
         ("", {"user_column": "person"}, "names of columns in the first line"),
         (CSV.replace("name", "age"), {"user_column": "person"}, r"more of \['age'\]"),
         (CSV.replace("name", "person"), {"user_column": "person"}, r"more of \['person'\]"),

@@ -194,7 +194,7 @@ def test_ids_are_the_same_for_integers_and_their_texts_and_floats_are_refused():
     x, y = np.zeros((3, 1)), np.zeros(3)
     assert Users.from_rows(x, y, [101, 7, 101]).ids.tolist() == ["7", "101"]
     assert Users.from_rows(x, y, np.array(["7", "a", "7"], object)).ids.tolist() == ["7", "a"]
-    for groups in ([101.0, 7.0, 101.0], np.array([101, "a", None], object), [True, False, True]):
+    for groups in ([101.0, 7.0, 101.0], np.array([101, "a", "b"], object), [True, False, True]):
         with pytest.raises(ValueError, match="Expected groups to be strings or integers"):
             Users.from_rows(x, y, groups)
 

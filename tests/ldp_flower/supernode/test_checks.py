@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.supernode.settings import Settings, Table
 
 cli = import_module("ldp_flower.cli.app")
 GUIDE = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text("utf-8")
@@ -91,7 +92,7 @@ def test_what_is_wrong_with_a_configuration_is_found(node, config, told):
     ("change", "told"),
     [
         (("table.csv", "person,years\np,1\n"), r"Expected the columns ['age'] in"),
-        (("table.csv", "person,age\n,1\n"), "1 rows without"),
+        (("table.csv", "person,age\n,1\n"), "got 1 of 1 (row 0, counted from 0)"),
         (("schema.json", "{}"), "schema.json cannot be used"),
         (("schema.json", '{"columns": {"person": {"low": 0, "high": 1}}}'), "none of the schema's"),
     ],
@@ -101,6 +102,18 @@ def test_a_table_that_would_fail_is_found(node, change, told):
     (node / name).write_text(text)
     checked = invoke("check", CONFIG, *TABLE)
     assert checked.exit_code == 2 and told in checked.stderr
+
+
+def test_rows_without_a_user_are_left_out_if_asked(node):
+    (node / "table.csv").write_text("person,age\np,1\n,1\nq,2\n")
+    checked = invoke("check", CONFIG, *TABLE)
+    assert checked.exit_code == 2 and "(row 1, counted from 0)" in checked.stderr
+    checked = invoke("check", CONFIG, *TABLE, "--drop-missing-ids")
+    assert "with 2 users" in checked.stdout
+    assert "left out: 1 of 3 (row 1, counted from 0)." in checked.stderr
+    missing_ids = Table("t.csv", "s.json", "person", missing_ids="drop")
+    Settings(missing_ids, "").write(node / "settings.json")
+    assert Settings.read(node / "settings.json").source == missing_ids
 
 
 def test_lines_that_are_no_record_are_told_and_a_file_without_quotes_can_be_named(node):

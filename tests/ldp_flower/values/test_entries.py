@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from ldp_flower import Categories, Numeric, Users, hash_items
-from ldp_flower.values.entries import as_names, as_numbers, as_table
+from ldp_flower.values.names import as_names
+from ldp_flower.values.numbers import as_numbers, as_table
 
 
 class Hostile:
@@ -201,7 +202,8 @@ def test_arrays_are_converted_at_once_as_entry_by_entry(dtype):
 
 
 def test_arrays_of_numbers_are_not_looked_at_one_by_one(monkeypatch):
-    monkeypatch.setattr("ldp_flower.values.entries.entries", None)
+    for module in ("numbers", "items", "names"):
+        monkeypatch.setattr(f"ldp_flower.values.{module}.entries", None)
     table = np.ones((5, 2))
     assert as_table(table) is table or np.shares_memory(as_table(table), table)
     for dtype in ("f4", "i4", "u8", "?"):
@@ -284,7 +286,7 @@ def test_names_are_all_texts_or_all_integers(column):
 
 
 @pytest.mark.parametrize(
-    "groups", [[7, "b"], [7.0, "b"], [True, "b"], [7, 7.0], [7, True], ["7", None], [7, "7"]]
+    "groups", [[7, "b"], [7.0, "b"], [True, "b"], [7, 7.0], [7, True], ["7", b"7"], [7, "7"]]
 )
 def test_one_person_gets_one_account(groups):
     for names in (groups, in_objects(*groups), in_series(*groups), tuple(groups)):

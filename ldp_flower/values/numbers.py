@@ -1,0 +1,137 @@
+"""Numbers: what each entry of a column is as one, NaN where it is none."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .entries import as_array, columns_of, entries, has, of_entry
+
+_NUMBERS = "biuf"
+_MAX_COLUMNS_NAMED = 5  # that a message names
+_MAX_NUMBER_CHARS = 1000  # characters of a text that may be a number
+_ARROWS_NUMBERS = frozenset(
+    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 halffloat float double".split()
+)
+_NO_NUMBERS = frozenset({type(None), date, datetime, time, timedelta})  # types, for speed
+
+
+def number_of(value: Any) -> float:
+    """Return ``float(value)``, NaN where there is none.
+
+    True is 1 and ``"7"`` is 7. Dates, durations, complex numbers and arrays are no numbers.
+    """
+    if type(value) is float or type(value) is bool:  # most of them
+        return float(value)
+    return of_entry(_number, value, np.nan)
+
+
+def _number(value: Any) -> float:
+    if type(value) in _NO_NUMBERS:
+        return np.nan
+    if isinstance(value, np.generic | np.ndarray) and (
+        value.ndim or value.dtype.kind not in _NUMBERS + "US"
+    ):
+        return np.nan
+    if isinstance(value, str | bytes) and len(value) > _MAX_NUMBER_CHARS:
+        return np.nan
+    return float(value)
+
+
+def as_numbers(values: Any, what: str = "a column") -> NDArray[np.float64]:
+    """Return the number that each entry is by itself, NaN where there is none.
+
+    An array keeps its shape; of anything else every element is one entry.
+    """
+    array = _numbers_at_once(values) if (found := as_array(values)) is None else found
+    with np.errstate(all="ignore"):
+        if array is not None and array.dtype.kind in _NUMBERS:
+            aligned = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"])
+            return aligned.reshape(array.shape)
+        shape = (-1,) if array is None else array.shape
+        source = values if array is None or has(values, "tolist") else array
+        numbers = map(number_of, entries(source, what))
+        return np.fromiter(numbers, np.float64).reshape(shape)
+
+
+def as_column(values: Any, what: str, numbers: bool) -> NDArray[Any] | list[Any]:
+    """Return an array of numbers as it is; of everything else the entries, to be read once.
+
+    Where nothing but ``numbers`` counts, these are an array where their library has them as one.
+    """
+    array = as_array(values)
+    if array is None and numbers:
+        array = _numbers_at_once(values)
+    if array is not None and array.dtype.kind in _NUMBERS:
+        return array
+    return entries(values, what)
+
+
+def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
+    """Return rows of numbers, NaN where there is none.
+
+    Rows are an array of shape (rows, columns) or a sequence of rows, in which what is no row of
+    ``num_columns`` entries is a row of NaN. By default there are as many columns as an array has,
+    or as most rows of a sequence have. Raises ValueError if an array has another number of columns,
+    or no row shows how many there are.
+    """
+    if (columns := columns_of(rows)) is not None:  # a column of texts makes no other one
+        rows = np.empty((len(rows), len(columns)))
+        for i, (name, column) in enumerate(columns):
+            rows[:, i] = as_numbers(column, f"column {name!r}")
+    array = as_array(rows)
+    if array is not None and (array.ndim != 1 or array.dtype.kind != "O"):
+        table = as_numbers(array)
+        if num_columns is not None and table.shape[1:] != (num_columns,):
+            raise ValueError(f"Expected rows of {num_columns} columns, got shape {table.shape}.")
+        return table
+    listed = entries(rows if array is None else array)
+    numbers = [of_entry(_row, row, None) for row in listed]
+    if num_columns is None:
+        lengths = Counter(len(row) for row in numbers if row is not None)
+        if not lengths:
+            raise ValueError("Expected rows of numbers, shape (rows, columns), got none.")
+        num_columns = max(lengths, key=lambda length: (lengths[length], length))
+    table = np.full((len(numbers), num_columns), np.nan)
+    for i, row in enumerate(numbers):
+        if row is not None and len(row) == num_columns:
+            table[i] = row
+    return table
+
+
+def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -> str:
+    """Return which columns have entries that are no finite numbers, and in how many rows.
+
+    The worst come first. The table is as :func:`as_table` gives it; columns without names are
+    listed by number.
+    """
+    counts = (~np.isfinite(table)).sum(axis=0)
+    worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_COLUMNS_NAMED] if counts[i]]
+    shown = [
+        f"{i if columns is None else repr(columns[i])} ({counts[i]} of {len(table)} rows)"
+        for i in worst
+    ]
+    more = int((counts > 0).sum()) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _numbers_at_once(column: Any) -> NDArray[Any] | None:
+    """Return a column of Arrow's or polars' numbers, NaN where one is missing; None of others."""
+    if has(column, "to_pylist", "__array__"):
+        numbers = str(column.type) in _ARROWS_NUMBERS
+    else:
+        kind: Any = getattr(column, "dtype", None)
+        numbers = has(kind, "is_integer", "is_float") and (kind.is_integer() or kind.is_float())
+    return np.asarray(column) if numbers else None
+
+
+def _row(row: Any) -> NDArray[np.float64] | None:
+    """Return one row's numbers, None if it is no row."""
+    texts = isinstance(row, str | bytes | bytearray | memoryview)
+    if texts or not (isinstance(row, Sequence) or hasattr(row, "__array__")):
+        return None
+    numbers = as_numbers(row)
+    return numbers if numbers.ndim == 1 else None
