@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..randomizers.real_valued.gaussian import gaussian_mu
-from ..validation import check_choice, check_fraction, check_integer, check_positive
+from ..validation import (
+    PlainFields,
+    check_choice,
+    check_fraction,
+    check_integer,
+    check_positive,
+    plain_arguments,
+)
 from .privacy_loss import losses_of, smallest_epsilon
 
 _MOST_REPORTS = 1_000_000_000  # the law of their losses fits in memory
@@ -23,6 +30,7 @@ _MOST_REPORTS = 1_000_000_000  # the law of their losses fits in memory
 # ------------------------------------------------------------------ Gaussian mechanism
 
 
+@plain_arguments
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon with ``gaussian_delta(epsilon, mu) <= delta``, rounded up."""
     check_positive("mu", mu)
@@ -34,7 +42,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class RandomizedResponseEvent:
+class RandomizedResponseEvent(PlainFields):
     """``count`` reports of any pure mechanism, at ``epsilon`` each, about the same user.
 
     Every pure mechanism loses at most what randomized response of its epsilon loses
@@ -45,12 +53,13 @@ class RandomizedResponseEvent:
     count: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive("epsilon", self.epsilon)
         check_integer("count", self.count, 1, _MOST_REPORTS)
 
 
 @dataclass(frozen=True)
-class GaussianEvent:
+class GaussianEvent(PlainFields):
     """``count`` reports of a Gaussian mechanism about the same user.
 
     ``mu`` is the sensitivity over the noise's standard deviation, of one report.
@@ -60,6 +69,7 @@ class GaussianEvent:
     count: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive("mu", self.mu)
         check_integer("count", self.count, 1, _MOST_REPORTS)
 
@@ -72,6 +82,7 @@ def total_mu(events: Sequence[GaussianEvent]) -> float:
     return math.hypot(*(math.sqrt(event.count) * event.mu for event in events))
 
 
+@plain_arguments
 def total_epsilon(
     events: Sequence[Event], delta: float, method: Literal["best", "basic"] = "best"
 ) -> float:
@@ -119,6 +130,7 @@ def _composed(counts: Mapping[float, int], mu: float, delta: float) -> float:
 # ------------------------------------------------------- sums of clipped contributions
 
 
+@plain_arguments
 def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
     """Return the noise over the clip of each of several sums that one unit is in.
 
@@ -140,6 +152,7 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -
     return 2 * math.sqrt(releases) / gaussian_mu(epsilon, delta)
 
 
+@plain_arguments
 def noise_multiplier_epsilon(noise_multipliers: Iterable[float], delta: float) -> float:
     """Return the epsilon, at ``delta``, of sums with these noises over their clips."""
     return gaussian_epsilon(total_mu([GaussianEvent(2 / z) for z in noise_multipliers]), delta)

@@ -11,8 +11,10 @@ from ..guarantee.questions import DrawnItems
 from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
+from ..validation import plain_arguments
 
 
+@plain_arguments
 def extreme_users(num_features: int) -> dict[str, Users]:
     """Return single users as far apart as data can make them."""
     ones, alternating = np.ones(num_features), 1.0 - 2 * (np.arange(num_features) % 2)
@@ -32,6 +34,7 @@ def extreme_users(num_features: int) -> dict[str, Users]:
     return users
 
 
+@plain_arguments
 def extreme_holders(domain_size: int) -> dict[str, Users]:
     """Return worst-case single users: maximally different items, and invalid ones."""
     items = {
@@ -51,6 +54,7 @@ def extreme_holders(domain_size: int) -> dict[str, Users]:
     }
 
 
+@plain_arguments
 def extreme_silos(num_features: int) -> dict[str, Users]:
     """Return silos of three records, two of which are the same in all."""
     same = np.eye(num_features)[[0, 1]]
@@ -65,6 +69,7 @@ def extreme_silos(num_features: int) -> dict[str, Users]:
     }
 
 
+@plain_arguments
 def extremes(query: Query, dim: int) -> dict[str, Users]:
     """Return those whom reports could distinguish best: users, holders of items, or silos."""
     if isinstance(query.randomizer, RecordMechanism):

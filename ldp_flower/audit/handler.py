@@ -23,7 +23,7 @@ from ..guarantee.messages import HASH_END, NodeKeys, Query
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..simulation.grid import silenced
-from ..validation import check_fraction, check_integer
+from ..validation import check_fraction, check_integer, plain_arguments
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
@@ -108,6 +108,7 @@ class Audit(Checked):
     exact: float | None
 
 
+@plain_arguments
 def audit_handler(
     query: Query,
     candidates: Mapping[str, Users],

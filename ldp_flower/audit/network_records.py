@@ -22,7 +22,7 @@ from ..randomizers.real_valued.dp_sgd import DpSgdPlan
 from ..randomness import KeyedRandom, derive
 from ..simulation import InProcessGrid
 from ..simulation.grid import silenced
-from ..validation import Floats, check_fraction, check_integer
+from ..validation import Floats, check_fraction, check_integer, plain_arguments
 from .distinguish import Sample, likeliest_events
 from .handler import Checked
 
@@ -52,6 +52,7 @@ class NetworkAudit(Checked):
     moved: float
 
 
+@plain_arguments
 def audit_network(
     epsilon: float,
     dim: int,

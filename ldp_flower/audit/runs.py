@@ -13,6 +13,7 @@ from ..guarantee.messages import QUERY, Query
 from ..guarantee.questions import WireType, wire_types_with
 from ..guarantee.users import Users
 from ..simulation.grid import InProcessGrid, silenced
+from ..validation import plain_arguments
 from .probe import ldp_client_app
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class RecordingGrid(InProcessGrid):
         return super()._handle(message)
 
 
+@plain_arguments
 def recorded_queries(
     strategy: "LdpStrategy[Any]",
     users: Users,

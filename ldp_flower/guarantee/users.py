@@ -9,11 +9,12 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..validation import PlainFields
 from ..values.entries import Column, as_names, as_numbers, as_table, item_numbers, without_numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Users:
+class Users(PlainFields):
     """The users that live on one Flower node, each with its own rows.
 
     A phone holds one user; a gateway, a hospital or a simulated node holds many.
@@ -69,6 +70,7 @@ class Users:
     schema_digests: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         features, targets = as_table(self.features), as_numbers(self.targets)
         if features.ndim != 2:
             raise ValueError(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..validation import check_integer, is_integer
+from ..validation import check_integer, is_integer, plain_arguments
 
 #: What may hold one entry a row: arrays, lists, columns of pandas.
 Column = ArrayLike | Sequence[object] | Iterable[object]
@@ -228,6 +228,7 @@ def _name(argument: str, name: Any) -> str:
     return text
 
 
+@plain_arguments
 def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) -> NDArray[np.int64]:
     """Return the item number of every string: the first bits of its BLAKE2b hash.
 
@@ -266,6 +267,7 @@ def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) ->
     return np.fromiter((numbers[name] for name in names), np.int64, len(names))
 
 
+@plain_arguments
 def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
     """Return the number that each entry is as an item by itself, NaN where it is none.
 

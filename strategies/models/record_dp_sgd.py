@@ -19,7 +19,7 @@ from ldp_flower.presentation import words
 from ldp_flower.presentation.words import counted
 from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
-from ldp_flower.validation import check_integer
+from ldp_flower.validation import PlainFields, check_integer, plain_arguments
 
 from ..runtime.base import Card, EvaluateFn, WithoutEvaluation, evaluate
 from ..runtime.population import wait_for_nodes
@@ -135,7 +135,7 @@ _CHARGED = "Ledgers of silos that answered hold the whole plan, epsilon {:g}."
 
 
 @dataclass(eq=False)
-class RecordDpSgd(WithoutEvaluation, Plannable):
+class RecordDpSgd(PlainFields, WithoutEvaluation, Plannable):
     """Train a network on the records of silos by DP-SGD, without running anybody's code there.
 
     Every silo answers every round: it takes ``steps`` noisy steps from the model that it gets, and
@@ -212,6 +212,7 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
     min_nodes: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.network, Network):
             raise ValueError(f"Expected a Network, got {type(self.network).__name__}.")
         check_integer("min_nodes", self.min_nodes, 1)
@@ -227,8 +228,8 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
         self._steps: list[Step] = []
 
     def _asked(self, number: int) -> NetworkRound:
-        rate = float(self.learning_rate)
-        return NetworkRound(self._text, self.plan, self.optimizer, rate, self._salt, number)
+        how = self.optimizer, self.learning_rate
+        return NetworkRound(self._text, self.plan, *how, self._salt, number)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
@@ -290,6 +291,7 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
         metrics = MetricRecord({"nodes": found.answered, "records": found.records, SPENT: spent})
         return found.mean(), metrics
 
+    @plain_arguments
     def start(  # type: ignore[override]
         self,
         grid: Grid,

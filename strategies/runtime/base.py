@@ -25,7 +25,14 @@ from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
-from ldp_flower.validation import check_fields, check_integer, check_number, is_integer, make_plain
+from ldp_flower.validation import (
+    PlainFields,
+    check_fields,
+    check_integer,
+    check_number,
+    is_integer,
+    plain_arguments,
+)
 
 from .exchange import means_of
 from .guarantees import with_guarantee
@@ -117,7 +124,7 @@ class Card:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
+class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
     Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
@@ -159,7 +166,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             cls.__doc__ = with_guarantee(cls.__doc__, cls.guarantee)
 
     def __post_init__(self) -> None:
-        make_plain(self)
+        super().__post_init__()
         for given in fields(self):
             # A copy: what happens to an argument later does not count.
             if isinstance(value := getattr(self, given.name, None), np.ndarray):
@@ -326,6 +333,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
 
     # ------------------------------------------------------------------------- the run
 
+    @plain_arguments
     def start(
         self,
         grid: Grid,
@@ -421,6 +429,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             logger.info("\t%s", line)
         return result
 
+    @plain_arguments
     @contextmanager
     def opened(
         self,

@@ -26,6 +26,7 @@ from ldp_flower.guarantee.questions import Arrays, Question
 from ldp_flower.guarantee.training import PUBLIC, census, with_query
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
+from ldp_flower.validation import PlainFields
 
 from .population import (
     OTHER_SCHEMA,
@@ -47,7 +48,7 @@ _PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
 @dataclass(frozen=True)
-class Ask:
+class Ask(PlainFields):
     """One question to one cohort, as a protocol yields it.
 
     Attributes
