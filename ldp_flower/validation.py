@@ -171,6 +171,12 @@ def check_integer(name: str, value: int, low: int, high: int | None = None) -> N
         raise ValueError(f"Expected an integer {allowed}, got {_shown(value)}.")
 
 
+def check_seed(name: str, value: object) -> None:
+    """Raise ValueError unless ``value`` is an integer of any size, or None."""
+    if not (value is None or is_integer(value)):
+        raise ValueError(f"Expected an integer {name}, got {value!r}.")
+
+
 def check_fraction(name: str, value: float) -> None:
     """Raise ValueError unless ``0 < value < 1``."""
     check_number(name, value)

@@ -30,7 +30,7 @@ from ldp_flower.validation import (
     check_fields,
     check_integer,
     check_number,
-    is_integer,
+    check_seed,
     plain_arguments,
 )
 
@@ -469,8 +469,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
         check_number("roster_timeout", roster_timeout)
         if num_nodes is not None:
             check_integer("num_nodes", num_nodes, 1)
-        if seed is not None and not is_integer(seed):
-            raise ValueError(f"Expected an integer seed, got {seed!r}.")
+        check_seed("seed", seed)
         arguments = arguments or self._arguments(None, 0, None)
         self._check_idle()
         with self._opened_store(store, arguments, max_users_per_node) as kept:
