@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from functools import cache, partial, wraps
 from inspect import Parameter, signature
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import numpy as np
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+Check = Callable[[str, Any], None]
 
 MAX_INTEGER = (1 << 63) - 1  # that messages and arrays hold
 
@@ -41,19 +43,27 @@ def _is_duration(value: object) -> bool:
 def of_type(name: str, value: Any, kind: Any) -> Any:
     """Return an argument as its annotation has it: with numbers that are Python's own.
 
-    An integer becomes a float where floats are wanted, also in lists and tuples of them. What is of
-    another type stays as it is, for checks that know what is allowed.
+    An integer becomes a float where floats are wanted, also in lists and tuples of them.
 
     Raises
     ------
     ValueError
-        If an integer is larger than any float.
+        If a number is wanted and it is none, no integer where one is, larger than any float, or
+        none of its annotation (:data:`Positive`).
     """
     if isinstance(value, list | tuple | np.ndarray) and (member := _member(kind)) is not None:
         own = [of_type(name, each, member) for each in value]
         return tuple(own) if isinstance(value, tuple) else own
-    value = plain(value)
-    kinds = _options(kind)
+    value, (kinds, checks) = plain(value), _options(kind)
+    if value is None and NoneType in kinds:
+        return None
+    if kinds <= {int, float, NoneType}:
+        for check in checks:
+            check(name, value)
+        if float in kinds:
+            check_number(name, value)
+        elif not is_integer(value):
+            raise ValueError(f"Expected an integer {name}, got {_shown(value)}.")
     if float in kinds and int not in kinds and is_integer(value):
         return _as_float(name, value)
     return value
@@ -77,13 +87,18 @@ def _shown(value: object) -> str:
 
 
 @cache
-def _options(kind: Any) -> tuple[Any, ...]:
-    """Return the types that an annotation allows."""
+def _options(kind: Any) -> tuple[frozenset[Any], tuple[Check, ...]]:
+    """Return the types that an annotation allows, and the checks in it."""
     if get_origin(kind) is Annotated:
-        return _options(get_args(kind)[0])
+        own, *marks = get_args(kind)
+        kinds, checks = _options(own)
+        return kinds, (*checks, *filter(callable, marks))
     if get_origin(kind) in (Union, UnionType):
-        return tuple(option for each in get_args(kind) for option in _options(each))
-    return (kind,)
+        options = [_options(each) for each in get_args(kind)]
+        return frozenset().union(*(kinds for kinds, _ in options)), tuple(
+            check for _, checks in options for check in checks
+        )
+    return frozenset({kind}), ()
 
 
 @cache
@@ -91,24 +106,28 @@ def _member(kind: Any) -> Any:
     """Return the type of the numbers in the sequences that an annotation allows, if any."""
     members = (
         get_args(option)[0]
-        for option in _options(kind)
+        for option in _options(kind)[0]
         if get_origin(option) in (Sequence, Iterable, list, tuple) and get_args(option)
     )
-    return next((member for member in members if {int, float} & {*_options(member)}), None)
+    return next((member for member in members if {int, float} & _options(member)[0]), None)
 
 
 class PlainFields:
-    """Base class of dataclasses: numbers in their fields are Python's own, as annotated.
+    """Base class of dataclasses whose fields are what their types say, see :func:`of_type`.
 
-    Whoever has a ``__post_init__`` calls this one first.
+    One of the texts that a ``Literal`` lists is one of these. Whoever has a ``__post_init__`` calls
+    this one first.
     """
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
-            if field.init:
-                given = getattr(self, field.name)
-                if (own := of_type(field.name, given, field.type)) is not given:
-                    object.__setattr__(self, field.name, own)
+            if not field.init:
+                continue
+            given = getattr(self, field.name)
+            if get_origin(field.type) is Literal:
+                check_choice(field.name, given, get_args(field.type))
+            if (own := of_type(field.name, given, field.type)) is not given:
+                object.__setattr__(self, field.name, own)
 
 
 P = ParamSpec("P")
@@ -196,7 +215,7 @@ def check_unused(instance: Any, mode: str, *names: str) -> None:
     for field in fields(instance):
         if field.name in names and (value := getattr(instance, field.name)) != field.default:
             raise ValueError(
-                f"Expected no {field.name} {mode}, where it has no effect, got {value!r}."
+                f"Expected no {field.name} {mode}, where it has no effect, got {_shown(value)}."
             )
 
 
@@ -211,18 +230,3 @@ def check_optional(instance: Any, *names: str) -> None:
 Positive = Annotated[float, check_positive]  # finite
 Fraction = Annotated[float, check_fraction]  # in (0, 1)
 Count = Annotated[int, partial(check_integer, low=1)]
-
-
-def check_fields(instance: Any) -> None:
-    """Raise ValueError if a field's value is none of its type (``Positive | None`` allows None).
-
-    Types that are checked are those above, and ``Literal`` of texts.
-    """
-    for field in fields(instance):
-        value = getattr(instance, field.name)
-        if get_origin(field.type) is Literal:
-            check_choice(field.name, value, get_args(field.type))
-        for kind in (field.type, *get_args(field.type)):
-            for check in getattr(kind, "__metadata__", ()):
-                if kind is field.type or value is not None:
-                    check(field.name, value)

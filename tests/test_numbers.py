@@ -26,7 +26,9 @@ from ldp_flower import (
     Numeric,
     Schema,
     Users,
+    accounting,
     randomizers,
+    simulate,
     strategies,
 )
 from ldp_flower.accounting import GaussianEvent, RandomizedResponseEvent
@@ -36,7 +38,7 @@ from ldp_flower.compare import compare
 from ldp_flower.guarantee.questions import Mean, slots
 from ldp_flower.models import Limits, Network
 from ldp_flower.planning import Setting
-from ldp_flower.strategies import Cohort, Counts, Means
+from ldp_flower.strategies import Cohort, Counts, Describe, Distribution, Means, Quantiles
 from ldp_flower.strategies.runtime.result import Result
 from ldp_flower.sweep import sweep
 
@@ -50,6 +52,7 @@ SCALARS = [np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, np.floa
 KINDS = [*SCALARS, *(partial(np.array, dtype=kind) for kind in SCALARS)]
 FEW = [np.int8, np.float32, partial(np.array, dtype=np.int32)]  # where a call takes long
 ENDS = [np.int64(-(2**63)), np.int64(2**63 - 1), np.uint64(2**63), np.uint64(2**64 - 1)]
+HUGE = [10**400, 10**5000]
 NO_NUMBERS = [True, np.True_, np.timedelta64(5, "ns"), 1j]
 
 # ----------------------------------------------------------------------- what is public
@@ -505,3 +508,168 @@ def test_questions_of_numpys_numbers_are_those_of_pythons(question):
                 same = replace(question, **{slot.field: scalar})
                 assert shown(same.to_wire()) == shown(question.to_wire())
                 assert type(getattr(same, slot.field)) is slot.kind
+
+
+# ------------------------------------------------------------------------ what is refused
+
+
+def named(name, text):
+    """Whether an error names an argument, as it is or as a message calls it."""
+    return name in text or name.replace("_", "-") in text
+
+
+@pytest.mark.parametrize(("door", "arguments"), [*doors()])
+def test_what_is_no_number_or_too_large_is_refused_by_name(door, arguments, request, tmp_path):
+    name = request.node.callspec.id.split()[0]
+    if name == "sweep":
+        door = partial(swept, tmp_path)
+    if name in ("Cohort", "Ask"):
+        pytest.skip("what a run makes of the numbers of nodes that it has checked")
+    for argument, kind in numbers_of(public_door(name)).items():
+        if argument not in arguments or isinstance(arguments[argument], list):
+            continue
+        others = [*NO_NUMBERS, *(HUGE if argument != "seed" and name not in LONG else [])]
+        for value in others:
+            if bool in options(kind) and isinstance(value, bool | np.bool_):
+                continue
+            found = outcome(door, {**arguments, argument: value})
+            assert found[0] == "refused" and named(argument, found[1]), (argument, found)
+
+
+def test_strategies_refuse_by_name_too():
+    seen = set()
+    for name, arguments, *_ in MODES:
+        kind = getattr(strategies, name)
+        build = of_mode(kind, arguments)
+        for argument, annotation in numbers_of(kind).items():
+            if argument in ("strategy", "coef", "covariance", "levels", "link"):
+                continue
+            for value in [*NO_NUMBERS, *HUGE]:
+                if bool in options(annotation):
+                    continue
+                found = outcome(build, {argument: value})
+                assert found[0] == "refused", (name, argument)
+                assert named(argument, found[1]), (name, argument, found)
+                seen.add((name, argument))
+    assert len(seen) > 150
+
+
+def test_numbers_that_overflow_are_refused_by_name():
+    for call, name in (
+        (lambda: Numeric(0, 10**400), "high"),
+        (lambda: Numeric(-(10**5000), 0), "low"),
+        (lambda: Numeric(1e308, 1.7e308), "low 1e"),
+        (lambda: Numeric(np.int64(2**63 - 1), np.uint64(2**63)), "low < high"),
+        (lambda: GaussianEvent(10**400), "mu"),
+        (lambda: GaussianEvent(1.0, 10**400), "count"),
+        (lambda: accounting.gaussian_epsilon(10**400, 1e-5), "mu"),
+        (lambda: Means(SCHEMA, "x", epsilon=10**400), "epsilon"),
+    ):
+        with pytest.raises(ValueError, match=f"Expected .*{name}"):
+            call()
+
+
+# ------------------------------------------------------------------------- what it comes to
+
+
+def test_events_of_a_byte_cost_what_they_cost():
+    """Before, 39.4."""
+    small = GaussianEvent(np.int8(100), np.int8(2))
+    assert small == GaussianEvent(100.0, 2) and type(small.mu) is float
+    assert accounting.total_epsilon([small], 1e-5) == pytest.approx(10_602, abs=1)
+
+
+LOWS = {np.uint8: 0, np.uint64: 0}
+
+
+@pytest.fixture(scope="module")
+def measured():
+    rng = np.random.default_rng(0)
+    return {"x": rng.integers(40, 97, 200), "kind": np.array([*"abc"])[rng.integers(0, 3, 200)]}
+
+
+def of_column(kind, measured, make):
+    """Return the result of a protocol on a column whose bounds are of a type."""
+    low, high = kind(LOWS.get(kind, -100)), kind(100)
+    schema = Schema({"x": Numeric(low, high)}, "kind", Categories(np.array([*"abc"])))
+    assert (
+        schema.digests()
+        == Schema({"x": Numeric(float(low), 100.0)}, "kind", Categories([*"abc"])).digests()
+    )
+    return simulate(make(schema), schema.users(measured), seed=1)
+
+
+def described(schema):
+    return Describe(schema, epsilon=50.0, min_reports=1)
+
+
+PROTOCOLS = [
+    lambda schema: Means(schema, "x", epsilon=8.0, min_reports=5),
+    lambda schema: Quantiles(schema, "x", [0.5], epsilon=20.0, min_reports=5),
+    lambda schema: Distribution(schema, "x", epsilon=20.0, min_reports=5),
+    lambda schema: Counts(schema, "kind", epsilon=8.0, min_reports=5),
+    described,
+]
+
+
+@pytest.mark.parametrize("make", PROTOCOLS)
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64, np.float16, np.float32])
+def test_a_protocol_ends_with_the_same_bits_whatever_the_types_of_bounds(kind, make, measured):
+    """Before, bounds of a byte gave means that were off, or a run that died half-way."""
+    python = int if np.dtype(kind).kind in "iu" else float
+    LOWS[python] = LOWS.get(kind, -100)
+    expected = of_column(python, measured, make)
+    found = of_column(kind, measured, make)
+    assert shown(found.to_dict()) == shown(expected.to_dict())
+
+
+def test_a_mean_of_bounds_of_a_byte_is_near_the_truth(measured):
+    result = of_column(np.int8, measured, PROTOCOLS[0])
+    assert abs(result.means[0, 0] - measured["x"].mean()) < 4 * result.std_error[0, 0]
+    assert 0 < result.std_error[0, 0] < 20
+
+
+def test_categories_of_numpy_are_pythons():
+    for kind, values in (
+        (np.int64, [1, 2, 3]),
+        (np.str_, ["a", "b"]),
+        (np.bool_, [False, True]),
+        (np.float32, [0.5, 0.25]),
+    ):
+        given = Categories([kind(each) for each in values], other=None)
+        assert shown(given) == shown(Categories(values)) == shown(Categories(np.array(values)))
+    # As a column of the same numbers has them, which are doubles by then.
+    tenths = np.array([0.1, 0.2], np.float32)
+    assert Categories(tenths).coded(tenths).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("seed", [np.int8(5), np.uint64(5), np.array(5), lambda _: np.int16(5)])
+def test_seeds_of_numpy_give_the_bits_of_pythons(seed):
+    def run(seed):
+        grid = InProcessGrid(LdpClientApp(loaded, seed=seed), np.int8(2))
+        return COUNTS.start(grid, timeout=np.float32(5), num_nodes=np.int8(2), seed=np.int8(7))
+
+    assert shown(run(seed).to_dict()) == shown(run(5).to_dict())
+
+
+def test_estimators_take_numpys_numbers():
+    pytest.importorskip("sklearn")
+    from ldp_flower.estimators import LdpRegressor
+
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-100, 100, (3000, 2))
+    y = x[:, 0] / 2
+
+    def fitted(number, integer):
+        model = LdpRegressor(
+            epsilon=number(8),
+            bounds=[number(-100), number(100)],
+            target_bounds=(number(-100), number(100)),
+            random_state=integer(3),
+            rows_per_user=integer(1),
+        )
+        return model.fit(x, y).predict(x[:5]).tobytes()
+
+    expected = fitted(float, int)
+    for number in (np.int8, np.float16, np.float32):
+        assert fitted(number, np.int8) == expected

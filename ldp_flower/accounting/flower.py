@@ -125,6 +125,10 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
     about half of :func:`noise_multiplier_epsilon`. Raises ImportError without dp-accounting (the
     extra ``accounting``), which Flower takes for it.
     """
+    check_positive("noise_multiplier", noise_multiplier)
+    check_fraction("delta", delta)
+    check_integer("releases", releases, 1)
+    check_integer("num_nodes", num_nodes, 1)
     config = PrivacyConfig(
         target_delta=delta,
         population_size=num_nodes,
@@ -167,6 +171,7 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
         For ``@app.train(mods=[...])``.
     """
     check_positive("clip", clip)
+    check_integer("answers", answers, 1)
     noise = gaussian_noise_multiplier(epsilon, delta, answers)
     return LocalDpMod(clip, clip * noise / local_dp_multiplier(epsilon, delta), epsilon, delta)
 

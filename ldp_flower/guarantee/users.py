@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..validation import PlainFields
+from ..validation import PlainFields, check_integer
 from ..values.entries import Column, as_names, as_numbers, as_table, item_numbers, without_numbers
 
 
@@ -71,6 +71,8 @@ class Users(PlainFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.first is not None:
+            check_integer("first", self.first, 0)
         features, targets = as_table(self.features), as_numbers(self.targets)
         if features.ndim != 2:
             raise ValueError(

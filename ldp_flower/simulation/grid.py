@@ -233,6 +233,8 @@ class GeneratedUsers(PlainFields):
         super().__post_init__()
         check_integer("num_users", self.num_users, 0)
         check_integer("num_features", self.num_features, 1)
+        if self.first is not None:
+            check_integer("first", self.first, 0)
 
     def __len__(self) -> int:
         return self.num_users

@@ -27,7 +27,6 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
 from ldp_flower.validation import (
     PlainFields,
-    check_fields,
     check_integer,
     check_number,
     check_seed,
@@ -171,9 +170,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
             # A copy: what happens to an argument later does not count.
             if isinstance(value := getattr(self, given.name, None), np.ndarray):
                 setattr(self, given.name, value.copy())
-        check_number("epsilon", self.epsilon)
         check_integer("min_reports", self.min_reports, 1)
-        check_fields(self)
         self._run: LiveRun | None = None  # the one that is under way, for Flower's methods
 
     def __repr__(self) -> str:

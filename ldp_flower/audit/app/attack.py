@@ -50,6 +50,8 @@ class Options(PlainFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.nodes is not None:
+            check_integer("nodes", self.nodes, 1)
         if self.claim is not None:
             check_positive("claim", self.claim)
         if "ledger-path" in (self.node_config or {}):
