@@ -26,7 +26,7 @@ from ldp_flower.guarantee.questions import OfClasses, Question, Standardised
 from ldp_flower.guarantee.users import Users, UserSource
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
-from ldp_flower.validation import Floats, is_integer
+from ldp_flower.validation import Floats, is_integer, plain
 
 from .reply import Received, Refusal
 from .statistics import NONE, OwnStatistics
@@ -118,15 +118,16 @@ def called(function: Callable[[Context], T], context: Context) -> T:
 def _simulations_seed(seed: Seed, context: Context) -> int | None:
     if seed != RUN:
         return _seed_of(seed, context)
-    of_run = context.run_config.get("seed")
-    if not isinstance(of_run, int) or isinstance(of_run, bool):
+    of_run = plain(context.run_config.get("seed"))
+    if not is_integer(of_run):
         text = "The run's configuration has no integer seed, which the client is to take."
         raise Refusal(Refusal.MISCONFIGURED, text)
-    return of_run
+    return int(of_run)
 
 
 def _seed_of(seed: int | Callable[[Context], int | None] | None, context: Context) -> int | None:
-    return called(seed, context) if callable(seed) else seed
+    found: int | None = plain(called(seed, context) if callable(seed) else seed)
+    return found
 
 
 @lru_cache

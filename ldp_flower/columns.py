@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .validation import Floats, check_number, check_positive
+from .validation import Floats, PlainFields, check_number, check_positive, plain
 from .values.entries import entries, is_blank, is_missing, of_entry
 from .values.numbers import as_numbers
 
@@ -20,7 +20,7 @@ _EXACT = float(1 << 53)  # whole floats from here on may stand for several integ
 
 
 @dataclass(frozen=True)
-class Numeric:
+class Numeric(PlainFields):
     """A column of numbers: ``(x - centre) / scale``, after clipping to the bounds.
 
     Parameters
@@ -45,6 +45,7 @@ class Numeric:
     scale: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("low", "high", "centre", "scale"):
             if (value := getattr(self, name)) is not None or name in ("low", "high"):
                 check_number(name, value)
@@ -56,10 +57,12 @@ class Numeric:
             )
         if self.scale is not None:
             check_positive("scale", self.scale)
-        if not math.isfinite((self.high - self.low) / self._scale):
+        if not (
+            math.isfinite(self._centre) and math.isfinite((self.high - self.low) / self._scale)
+        ):
             raise ValueError(
-                f"Expected bounds that are finite in units of the scale, got {self.low} and "
-                f"{self.high} with scale {self._scale}."
+                "Expected bounds whose middle and whose distance in units of the scale are finite, "
+                f"got low {self.low} and high {self.high} with scale {self._scale}."
             )
 
     @property
@@ -94,7 +97,7 @@ class Numeric:
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categories(PlainFields):
     """A column of categories: one indicator for each, minus one over their number.
 
     Parameters
@@ -120,6 +123,7 @@ class Categories:
     other: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if isinstance(self.values, set | frozenset):
             raise ValueError(f"Expected categories in an order, got a set: {self.values!r}.")
         if any(map(is_missing, self.values)):
@@ -129,10 +133,8 @@ class Categories:
                 f"Expected integers or texts for categories from 2**53 on, got {self.values!r}: "
                 "floats do not tell them apart."
             )
-        labels: tuple[str | None, ...] = tuple(_label(value) for value in self.values)
-        declared = [
-            value.item() if isinstance(value, np.generic) else value for value in self.values
-        ]
+        declared = [plain(value) for value in self.values]
+        labels: tuple[str | None, ...] = tuple(map(_label, declared))
         if self.other is not None:
             if not isinstance(self.other, str):
                 raise ValueError(f"Expected other to be a text, got {self.other!r}.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from .randomizers.base import Randomizer
-from .validation import check_fraction, check_integer, check_number, check_range, make_plain
+from .validation import PlainFields, check_fraction, check_integer, check_number, check_range
 
 
 class NoPlan(ValueError):
@@ -17,7 +17,7 @@ class WouldRefuse(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(PlainFields):
     """Public numbers about users who have not been asked anything.
 
     Parameters
@@ -43,7 +43,7 @@ class Setting:
     variance_between: float | None = None
 
     def __post_init__(self) -> None:
-        make_plain(self)
+        super().__post_init__()
         check_integer("num_users", self.num_users, 1)
         check_range("rows_per_user", self.rows_per_user, 1, 1e9)
         if self.num_features is not None:
@@ -59,7 +59,7 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expectation:
+class Expectation(PlainFields):
     """What a protocol is expected to do.
 
     Parameters
@@ -91,6 +91,7 @@ class Expectation:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("low", "value", "high"):
             check_number(name, getattr(self, name))
         if not 0 <= self.low <= self.value <= self.high < math.inf:

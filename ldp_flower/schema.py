@@ -23,7 +23,7 @@ from .columns import (
 from .guarantee.budget import in_simulation
 from .guarantee.users import Users
 from .table_file import check_spelling, names_in, read_table
-from .validation import Floats
+from .validation import Floats, PlainFields
 from .values.entries import Column, has
 from .values.names import MissingIds, check_missing_ids
 from .values.numbers import as_column, as_numbers
@@ -37,7 +37,7 @@ class Table(Protocol):
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(PlainFields):
     """What is publicly known about a table, and the features and targets that follow.
 
     What is declared here need not be estimated with privacy budget. A row's features depend on that
@@ -72,6 +72,7 @@ class Schema:
     bounds: Numeric | Categories | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.columns, Mapping):
             raise ValueError(
                 "Expected columns as a mapping of names to Numeric(low, high) or "

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from rich import get_console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from .validation import check_integer
+from .validation import check_integer, plain_arguments
 
 
 class Run(Protocol):
@@ -126,6 +126,7 @@ def _row_at(run: Callable[..., Mapping[str, Any]], point: _Point) -> dict[str, A
     return {**point, **run(**point)}
 
 
+@plain_arguments
 def sweep(
     run: Callable[..., Mapping[str, Any]],
     grid: Mapping[str, Iterable[Any]],

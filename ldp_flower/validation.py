@@ -1,10 +1,13 @@
-"""Checks of constructor arguments, all with the same wording, and the types of arrays."""
+"""Arguments: numbers that are Python's own, checks with one wording, and the types of arrays."""
 
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from functools import partial
-from typing import Annotated, Any, Literal, get_args, get_origin
+from functools import cache, partial, wraps
+from inspect import Parameter, signature
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,33 +15,156 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+Check = Callable[[str, Any], None]
+
+MAX_INTEGER = (1 << 63) - 1  # that messages and arrays hold
+
 
 def plain(value: Any) -> Any:
-    """Return Python's own number for a NumPy scalar, and anything else as it is.
+    """Return Python's own value for a NumPy scalar, and anything else as it is.
 
-    Messages take Python's numbers only, and those of a few bytes overflow and round.
+    Arrays without dimensions are scalars, too. Messages take Python's numbers only, and those of a
+    few bytes overflow and round.
     """
+    if isinstance(value, np.ndarray) and value.ndim == 0 and not value.dtype.hasobject:
+        value = value[()]
     if isinstance(value, np.floating):
         return float(value)
-    return value.item() if isinstance(value, np.integer | np.bool_) else value
+    if isinstance(value, np.integer | np.bool_ | np.str_) and not _is_duration(value):
+        return value.item()
+    return value
 
 
-def make_plain(instance: Any) -> None:
-    """Replace the NumPy scalars among a dataclass's fields by Python's own numbers."""
-    for field in fields(instance):
-        if field.init and isinstance(value := getattr(instance, field.name), np.generic):
-            object.__setattr__(instance, field.name, plain(value))
+def _is_duration(value: object) -> bool:
+    """Whether it is one of NumPy's durations, which are integers to NumPy."""
+    return isinstance(value, np.timedelta64)
+
+
+def of_type(name: str, value: Any, kind: Any) -> Any:
+    """Return an argument as its annotation has it: with numbers that are Python's own.
+
+    An integer becomes a float where floats are wanted, also in lists and tuples of them.
+
+    Raises
+    ------
+    ValueError
+        If a number is wanted and it is none, no integer where one is, larger than any float, or
+        none of its annotation (:data:`Positive`).
+    """
+    if isinstance(value, list | tuple | np.ndarray) and (member := _member(kind)) is not None:
+        own = [of_type(name, each, member) for each in value]
+        return tuple(own) if isinstance(value, tuple) else own
+    value, (kinds, checks) = plain(value), _options(kind)
+    if value is None and NoneType in kinds:
+        return None
+    if kinds <= {int, float, NoneType}:
+        for check in checks:
+            check(name, value)
+        if float in kinds:
+            check_number(name, value)
+        elif not is_integer(value):
+            raise ValueError(f"Expected an integer {name}, got {_shown(value)}.")
+    if float in kinds and int not in kinds and is_integer(value):
+        return _as_float(name, value)
+    return value
+
+
+def _as_float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        most = sys.float_info.max
+        raise ValueError(
+            f"Expected -{most:.3g} <= {name} <= {most:.3g}, got {_shown(value)}."
+        ) from None
+
+
+def _shown(value: object) -> str:
+    """Return a value as an error shows it: integers of thousands of digits have no text."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
+
+
+@cache
+def _options(kind: Any) -> tuple[frozenset[Any], tuple[Check, ...]]:
+    """Return the types that an annotation allows, and the checks in it."""
+    if get_origin(kind) is Annotated:
+        own, *marks = get_args(kind)
+        kinds, checks = _options(own)
+        return kinds, (*checks, *filter(callable, marks))
+    if get_origin(kind) in (Union, UnionType):
+        options = [_options(each) for each in get_args(kind)]
+        return frozenset().union(*(kinds for kinds, _ in options)), tuple(
+            check for _, checks in options for check in checks
+        )
+    return frozenset({kind}), ()
+
+
+@cache
+def _member(kind: Any) -> Any:
+    """Return the type of the numbers in the sequences that an annotation allows, if any."""
+    members = (
+        get_args(option)[0]
+        for option in _options(kind)[0]
+        if get_origin(option) in (Sequence, Iterable, list, tuple) and get_args(option)
+    )
+    return next((member for member in members if {int, float} & _options(member)[0]), None)
+
+
+class PlainFields:
+    """Base class of dataclasses whose fields are what their types say, see :func:`of_type`.
+
+    One of the texts that a ``Literal`` lists is one of these. Whoever has a ``__post_init__`` calls
+    this one first.
+    """
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            if not field.init:
+                continue
+            given = getattr(self, field.name)
+            if get_origin(field.type) is Literal:
+                check_choice(field.name, given, get_args(field.type))
+            if (own := of_type(field.name, given, field.type)) is not given:
+                object.__setattr__(self, field.name, own)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def plain_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a public function have numbers that are Python's own, as it is annotated."""
+    known = signature(function)
+    kinds = {
+        name: parameter.annotation
+        for name, parameter in known.parameters.items()
+        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    }
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        bound = known.bind(*args, **kwargs)
+        for name, value in bound.arguments.items():
+            if name in kinds:
+                bound.arguments[name] = of_type(name, value, kinds[name])
+        return function(*bound.args, **bound.kwargs)
+
+    return called
 
 
 def is_integer(value: object) -> bool:
     """Whether a value is an integer by its type: neither True nor 2.0 are, nor durations."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    value = plain(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def check_number(name: str, value: object) -> None:
     """Raise ValueError unless ``value`` is an integer or a float, Python's or NumPy's."""
-    if not (is_integer(value) or isinstance(value, float | np.floating)):
+    if not (is_integer(value) or isinstance(plain(value), float)):
         raise ValueError(f"Expected {name} to be a number, got {value!r}.")
+    _as_float(name, value)
 
 
 def check_positive(name: str, value: float) -> None:
@@ -56,10 +182,18 @@ def check_range(name: str, value: float, low: float, high: float) -> None:
 
 
 def check_integer(name: str, value: int, low: int, high: int | None = None) -> None:
-    """Raise ValueError unless ``value`` is an integer in ``[low, high]``."""
-    allowed = f"{name} >= {low}" if high is None else f"{low} <= {name} <= {high}"
-    if not is_integer(value) or value < low or (high is not None and value > high):
-        raise ValueError(f"Expected an integer {allowed}, got {plain(value)!r}.")
+    """Raise ValueError unless ``value`` is an integer in ``[low, high]``, and of 64 bits."""
+    value, most = plain(value), MAX_INTEGER if high is None else high
+    if not is_integer(value) or not low <= value <= most:
+        open_end = high is None and not (is_integer(value) and value > most)
+        allowed = f"{name} >= {low}" if open_end else f"{low} <= {name} <= {most}"
+        raise ValueError(f"Expected an integer {allowed}, got {_shown(value)}.")
+
+
+def check_seed(name: str, value: object) -> None:
+    """Raise ValueError unless ``value`` is an integer of any size, or None."""
+    if not (value is None or is_integer(value)):
+        raise ValueError(f"Expected an integer {name}, got {value!r}.")
 
 
 def check_fraction(name: str, value: float) -> None:
@@ -81,7 +215,7 @@ def check_unused(instance: Any, mode: str, *names: str) -> None:
     for field in fields(instance):
         if field.name in names and (value := getattr(instance, field.name)) != field.default:
             raise ValueError(
-                f"Expected no {field.name} {mode}, where it has no effect, got {value!r}."
+                f"Expected no {field.name} {mode}, where it has no effect, got {_shown(value)}."
             )
 
 
@@ -96,18 +230,3 @@ def check_optional(instance: Any, *names: str) -> None:
 Positive = Annotated[float, check_positive]  # finite
 Fraction = Annotated[float, check_fraction]  # in (0, 1)
 Count = Annotated[int, partial(check_integer, low=1)]
-
-
-def check_fields(instance: Any) -> None:
-    """Raise ValueError if a field's value is none of its type (``Positive | None`` allows None).
-
-    Types that are checked are those above, and ``Literal`` of texts.
-    """
-    for field in fields(instance):
-        value = getattr(instance, field.name)
-        if get_origin(field.type) is Literal:
-            check_choice(field.name, value, get_args(field.type))
-        for kind in (field.type, *get_args(field.type)):
-            for check in getattr(kind, "__metadata__", ()):
-                if kind is field.type or value is not None:
-                    check(field.name, value)

@@ -25,7 +25,7 @@ from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import RandomSource, SystemRandom
-from ldp_flower.validation import check_integer
+from ldp_flower.validation import PlainFields, check_integer
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -121,13 +121,14 @@ class ChildError(Exception):
 
 
 @dataclass(frozen=True)
-class ChildLimits:
+class ChildLimits(PlainFields):
     """What one message's training may use: seconds, and mebibytes of address space."""
 
     seconds: int = 600
     memory: int = 8192
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_integer("seconds", self.seconds, 1)
         check_integer("memory", self.memory, 1)
 

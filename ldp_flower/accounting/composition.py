@@ -10,44 +10,39 @@ at random are not charged as if they had been: no amplification by sampling.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from ..randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu, surely_at_most
-from ..validation import check_fraction, check_integer, check_positive
+from ..randomizers.real_valued.gaussian import gaussian_mu
+from ..validation import (
+    PlainFields,
+    check_choice,
+    check_fraction,
+    check_integer,
+    check_positive,
+    plain_arguments,
+)
+from .privacy_loss import losses_of, smallest_epsilon
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-_PLD_INTERVAL = 1e-4
-_PLD_POINTS = 1e6  # so many points of a privacy loss distribution fit in time and memory
+_MOST_REPORTS = 1_000_000_000  # the law of their losses fits in memory
 
 # ------------------------------------------------------------------ Gaussian mechanism
 
 
+@plain_arguments
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon with ``gaussian_delta(epsilon, mu) <= delta``, rounded up."""
-    from scipy.optimize import brentq  # slow to import: a node's process starts without
-
     check_positive("mu", mu)
     check_fraction("delta", delta)
-    if surely_at_most(0.0, mu, delta):
-        return 0.0
-    high = 1.0
-    while not surely_at_most(high, mu, delta):
-        high *= 2
-    epsilon = float(brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-12))
-    while not surely_at_most(epsilon, mu, delta):
-        epsilon += 1e-9 * (1 + epsilon)
-    return epsilon
+    return _composed({}, mu, delta)
 
 
 # -------------------------------------------------------------------------- composition
 
 
 @dataclass(frozen=True)
-class RandomizedResponseEvent:
+class RandomizedResponseEvent(PlainFields):
     """``count`` reports of any pure mechanism, at ``epsilon`` each, about the same user.
 
     Every pure mechanism loses at most what randomized response of its epsilon loses
@@ -58,12 +53,13 @@ class RandomizedResponseEvent:
     count: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive("epsilon", self.epsilon)
-        check_integer("count", self.count, 1)
+        check_integer("count", self.count, 1, _MOST_REPORTS)
 
 
 @dataclass(frozen=True)
-class GaussianEvent:
+class GaussianEvent(PlainFields):
     """``count`` reports of a Gaussian mechanism about the same user.
 
     ``mu`` is the sensitivity over the noise's standard deviation, of one report.
@@ -73,8 +69,9 @@ class GaussianEvent:
     count: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive("mu", self.mu)
-        check_integer("count", self.count, 1)
+        check_integer("count", self.count, 1, _MOST_REPORTS)
 
 
 Event = RandomizedResponseEvent | GaussianEvent
@@ -82,11 +79,12 @@ Event = RandomizedResponseEvent | GaussianEvent
 
 def total_mu(events: Sequence[GaussianEvent]) -> float:
     """Return the mu of several Gaussian reports, exact: the root of the sum of squares."""
-    return math.sqrt(sum(event.count * event.mu**2 for event in events))
+    return math.hypot(*(math.sqrt(event.count) * event.mu for event in events))
 
 
+@plain_arguments
 def total_epsilon(
-    events: Sequence[Event], delta: float, method: Literal["best", "basic", "pld"] = "best"
+    events: Sequence[Event], delta: float, method: Literal["best", "basic"] = "best"
 ) -> float:
     """Return an epsilon that holds, at ``delta``, for all these reports of one user together.
 
@@ -96,68 +94,43 @@ def total_epsilon(
         What the user answers, adaptively or not.
     delta : float
         Delta of the whole, in [0, 1).
-    method : {"best", "basic", "pld"} (default: "best")
-        ``basic`` adds the pure epsilons to that of the Gaussian reports, which are
-        composed exactly. ``pld`` convolves privacy loss distributions with Google's
-        dp-accounting (in the ``sim`` extra; ImportError without), rounded to the safe side.
-        ``best`` is the smaller of the two; at delta 0 that is ``basic``.
+    method : {"best", "basic"} (default: "best")
+        ``basic`` adds the pure epsilons to that of the Gaussian reports, which are composed
+        exactly. ``best`` composes all of them exactly; pure reports of many epsilons on a fine
+        grid, on the safe side.
     """
     if not 0 <= delta < 1:
         raise ValueError(f"Expected delta in [0, 1), got {delta}.")
-    if method not in ("best", "basic", "pld"):
-        raise ValueError(f"Expected method 'best', 'basic' or 'pld', got {method!r}.")
-    if not events:
-        return 0.0
-    basic = _basic(events, delta)
-    if method == "basic" or (method == "best" and delta == 0):
-        return basic
-    epsilon = float(_privacy_loss(events).get_epsilon_for_delta(delta))
-    return min(basic, epsilon) if method == "best" else epsilon
+    check_choice("method", method, ("best", "basic"))
+    mu = total_mu([event for event in events if isinstance(event, GaussianEvent)])
+    counts: dict[float, int] = {}
+    for event in events:
+        if isinstance(event, RandomizedResponseEvent):
+            counts[event.epsilon] = counts.get(event.epsilon, 0) + event.count
+    if delta == 0:
+        return math.inf if mu else _summed(counts)
+    if method == "best":
+        return _composed(counts, mu, delta)
+    return _summed(counts) + (_composed({}, mu, delta) if mu else 0.0)
 
 
-def _basic(events: Sequence[Event], delta: float) -> float:
-    gaussian = [event for event in events if isinstance(event, GaussianEvent)]
-    pure = [event for event in events if isinstance(event, RandomizedResponseEvent)]
-    total = math.fsum(event.epsilon * event.count for event in pure)
-    if not gaussian:
-        return total
-    return total + gaussian_epsilon(total_mu(gaussian), delta) if delta > 0 else math.inf
+def _summed(counts: Mapping[float, int]) -> float:
+    return math.fsum(epsilon * count for epsilon, count in counts.items())
 
 
-def _privacy_loss(events: Sequence[Event]) -> "PrivacyLossDistribution":
-    """Compose without PLDAccountant, which prices any count of randomized response as one."""
-    try:
-        from dp_accounting.pld import privacy_loss_distribution as pld
-    except ImportError as error:
-        raise ImportError(
-            'Privacy loss distributions need dp-accounting: pip install "ldp-flower[sim]"'
-        ) from error
-
-    # Losses are rounded up to a grid: fine against the smallest, coarse enough for the sum.
-    pure = [event for event in events if isinstance(event, RandomizedResponseEvent)]
-    finest = min((event.epsilon / 100 for event in pure), default=_PLD_INTERVAL)
-    coarsest = sum(event.epsilon * event.count for event in pure) / _PLD_POINTS
-    interval = max(min(_PLD_INTERVAL, finest), coarsest)
-
-    def of(event: Event) -> "PrivacyLossDistribution":
-        if isinstance(event, GaussianEvent):
-            sigma = 1 / (event.mu * math.sqrt(event.count))
-            return pld.from_gaussian_mechanism(sigma, value_discretization_interval=interval)
-        # dp-accounting's p: the answer is replaced by a fair coin with probability p.
-        one = pld.from_randomized_response(
-            2 / (1 + math.exp(event.epsilon)), 2, value_discretization_interval=interval
-        )
-        return one if event.count == 1 else one.self_compose(event.count)
-
-    total = of(events[0])
-    for event in events[1:]:
-        total = total.compose(of(event))
-    return total
+def _composed(counts: Mapping[float, int], mu: float, delta: float) -> float:
+    """Return the epsilon of so many pure reports of each epsilon and of Gaussian ones."""
+    # A normal number is above x with probability exp(-x**2 / 2) at most.
+    most = _summed(counts) + mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
+    if not math.isfinite(most):
+        return math.inf
+    return smallest_epsilon(losses_of(counts, delta), mu, delta, most)
 
 
 # ------------------------------------------------------- sums of clipped contributions
 
 
+@plain_arguments
 def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
     """Return the noise over the clip of each of several sums that one unit is in.
 
@@ -179,6 +152,7 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -
     return 2 * math.sqrt(releases) / gaussian_mu(epsilon, delta)
 
 
+@plain_arguments
 def noise_multiplier_epsilon(noise_multipliers: Iterable[float], delta: float) -> float:
     """Return the epsilon, at ``delta``, of sums with these noises over their clips."""
     return gaussian_epsilon(total_mu([GaussianEvent(2 / z) for z in noise_multipliers]), delta)

@@ -23,12 +23,13 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from ..validation import check_fraction, check_integer, check_positive
+from ..validation import check_fraction, check_integer, check_positive, plain_arguments
 from .composition import gaussian_noise_multiplier, noise_multiplier_epsilon
 
 logger = logging.getLogger("flwr")
 
 
+@plain_arguments
 def dp_fedavg(
     epsilon: float,
     delta: float,
@@ -114,6 +115,7 @@ def dp_fedavg(
     return wrapper(presupposed, noise, clip, num_nodes)
 
 
+@plain_arguments
 def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nodes: int) -> float:
     """Return what Flower's ``RdpAccountant`` states for its fixed-clipping wrappers.
 
@@ -123,6 +125,10 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
     about half of :func:`noise_multiplier_epsilon`. Raises ImportError without dp-accounting (the
     extra ``accounting``), which Flower takes for it.
     """
+    check_positive("noise_multiplier", noise_multiplier)
+    check_fraction("delta", delta)
+    check_integer("releases", releases, 1)
+    check_integer("num_nodes", num_nodes, 1)
     config = PrivacyConfig(
         target_delta=delta,
         population_size=num_nodes,
@@ -134,6 +140,7 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
     return float(accountant.get_privacy_spent().epsilon)
 
 
+@plain_arguments
 def local_dp_multiplier(epsilon: float, delta: float) -> float:
     """Return the noise over the clip that Flower's mod adds if the clip is its sensitivity."""
     check_positive("epsilon", epsilon)
@@ -141,6 +148,7 @@ def local_dp_multiplier(epsilon: float, delta: float) -> float:
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
+@plain_arguments
 def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) -> LocalDpMod:
     """Return Flower's ``LocalDpMod`` with the noise that its answers truly need.
 
@@ -163,6 +171,7 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
         For ``@app.train(mods=[...])``.
     """
     check_positive("clip", clip)
+    check_integer("answers", answers, 1)
     noise = gaussian_noise_multiplier(epsilon, delta, answers)
     return LocalDpMod(clip, clip * noise / local_dp_multiplier(epsilon, delta), epsilon, delta)
 

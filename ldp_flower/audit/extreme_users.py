@@ -11,10 +11,13 @@ from ..guarantee.questions import DrawnItems
 from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
+from ..validation import check_integer, plain_arguments
 
 
+@plain_arguments
 def extreme_users(num_features: int) -> dict[str, Users]:
     """Return single users as far apart as data can make them."""
+    check_integer("num_features", num_features, 1)
     ones, alternating = np.ones(num_features), 1.0 - 2 * (np.arange(num_features) % 2)
     rows = {
         "ones": (ones, 1e9),
@@ -32,8 +35,10 @@ def extreme_users(num_features: int) -> dict[str, Users]:
     return users
 
 
+@plain_arguments
 def extreme_holders(domain_size: int) -> dict[str, Users]:
     """Return worst-case single users: maximally different items, and invalid ones."""
+    check_integer("domain_size", domain_size, 1)
     items = {
         "first item": [0.0],
         "last item": [domain_size - 1.0],
@@ -51,8 +56,10 @@ def extreme_holders(domain_size: int) -> dict[str, Users]:
     }
 
 
+@plain_arguments
 def extreme_silos(num_features: int) -> dict[str, Users]:
     """Return silos of three records, two of which are the same in all."""
+    check_integer("num_features", num_features, 2)
     same = np.eye(num_features)[[0, 1]]
     return {
         name: Users(
@@ -65,6 +72,7 @@ def extreme_silos(num_features: int) -> dict[str, Users]:
     }
 
 
+@plain_arguments
 def extremes(query: Query, dim: int) -> dict[str, Users]:
     """Return those whom reports could distinguish best: users, holders of items, or silos."""
     if isinstance(query.randomizer, RecordMechanism):

@@ -23,7 +23,7 @@ from ..guarantee.messages import HASH_END, NodeKeys, Query
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..simulation.grid import silenced
-from ..validation import check_fraction, check_integer
+from ..validation import check_fraction, check_integer, check_seed, plain_arguments
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
@@ -108,6 +108,7 @@ class Audit(Checked):
     exact: float | None
 
 
+@plain_arguments
 def audit_handler(
     query: Query,
     candidates: Mapping[str, Users],
@@ -158,6 +159,7 @@ def audit_handler(
     """
     check_integer("num_reports", num_reports, 100)
     check_fraction("confidence", confidence)
+    check_seed("seed", seed)
     if len(candidates) < 2:
         raise ValueError(f"Expected at least 2 candidates, got {len(candidates)}.")
     if make_app is not None and statistics is not None:

@@ -22,7 +22,7 @@ from ..randomizers.real_valued.dp_sgd import DpSgdPlan
 from ..randomness import KeyedRandom, derive
 from ..simulation import InProcessGrid
 from ..simulation.grid import silenced
-from ..validation import Floats, check_fraction, check_integer
+from ..validation import Floats, check_fraction, check_integer, check_seed, plain_arguments
 from .distinguish import Sample, likeliest_events
 from .handler import Checked
 
@@ -52,6 +52,7 @@ class NetworkAudit(Checked):
     moved: float
 
 
+@plain_arguments
 def audit_network(
     epsilon: float,
     dim: int,
@@ -89,6 +90,7 @@ def audit_network(
     check_integer("num_reports", num_reports, 100)
     check_integer("dim", dim, 2)
     check_fraction("confidence", confidence)
+    check_seed("seed", seed)
     plan = DpSgdPlan(epsilon, _DELTA, 1, 1, 1.0, 1.0)
     node = _Silo(plan, dim, make_app or _network_client_app)
     alpha = 1 - confidence

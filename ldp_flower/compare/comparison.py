@@ -24,7 +24,14 @@ from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..simulation.grid import silenced
 from ..strategies import LdpFedAvg
 from ..sweep import Sweep, rows_of
-from ..validation import check_choice, check_integer, check_optional, check_positive
+from ..validation import (
+    PlainFields,
+    check_choice,
+    check_integer,
+    check_optional,
+    check_positive,
+    plain_arguments,
+)
 from .methods import Guarantee, Outcome, Training, dp_fedavg, fedavg, ldp_fedavg, local_dp
 from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
@@ -70,7 +77,7 @@ class Cell:
 
 
 @dataclass(eq=False)
-class Plan:
+class Plan(PlainFields):
     """An app and how it is compared: it fills cells.
 
     ``load`` returns the app at a seed; the others are arguments of :func:`compare`. ``names`` are
@@ -88,6 +95,7 @@ class Plan:
     methods: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_integer("num_nodes", self.num_nodes, 1)
         if self.rounds is not None:
             check_integer("rounds", self.rounds, 1)
@@ -296,6 +304,7 @@ def _as_flower_counts(training: Training, epsilon: float) -> str:
     )
 
 
+@plain_arguments
 def compare(
     client_app: ClientApp,
     initial_arrays: ArrayRecord,

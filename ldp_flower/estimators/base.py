@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..schema import Categories, Numeric, Schema, check_rows, collected, column_of
 from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
-from ..validation import check_choice, is_integer
+from ..validation import check_choice, check_seed
 from ..values.entries import Column, columns_of, entries, has
 from ..values.numbers import number_of
 
@@ -137,8 +137,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
             If the run is refused, unless ``on_refusal`` is ``"constant"``.
         """
         check_choice("on_refusal", self.on_refusal, ("raise", "constant"))
-        if not (self.random_state is None or is_integer(self.random_state)):
-            raise ValueError(f"Expected random_state as an integer, got {self.random_state!r}.")
+        check_seed("random_state", self.random_state)
         X = in_memory(X)
         who = column_of(X, groups) if isinstance(groups, str) else groups
         check_rows(X, who)

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Self
 
 from ..randomizers import Randomizer, RecordMechanism
-from ..validation import check_choice, check_integer, check_number, make_plain
+from ..validation import PlainFields, check_choice, check_integer, check_number
 
 #: What a policy's limits are about: everything of a user, or each record of a silo.
 UNITS = ("user", "record")
@@ -36,7 +36,7 @@ def in_simulation() -> bool:
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(PlainFields):
     """A privacy cost, or the sum of several by basic composition.
 
     A cost with the name of a ``plan`` is that of the plan's ``steps`` reports together: it is paid
@@ -49,6 +49,7 @@ class Cost:
     steps: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (0 <= self.epsilon < math.inf and 0 <= self.delta < 1):
             raise ValueError(f"Expected a finite privacy cost, got {self}.")
 
@@ -73,7 +74,7 @@ def seconds_in(period: str) -> int:
 
 
 @dataclass(frozen=True)
-class PrivacyPolicy:
+class PrivacyPolicy(PlainFields):
     """What the operator of a client allows, whatever a server asks.
 
     Parameters
@@ -138,7 +139,7 @@ class PrivacyPolicy:
     lifetime_epsilon: float | None = None
 
     def __post_init__(self) -> None:
-        make_plain(self)
+        super().__post_init__()
         for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after"):
             check_number(name, getattr(self, name))
         if not self.max_epsilon > 0:

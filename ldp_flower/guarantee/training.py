@@ -24,7 +24,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..randomizers.real_valued.dp_sgd import DpSgdPlan
-from ..validation import Floats, check_choice, check_integer, check_positive
+from ..validation import Floats, PlainFields, check_choice, check_integer, check_positive
 from .messages import (
     CENSUS,
     FORMAT_VERSION,
@@ -129,7 +129,7 @@ _OF_PLAN = tuple(field.name for field in fields(DpSgdPlan))
 
 
 @dataclass(frozen=True)
-class NetworkRound:
+class NetworkRound(PlainFields):
     """One round: the network's text, the plan of all rounds, and how steps are taken.
 
     Attributes
@@ -152,6 +152,7 @@ class NetworkRound:
     number: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_positive("learning_rate", self.learning_rate)
         check_integer("salt", self.salt, 0, HASH_END - 1)
@@ -178,7 +179,7 @@ _MAX_STEPS = 10_000  # of one user: a message can ask for them
 
 
 @dataclass(frozen=True)
-class LocalTraining:
+class LocalTraining(PlainFields):
     """How each user trains a network on its own rows: ``steps`` plain steps down their mean loss.
 
     ``text`` is as that of :class:`NetworkRound`; a step is ``learning_rate`` times the gradient.
@@ -189,6 +190,7 @@ class LocalTraining:
     learning_rate: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_integer("local_steps", self.steps, 1, _MAX_STEPS)
         check_positive("local_learning_rate", self.learning_rate)
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..validation import PlainFields, check_integer
 from ..values.entries import Column, columns_of
 from ..values.items import item_numbers
 from ..values.names import MissingIds, as_names, check_missing_ids, missing_rows
@@ -16,7 +17,7 @@ from ..values.numbers import as_numbers, as_table, without_numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Users:
+class Users(PlainFields):
     """The users that live on one Flower node, each with its own rows.
 
     A phone holds one user; a gateway, a hospital or a simulated node holds many.
@@ -72,6 +73,9 @@ class Users:
     schema_digests: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.first is not None:
+            check_integer("first", self.first, 0)
         features, targets = as_table(self.features), as_numbers(self.targets)
         if features.ndim != 2:
             raise ValueError(

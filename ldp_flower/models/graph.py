@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from ..validation import check_integer
+from ..validation import PlainFields, check_integer
 
 FORMAT: Final = "ldp-flower network 1"
 FLOATS: Final = ("float32", "float64")
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(PlainFields):
     """What a node accepts of a network; a U-Net of 2 million parameters on 128 x 128 fits.
 
     Attributes
@@ -152,5 +152,6 @@ class Limits:
     flops: int = 50_000_000_000
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for each in fields(self):
             check_integer(each.name, getattr(self, each.name), 1)

@@ -11,7 +11,7 @@ from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
 from ..presentation import charts, page
 from ..presentation.page import Section, listed, table_of
 from ..presentation.words import counted, guarantee, number
-from ..validation import check_positive
+from ..validation import check_positive, plain_arguments
 from .variants import MOST_EPSILON, MOST_USERS, Variants
 
 if TYPE_CHECKING:
@@ -233,6 +233,7 @@ class Plan:
         )
 
 
+@plain_arguments
 def plan(
     protocol: Any,
     *,

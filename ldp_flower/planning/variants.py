@@ -8,6 +8,7 @@ from typing import Any
 
 from ..expectation import Expectation, Plannable, Setting, WouldRefuse
 from ..simulation.in_memory import Simulations
+from ..validation import plain_arguments
 
 MOST_USERS, MOST_EPSILON = 10**9, 16.0
 _LEAST_EPSILON = 0.01
@@ -20,6 +21,7 @@ _CROWDS = (1 / 4, 1.0, 4.0)  # in units of one's own, that a curve covers
 _EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)  # of one's own, of others
 
 
+@plain_arguments
 def expectation(
     strategy: Plannable, setting: Setting, runs: int = _RUNS, simulations: Simulations | None = None
 ) -> Expectation:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..randomness import RandomSource, Words, as_source, derive
-from ..validation import Floats, check_integer, check_positive, check_range, make_plain
+from ..validation import Floats, PlainFields, check_integer, check_positive, check_range
 
 Reports = NDArray[np.generic]
 
@@ -76,7 +76,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Randomizer(ABC):
+class Randomizer(PlainFields, ABC):
     """One local mechanism: how a value becomes a report, and how reports are read.
 
     Subclasses are frozen dataclasses of public parameters. ``coins`` are public randomness, one
@@ -92,7 +92,7 @@ class Randomizer(ABC):
     protects: ClassVar[str] = "any two values of one user"
 
     def __post_init__(self) -> None:
-        make_plain(self)
+        super().__post_init__()
         check_range("epsilon", self.epsilon, 1e-6, 100)
 
     @property

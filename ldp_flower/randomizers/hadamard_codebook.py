@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..randomness import Words
-from ..validation import Floats, check_integer
+from ..validation import Floats, check_integer, plain_arguments
 from .base import Reports
 from .codebooks import MOST_CODEWORDS, BallCodebook, Codebook, Places, signs
 from .elementwise import hadamard, lift, padded
@@ -100,6 +100,7 @@ class HadamardCodebook(BallCodebook):
 _MANY = 4096  # coordinates, from which generating words costs more than turning axes
 
 
+@plain_arguments
 def ball_codebook(
     epsilon: float, dim: int, radius: float = 1.0, num_codewords: int | None = None
 ) -> Codebook | HadamardCodebook:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ..guarantee.budget import PrivacyPolicy, in_process_grid
 from ..guarantee.users import Users, UserSource, share
-from ..validation import check_integer
+from ..validation import PlainFields, check_integer, plain_arguments
 from ..values.numbers import without_numbers
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class InProcessGrid(Grid):
 
     late_nodes = False  # all are there from the start, so that no server waits for more
 
+    @plain_arguments
     def __init__(
         self,
         client_app: ClientApp,
@@ -196,7 +197,7 @@ Generate = Callable[[NDArray[np.int64]], Users]
 
 
 @dataclass(frozen=True, eq=False)
-class GeneratedUsers:
+class GeneratedUsers(PlainFields):
     """Simulated users, generated a few at a time and forgotten after their answer.
 
     Takes the place of :class:`Users` in :func:`~ldp_flower.simulate` and in a
@@ -229,8 +230,11 @@ class GeneratedUsers:
     has_targets = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_integer("num_users", self.num_users, 0)
         check_integer("num_features", self.num_features, 1)
+        if self.first is not None:
+            check_integer("first", self.first, 0)
 
     def __len__(self) -> int:
         return self.num_users
@@ -252,6 +256,7 @@ class GeneratedUsers:
         return type(self)(stop - start, self.num_features, self.generate, first)
 
 
+@plain_arguments
 def simulate(
     strategy: "LdpStrategy[R]",
     users: UserSource | Generate,

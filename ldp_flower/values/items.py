@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..validation import check_integer, is_integer
+from ..validation import check_integer, is_integer, plain_arguments
 from .entries import as_array, entries, of_entry
 
 _PERSON = b"ldp-flower items"
 _END = 1 << 53  # numbers of items are kept as float64
 
 
+@plain_arguments
 def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) -> NDArray[np.int64]:
     """Return the item number of every string: the first bits of its BLAKE2b hash.
 
@@ -53,6 +54,7 @@ def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) ->
     return np.fromiter((numbers[name] for name in names), np.int64, len(names))
 
 
+@plain_arguments
 def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
     """Return the number that each entry is as an item by itself, NaN where it is none.
 

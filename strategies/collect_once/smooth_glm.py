@@ -130,7 +130,11 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         super().__post_init__()
         check_integer("degree", self.degree, 1, MAX_DEGREE)
         if not isinstance(self.link, str):
-            self.link = [float(number) for number in self.link]
+            try:
+                self.link = [*map(float, self.link)]
+            except TypeError:
+                text = f"Expected link 'logistic' or finite coefficients, got {self.link!r}."
+                raise ValueError(text) from None
         odd = is_odd(self._mean_function(1.0))  # refuses a bad link now
         if odd and self.degree % 2 == 0:
             raise ValueError(f"Expected an odd degree for an odd mean function, got {self.degree}.")

@@ -16,13 +16,7 @@ from ldp_flower.iht import keep_largest
 from ldp_flower.models import Network
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import counted
-from ldp_flower.validation import (
-    Count,
-    Positive,
-    check_integer,
-    check_number,
-    check_unused,
-)
+from ldp_flower.validation import Count, Positive, check_integer, check_number, check_unused
 
 from ..numerics.walk import Walk
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Result, Run, TooFewReports
@@ -81,6 +75,8 @@ class FedAvgResult(Result):
             text += f", path length {self.path_length:.3g}, noise per parameter {self.noise:.2g}"
         return [text]
 
+
+_MOST_ANSWERS = 1_000_000
 
 # Arguments of FedAvg that can mean nothing, by the reason.
 _WEIGHTS = "weights are data of the nodes and do not leave them; all updates count the same."
@@ -281,6 +277,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             names = ("path_length", "learning_rate", "decay", "momentum")
             check_unused(self, "with an optimizer", *names)
             self.optimizer = ServerOptimizer.of(self.optimizer)
+        check_integer("answers_per_user", self.answers_per_user, 1, _MOST_ANSWERS)
         self._reporting(1)  # refuses a bad epsilon now
         if self.trainable is not None:
             self.trainable = check_trainable(self.trainable)

@@ -217,9 +217,9 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     min_reports: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.network, Network):
             raise ValueError(f"Expected a Network, got {type(self.network).__name__}.")
-        super().__post_init__()
         check_integer("min_nodes", self.min_nodes, 1)
         self.plan = DpSgdPlan(
             *(self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate),
@@ -230,8 +230,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
 
     def _round(self, number: int) -> NetworkRound:
         """Return a round, but for the run's salt."""
-        rate = float(self.learning_rate)
-        return NetworkRound(self._text, self.plan, self.optimizer, rate, 0, number)
+        how = self.optimizer, self.learning_rate
+        return NetworkRound(self._text, self.plan, *how, 0, number)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys
 from ldp_flower.guarantee.users import Users
-from ldp_flower.validation import check_integer, is_integer
+from ldp_flower.validation import check_integer, is_integer, plain_arguments
 
 from ..runtime import Card, LdpStrategy, Run, TooFewReports
 from ..runtime.plain import to_plain
@@ -158,6 +158,7 @@ class Series(LdpStrategy[SeriesResult]):
         for strategy, users in PrivateEvaluation.audit_runs(dim, epsilon):
             yield cls(strategy, collections=2), users
 
+    @plain_arguments
     def start(
         self, grid: Grid, *arguments: Any, collection: int | None = None, **named: Any
     ) -> SeriesResult:

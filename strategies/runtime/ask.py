@@ -16,6 +16,7 @@ from ldp_flower.guarantee.questions import Arrays, Question
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
+from ldp_flower.validation import PlainFields
 
 from .population import Cohort
 from .result import PrivacySpent
@@ -105,7 +106,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Ask(Asked):
+class Ask(PlainFields, Asked):
     """One question to one cohort, as a protocol yields it.
 
     Attributes

@@ -25,7 +25,13 @@ from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Schema
-from ldp_flower.validation import check_fields, check_integer, check_number, is_integer, make_plain
+from ldp_flower.validation import (
+    PlainFields,
+    check_integer,
+    check_number,
+    check_seed,
+    plain_arguments,
+)
 
 from .ask import privacy_spent
 from .exchange import means_of
@@ -118,7 +124,7 @@ class Card:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
+class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
     Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
@@ -160,14 +166,12 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             cls.__doc__ = with_guarantee(cls.__doc__, cls.guarantee)
 
     def __post_init__(self) -> None:
-        make_plain(self)
+        super().__post_init__()
         for given in fields(self):
             # A copy: what happens to an argument later does not count.
             if isinstance(value := getattr(self, given.name, None), np.ndarray):
                 setattr(self, given.name, value.copy())
-        check_number("epsilon", self.epsilon)
         check_integer("min_reports", self.min_reports, 1)
-        check_fields(self)
         self._run: LiveRun | None = None  # the one that is under way, for Flower's methods
 
     def __repr__(self) -> str:
@@ -331,6 +335,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
 
     # ------------------------------------------------------------------------- the run
 
+    @plain_arguments
     def start(
         self,
         grid: Grid,
@@ -426,6 +431,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             logger.info("\t%s", line)
         return result
 
+    @plain_arguments
     @contextmanager
     def opened(
         self,
@@ -465,8 +471,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         check_number("roster_timeout", roster_timeout)
         if num_nodes is not None:
             check_integer("num_nodes", num_nodes, 1)
-        if seed is not None and not is_integer(seed):
-            raise ValueError(f"Expected an integer seed, got {seed!r}.")
+        check_seed("seed", seed)
         arguments = arguments or self._arguments(None, 0, None)
         self._check_idle()
         with self._opened_store(store, arguments, max_users_per_node) as kept:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Categories, Numeric, Schema
-from ldp_flower.validation import Floats, check_integer
+from ldp_flower.validation import Count, Floats, check_integer
 
 from .base import LdpStrategy
 from .result import Result, frame, interval
@@ -233,17 +233,16 @@ class FeatureStrategy(LdpStrategy[R]):
         Number of features.
     """
 
-    dim: int = field(kw_only=False)
+    dim: Count = field(kw_only=False)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if isinstance(self.dim, Schema):
             raise ValueError(
                 "Expected an integer dim >= 1, got a Schema. Models of a table are "
                 "PrivateRegression(schema, ...) and PrivateClassification(schema, ...), its means "
                 "Means(schema, ...)."
             )
-        check_integer("dim", self.dim, 1)
+        super().__post_init__()
 
     @property
     def _num_features(self) -> int:

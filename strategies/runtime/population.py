@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys, Slots
 from ldp_flower.guarantee.users import SCHEMA
+from ldp_flower.validation import PlainFields
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
@@ -178,7 +179,7 @@ RARE = 4.0
 
 
 @dataclass(frozen=True)
-class Cohort:
+class Cohort(PlainFields):
     """Users whose hash lies in ``[low, high)``.
 
     Attributes

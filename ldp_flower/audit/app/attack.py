@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...validation import check_fraction, check_integer, check_positive
+from ...validation import PlainFields, check_fraction, check_integer, check_positive
 from .claims import Claims
 from .classifier import Summary, furthest, lower_bound
 from .findings import AppAudit, CannotAuditError, Finding, Worth
@@ -27,7 +27,7 @@ _RESTARTS = 3  # whose noise is compared
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PlainFields):
     """How an app is attacked.
 
     ``loader`` names the app's function that returns its data, which is looked for otherwise.
@@ -49,6 +49,9 @@ class Options:
     runs: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nodes is not None:
+            check_integer("nodes", self.nodes, 1)
         if self.claim is not None:
             check_positive("claim", self.claim)
         if "ledger-path" in (self.node_config or {}):

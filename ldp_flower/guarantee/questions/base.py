@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from ...validation import Floats
+from ...validation import Floats, check_number, plain
 
 Arrays = Mapping[str, NDArray[Any]]
 Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
@@ -83,6 +83,13 @@ class FieldSpec:
             if not np.isfinite(value).all():
                 raise MessageError(f"Expected finite numbers in array {self.wire!r}.")
             return value
+        value = plain(value)
+        if self.kind is bool and isinstance(value, bool):
+            return value
+        try:
+            check_number(self.wire, value)
+        except ValueError as error:
+            raise MessageError(str(error)) from None
         if not math.isfinite(value):
             raise MessageError(f"Expected a finite float for {self.wire!r}, got {value!r}.")
         if self.kind is bool:

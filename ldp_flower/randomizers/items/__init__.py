@@ -3,13 +3,14 @@
 import math
 from functools import lru_cache
 
-from ...validation import check_integer
+from ...validation import check_integer, plain_arguments
 from .frequency import FrequencyOracle, KRandomizedResponse
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .subset import SubsetSelection
 
 
+@plain_arguments
 def best_frequency_oracle(
     epsilon: float, domain_size: int, num_users: int, set_size: int = 1
 ) -> FrequencyOracle:

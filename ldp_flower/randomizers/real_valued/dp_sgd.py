@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal
 
-from ...validation import check_fraction, check_integer, check_positive, check_range, make_plain
+from ...validation import PlainFields, check_fraction, check_integer, check_positive, check_range
 from .gaussian import gaussian_mu
 
 _GRID, _FINEST_GRID = 1e-3, 1e-4  # losses are rounded up to it: a part of the epsilon, a number
@@ -111,7 +111,7 @@ def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int)
 
 
 @dataclass(frozen=True)
-class DpSgdPlan:
+class DpSgdPlan(PlainFields):
     """DP-SGD over all rounds of a run: what it costs a record, and the noise that takes.
 
     Parameters
@@ -135,7 +135,7 @@ class DpSgdPlan:
     max_grad_norm: float
 
     def __post_init__(self) -> None:
-        make_plain(self)
+        super().__post_init__()
         check_positive("epsilon", self.epsilon)
         check_fraction("delta", self.delta)
         if self.delta < _SMALLEST_DELTA:

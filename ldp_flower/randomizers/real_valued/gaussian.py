@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from ...randomness import RandomSource, Words
-from ...validation import Floats, check_fraction, check_positive
+from ...validation import Floats, check_fraction, check_positive, plain_arguments
 from ..base import Reports
 from ..elementwise import directions
 from . import RealVector
@@ -26,6 +26,7 @@ def _gaussian_terms(epsilon: float, mu: float) -> tuple[float, float]:
     return math.exp(first), math.exp(min(first, epsilon + float(log_ndtr(-mu / 2 - shift))))
 
 
+@plain_arguments
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the exact delta, at an epsilon of at least 0, of a Gaussian mechanism.
 
@@ -48,6 +49,7 @@ def surely_at_most(epsilon: float, mu: float, delta: float) -> bool:
     return first - second + _ROUNDING * first * (1 + abs(math.log(max(first, 1e-300)))) <= delta
 
 
+@plain_arguments
 @lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu with ``gaussian_delta(epsilon, mu) <= delta``, rounded down.
@@ -76,6 +78,7 @@ def _zcdp_offsets(delta: float) -> Floats:
     return np.asarray((log_factor - math.log(delta)) / excess)
 
 
+@plain_arguments
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return an epsilon for which rho-zCDP implies (epsilon, delta).
 
@@ -87,6 +90,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return max(0.0, float(np.min((1 + _ORDERS_LESS_ONE) * rho + _zcdp_offsets(delta))))
 
 
+@plain_arguments
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho for which :func:`zcdp_epsilon` is at most ``epsilon``."""
     check_positive("epsilon", epsilon)

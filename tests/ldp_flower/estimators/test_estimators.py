@@ -225,7 +225,7 @@ def test_arguments_without_effect_and_other_targets_are_refused():
             LdpRegressor(WAGE).fit(X, y, groups=groups)
     with pytest.raises(ValueError, match="Expected a Schema, got 'wage'"):
         LdpRegressor("wage").fit(TABLE, y)
-    with pytest.raises(ValueError, match="random_state as an integer"):
+    with pytest.raises(ValueError, match="an integer random_state"):
         LdpRegressor(WAGE, random_state=np.random.RandomState(0)).fit(TABLE, y)
     with pytest.raises(ValueError, match="2 columns, those of the schema in their order, got 1"):
         LdpRegressor(WAGE).fit(np.ones((3, 1)), [1, 2, 3])
