@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch.export.graph_signature import InputKind
 
 from .graph import DTYPES, Dtype, Graph, NetworkError, Operation, Reference, Tensor
-from .operations import MIXES, OPERATIONS, refusal
+from .operations import MIXES, row_of
 
 _GETITEM = "<built-in function getitem>"
 # Where and how a value lies in memory, which is the interpreter's affair.
@@ -50,9 +50,7 @@ def exported(
             whole, part = node.args
             sources[node] = Reference(sources[whole].source, part)
         elif node.op == "call_function":
-            name = str(node.target)
-            if name not in OPERATIONS:
-                raise NetworkError(refusal(name))
+            row_of(name := str(node.target))
             sources[node] = Reference(len(operations))
             operations.append(
                 Operation(

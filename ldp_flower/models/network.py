@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .graph import LOSSES, Graph, Limits, NetworkError, Tensor
+from .checking import Cost, measure, target_of
+from .graph import LOSSES, RECORD, Graph, Limits, NetworkError, Reference, Tensor
 from .parsing import parsed
 
 if TYPE_CHECKING:
     import torch
-
-    from .interpreter import Cost
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -116,22 +115,18 @@ class Network:
         network.check(limits)
         return network
 
-    def check(self, limits: Limits | None = None) -> "Cost":
+    def check(self, limits: Limits | None = None) -> Cost:
         """Return what the network costs, for one record.
 
         Raises NetworkError if shapes do not fit, the loss does not fit the output, or a bound is
         exceeded.
         """
-        from .interpreter import measure, target_of
-
         cost = measure(self.graph, limits or Limits())
         target_of(self.graph.loss, cost.output)
         return cost
 
     def target(self, limits: Limits | None = None) -> Tensor:
         """Return type and shape of a record's target."""
-        from .interpreter import target_of
-
         return target_of(self.graph.loss, self.check(limits).output)
 
     @property
@@ -146,9 +141,12 @@ class Network:
         from .interpreter import evaluate
 
         rows = torch.as_tensor(np.asarray(records, self.graph.record.dtype))
-        parameters = {name: torch.tensor(array) for name, array in self.arrays.items()}
+        known = {Reference(name): torch.tensor(array) for name, array in self.arrays.items()}
         with torch.no_grad():
-            each = [evaluate(self.graph, parameters, row[None])[0] for row in rows]
+            each = [
+                evaluate(self.graph, {**known, RECORD: row[None]}, [self.graph.output])[0][0]
+                for row in rows
+            ]
             return torch.stack(each).numpy()
 
     def with_arrays(self, arrays: Arrays) -> Self:
