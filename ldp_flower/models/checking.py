@@ -25,30 +25,38 @@ class Cost:
 class Shapes:
     """Types and shapes of a graph's values, as far as its operations have been checked."""
 
-    def __init__(self, record: Tensor, parameters: Mapping[str, Tensor]) -> None:
+    def __init__(self, record: Tensor, parameters: Mapping[str, Tensor], most: int) -> None:
+        self._most = most
         self._record = Held(Tensor(record.dtype, (1, *record.shape)), True)
-        self._parameters = {name: Held(tensor, False) for name, tensor in parameters.items()}
+        self._parameters = parameters
         self._results: list[tuple[Results, int, bool]] = []
 
     def add(self, operation: Operation) -> tuple[tuple[Tensor, ...], bool, int]:
         """Return an operation's results, whether they depend on the record, and their cost.
 
-        NetworkError if its arguments do not fit.
+        NetworkError if its arguments do not fit, or a result is larger than ``most`` numbers.
         """
         row = OPERATIONS[operation.name]
         arguments = tuple(map(self._argument, operation.arguments))
         keywords = {key: self._argument(each) for key, each in operation.keywords.items()}
         found, flops = row.results(arguments, keywords)
+        results = found if isinstance(found, tuple) else (found,)
+        if not all(1 <= each.size <= self._most for each in results):
+            raise NetworkError(
+                f"Expected values of 1 to {self._most} numbers, got {max(r.size for r in results)}."
+            )
+        if any(len(each.shape) > MAX_DIMS for each in results):
+            raise NetworkError(f"Expected values of at most {MAX_DIMS} dimensions.")
         of_record = any(self.find(each).of_record for each in operation.references())
         self._results.append((found, row.usable, of_record))
-        return found if isinstance(found, tuple) else (found,), of_record, flops
+        return results, of_record, flops
 
     def find(self, reference: Reference) -> Held:
         """Return what a reference leads to; NetworkError if that is not one tensor."""
         if reference.source is None:
             return self._record
         if isinstance(reference.source, str):
-            return self._parameters[reference.source]
+            return Held(self._parameters[reference.source], False)
         found, usable, of_record = self._results[reference.source]
         if isinstance(found, Tensor) and reference.part is None:
             return Held(found, of_record)
@@ -70,27 +78,18 @@ def measure(graph: Graph, limits: Limits) -> Cost:
 
     Raises NetworkError if an operation's arguments do not fit, or a bound is exceeded.
     """
-    values = Shapes(graph.record, graph.parameters)
+    values = Shapes(graph.record, graph.parameters, limits.tensor)
     intermediates = shared = flops = 0
     for number, operation in enumerate(graph.operations):
         try:
             results, of_record, cost = values.add(operation)
         except NetworkError as error:
             raise NetworkError(f"Operation {number} ({operation.name}): {error}") from None
-        sizes = [each.size for each in results]
-        if min(sizes) < 1 or max(sizes) > limits.tensor:
-            raise NetworkError(
-                f"Operation {number} ({operation.name}): Expected values of 1 to {limits.tensor} "
-                f"numbers, got {max(sizes)}."
-            )
-        if max(len(each.shape) for each in results) > MAX_DIMS:
-            raise NetworkError(
-                f"Operation {number} ({operation.name}): Expected at most {MAX_DIMS} dimensions."
-            )
+        size = sum(each.size for each in results)
         if of_record:
-            intermediates += sum(sizes)
+            intermediates += size
         else:  # of parameters and constants alone: once for all records
-            shared += sum(sizes)
+            shared += size
         flops += cost
         if max(intermediates, shared) > limits.intermediates:
             raise NetworkError(f"Expected at most {limits.intermediates} intermediate numbers.")

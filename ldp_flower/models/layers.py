@@ -69,6 +69,7 @@ def group_norm(
     """Return normed values, means and deviations."""
     fits = x.shape[:2] == (batch, channels) and math.prod(x.shape[2:]) == area
     need(fits and channels % groups == 0, "groups that fit the values")
+    need((weight is None) == (bias is None), "both weight and bias, or neither")
     _scaled(x, (channels,), weight, bias)
     each = Tensor(x.dtype, (batch, groups))
     return same(x), each, each

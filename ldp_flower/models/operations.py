@@ -203,7 +203,7 @@ _ROWS: Final = {
     **{
         f"{name}.{other}": _takes(shapes.compared, **kinds)
         for name in ("eq", "ne", "lt", "le", "gt", "ge")
-        for other, kinds in (("Tensor", _OPERANDS), ("Scalar", _WITH_SCALAR))
+        for other, kinds in (("Tensor", _PAIRS), ("Scalar", _WITH_SCALAR))
     },
     "_to_copy": _takes(shapes.converted, x=ANY, dtype=_OF_TYPE),
     # within a record
