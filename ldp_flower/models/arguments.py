@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from .graph import DTYPES, FLOATS, MAX_DIMS, Dtype, NetworkError, Tensor
+from .graph import DTYPES, FLOATS, MAX_DIMS, MAX_INTEGER, Dtype, NetworkError, Tensor
 
 LARGEST: Final = 3.4028234663852886e38  # of float32; PyTorch refuses larger ones when it runs
 _MAX_WINDOW: Final = 1024  # of a kernel, a stride, a padding, a scale
@@ -133,7 +133,8 @@ OPERAND: Final = Kind("a tensor or a number", lambda v: ANY.holds(v) or SCALAR.h
 NUMERIC: Final = Kind(
     "a tensor of numbers or a number", lambda v: NUMBERS.holds(v) or SCALAR.holds(v)
 )
-POSITION: Final = whole(-(1 << 53), 1 << 53)
+POSITION: Final = whole(-MAX_INTEGER, MAX_INTEGER)
+COUNT: Final = whole(1, MAX_INTEGER)
 DIM: Final = whole(-MAX_DIMS, MAX_DIMS)
 FLAG: Final = Kind("true or false", lambda value: isinstance(value, bool))
 FALSE: Final = Kind("false", lambda value: value is False)
@@ -143,17 +144,19 @@ FLOAT_TYPE: Final = Kind("a type of floats", lambda v: isinstance(v, Dtype) and 
 GELU: Final = Kind("none or tanh", lambda value: value in ("none", "tanh"))
 
 DIMS: Final = _integers("a list of dimensions", -MAX_DIMS, MAX_DIMS, range(MAX_DIMS + 1))
-SIZES: Final = _integers("a list of sizes above 0", 1, 1 << 53, range(MAX_DIMS + 1))
-OPEN_SIZES: Final = _integers("a list of sizes", -1, 1 << 53, range(MAX_DIMS + 1))
-PADS: Final = _integers("an even list of pads", -(1 << 53), 1 << 53, range(0, 2 * MAX_DIMS + 1, 2))
-PARTS: Final = _integers("a list of sizes above 0", 1, 1 << 53, range(1, 257))
+SIZES: Final = _integers("a list of sizes above 0", 1, MAX_INTEGER, range(MAX_DIMS + 1))
+OPEN_SIZES: Final = _integers("a list of sizes", -1, MAX_INTEGER, range(MAX_DIMS + 1))
+PADS: Final = _integers(
+    "an even list of pads", -MAX_INTEGER, MAX_INTEGER, range(0, 2 * MAX_DIMS + 1, 2)
+)
+PARTS: Final = _integers("a list of sizes above 0", 1, MAX_INTEGER, range(1, 257))
 WINDOW: Final = _integers("1 to 3 sizes", 1, _MAX_WINDOW, range(1, 4))
 PADDING: Final = _integers("1 to 3 sizes", 0, _MAX_WINDOW, range(1, 4))
 PAIR: Final = _integers(f"two sizes of 1 to {_MAX_WINDOW}", 1, _MAX_WINDOW, range(2, 3))
 PAIR_OR_NONE: Final = Kind("two sizes or none", lambda value: value == () or PAIR.holds(value))
 EDGES: Final = _integers("two sizes", 0, _MAX_WINDOW, range(2, 3))
 UNDILATED: Final = _integers("[1, 1], as pools have no dilation", 1, 1, range(2, 3))
-IMAGE: Final = _integers("two sizes above 0", 1, 1 << 53, range(2, 3))
+IMAGE: Final = _integers("two sizes above 0", 1, MAX_INTEGER, range(2, 3))
 SCALES: Final = Kind(
     f"two scales above 0, at most {_MAX_WINDOW}",
     lambda value: (

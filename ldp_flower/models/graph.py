@@ -12,6 +12,7 @@ FORMAT: Final = "ldp-flower network 1"
 FLOATS: Final = ("float32", "float64")
 DTYPES: Final = (*FLOATS, "int64", "bool")
 MAX_DIMS: Final = 8
+MAX_INTEGER: Final = 1 << 53  # JSON's, beyond which readers differ
 LOSSES: Final = ("cross_entropy", "binary_cross_entropy", "mse", "huber", "poisson")
 
 

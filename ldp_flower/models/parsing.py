@@ -12,6 +12,7 @@ from .graph import (
     FORMAT,
     LOSSES,
     MAX_DIMS,
+    MAX_INTEGER,
     Dtype,
     Graph,
     Limits,
@@ -24,7 +25,6 @@ from .operations import row_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,256}")
 _MAX_LIST = 256  # entries of one argument: a DenseNet joins some 60 tensors
-_MAX_INTEGER = 1 << 53  # JSON's, beyond which readers differ
 
 
 def parsed(text: str, limits: Limits | None = None) -> Graph:
@@ -161,7 +161,7 @@ def _value(plain: object, parameters: Mapping[str, Tensor], before: list[Operati
     if plain is None or isinstance(plain, bool):
         return plain
     if isinstance(plain, int):
-        if abs(plain) > _MAX_INTEGER:
+        if abs(plain) > MAX_INTEGER:
             raise NetworkError("Expected integers of at most 2**53.")
         return plain
     if isinstance(plain, float):

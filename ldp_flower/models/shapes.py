@@ -7,7 +7,7 @@ table in ``operations``; what layers return is in ``layers``.
 import math
 from collections.abc import Iterable
 
-from .graph import FLOATS, Dtype, NetworkError, Tensor
+from .graph import FLOATS, MAX_INTEGER, Dtype, NetworkError, Tensor
 
 Shape = tuple[int, ...]
 Operand = Tensor | int | float
@@ -254,5 +254,5 @@ def counted(start: float, end: float, step: float, dtype: Dtype | None) -> Tenso
     name = dtype.name if dtype else "int64" if whole else "float32"
     need(name != "bool" and (whole or name != "int64"), "numbers of the type")
     steps = (end - start) / step
-    need(0 < steps < 1 << 53, "an end behind the start")
+    need(0 < steps < MAX_INTEGER, "an end behind the start")
     return Tensor(name, (math.ceil(steps),))

@@ -19,6 +19,7 @@ from ldp_flower.models.graph import (
 from ldp_flower.models.network import Network
 from ldp_flower.models.operations import OPERATIONS
 
+SEVERAL = ("aten.max_pool", "aten.native_", "aten._native", "aten.split")  # results
 MOST = 600  # numbers in one value
 RECORDS = [(6,), (4, 6), (5,), (2, 5, 6), (4, 4, 4), (3, 7), (2, 3, 4, 4), (1, 8, 8)]
 UNARY = "relu sigmoid tanh exp log log1p sqrt rsqrt reciprocal erf sin cos abs neg gelu".split()
@@ -107,8 +108,7 @@ class Growing:
         number, row = len(self.operations), OPERATIONS[name]
         results, *_ = self.shapes.add(operation)
         self.operations.append(operation)
-        several = isinstance(self.shapes._results[-1][0], tuple)
-        parts = range(min(row.usable, len(results))) if several else [None]
+        parts = range(min(row.usable, len(results))) if name.startswith(SEVERAL) else [None]
         self.values += [Reference(number, part) for part in parts]
         return self.values[-1]
 
@@ -121,6 +121,8 @@ class Growing:
         ]
         self.shapes._most = 1 << 20
         output = self.add("cat", tuple(floats), 1)
+        if self.maybe(0.3):  # one number, as users' targets are
+            output = self.add("sum.dim_IntList", output, (1,), True)
         loss = self.one([each for each in LOSSES if each != "cross_entropy" or self.maybe()])
         if loss == "cross_entropy" and self.of(output).size < 2:
             loss = "mse"
@@ -231,7 +233,8 @@ def _convolution(g, x, shape):
     size = tuple(g.whole(1, 3) for _ in range(dims))
     weight = (into, each, *size) if transposed else (each * groups, into // groups, *size)
     stride, dilation = ([g.whole(1, 2) for _ in range(dims)] for _ in range(2))
-    room = [g.whole(0, max(s, d) - 1) if transposed else 0 for s, d in zip(stride, dilation)]
+    most = [max(each) - 1 for each in zip(stride, dilation, strict=True)]
+    room = [g.whole(0, each) if transposed else 0 for each in most]
     dtype = g.of(x).dtype
     bias = g.one([None, g.parameter((each * groups,), dtype)])
     padding = tuple(g.whole(0, 2) for _ in range(dims))
