@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord
-from test_network_app import deployed, network, record_of
+from test_network_app import MISFITS, deployed, network, record_of
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import NetworkUsersApp, OneUser, Refusal
@@ -120,6 +120,11 @@ def test_what_is_no_network_is_refused_before_data_are_loaded(tmp_path):
         sent = strategy._message(1, record_of(network().arrays), arguments)
         sent[NETWORK] = type(sent[NETWORK])({**sent[NETWORK], **changes})
         assert deployed(app, sent, config).error.code == Refusal.MALFORMED
+    for wrong in MISFITS.values():
+        sent = strategy._message(1, record_of(wrong.arrays), arguments)
+        sent[NETWORK] = type(sent[NETWORK])({**sent[NETWORK], "text": wrong.graph.to_text()})
+        error = deployed(app, sent, config).error
+        assert error.code == Refusal.MALFORMED and "Operation 1 " in error.reason
     sent = strategy._message(1, record_of(network().arrays), arguments)
     del sent[NETWORK]
     assert "networks that come as data" in deployed(app, sent, config).error.reason
