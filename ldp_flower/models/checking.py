@@ -60,8 +60,9 @@ class Shapes:
         found, usable, of_record = self._results[reference.source]
         if isinstance(found, Tensor) and reference.part is None:
             return Held(found, of_record)
-        if isinstance(found, tuple) and reference.part in range(min(usable, len(found))):
-            return Held(found[reference.part], of_record)
+        if isinstance(found, tuple) and reference.part is not None:
+            for each in found[:usable][reference.part : reference.part + 1]:
+                return Held(each, of_record)
         raise NetworkError(
             f"Expected a part of operation {reference.source} that there is and that may be used, "
             f"got {reference.part}."

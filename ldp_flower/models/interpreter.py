@@ -90,10 +90,19 @@ def _batch_norm(
     return [values * scale.reshape(shape) + shift.reshape(shape)]
 
 
+def _group_norm(
+    values: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *others: Any
+) -> Any:
+    """Norm groups of channels, whose kernel takes no other layout than the plain one."""
+    plain = (None if each is None else each.contiguous() for each in (values, weight, bias))
+    return torch.ops.aten.native_group_norm.default(*plain, *others)
+
+
 # A view of a record's own layout need not be one under vmap.
 _INSTEAD: Mapping[str, Callable[..., Any]] = {
     "aten.view.default": torch.reshape,
     "aten.embedding.default": _embedding,
+    "aten.native_group_norm.default": _group_norm,
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
 }
 

@@ -45,7 +45,10 @@ class Network:
     2. :meth:`check` bounds the text, the number of operations and of parameters, the size of
        every intermediate value and the floating-point operations from shapes alone, before
        anything of that size exists.
-    3. Indices into tables are clamped into them, and a class out of range counts nothing.
+    3. Each operation declares type, shape, range and origin of its arguments. :meth:`check`
+       compares them without PyTorch, so that kernels neither fail nor read or write beside their
+       arrays, whatever records hold.
+    4. Indices into tables are clamped into them, and a class out of range counts nothing.
     """
 
     graph: Graph

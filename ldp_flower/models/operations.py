@@ -99,7 +99,11 @@ def _size(value: Any) -> int:
 
 
 def _takes(
-    rule: Callable[..., Results], cost: int | Callable[..., int] = 1, usable: int = 1, **takes: Kind
+    rule: Callable[..., Results],
+    cost: int | Callable[..., int] = 1,
+    usable: int = 1,
+    /,
+    **takes: Kind,
 ) -> Signature:
     return Signature(rule, takes, cost, usable)
 
@@ -157,7 +161,7 @@ _ROWS: Final = {
     "cat": _takes(shapes.joined, tensors=TENSORS, dim=_HERE),
     "flip": _takes(shapes.flipped, x=ANY, dims=DIMS),
     "repeat": _takes(shapes.repeated, x=ANY, repeats=SIZES),
-    "split_with_sizes": _takes(shapes.split, usable=256, x=ANY, sizes=PARTS, dim=_HERE),
+    "split_with_sizes": _takes(shapes.split, 1, 256, x=ANY, sizes=PARTS, dim=_HERE),
     "constant_pad_nd": _takes(shapes.padded, x=ANY, pad=PADS, value=SCALAR.or_else(0)),
     # elementwise
     "relu": _takes(shapes.same, x=NUMBERS),

@@ -67,6 +67,18 @@ class Growing:
         self.parameters[name] = Tensor(dtype, tuple(shape), trainable and "float" in dtype)
         return Reference(name)
 
+    def learnt(self, shape, dtype="float32"):
+        """Return what depends on parameters alone, in some layout."""
+        kind, shape = self.whole(0, 6), tuple(shape)
+        if kind == 0:
+            return self.add("select.int", self.parameter((*shape, 2), dtype), -1, self.whole(0, 1))
+        if kind == 1:
+            turned = self.parameter(shape[::-1], dtype)
+            return self.add("permute", turned, tuple(range(len(shape)))[::-1])
+        if kind == 2:
+            return self.add("expand", self.parameter([1] * len(shape), dtype), shape)
+        return self.parameter(shape, dtype)
+
     def of(self, reference):
         return self.shapes.find(reference).tensor
 
@@ -205,7 +217,7 @@ def _mean_pool(g, x, shape):
 
 
 def _scaled(g, shape, dtype, apart=True):
-    both = g.parameter(shape, dtype), g.parameter(shape, dtype)
+    both = g.learnt(shape, dtype), g.learnt(shape, dtype)
     alone = [(both[0], None), (None, both[1])] if apart else []
     return g.one([both, (None, None), *alone])
 
@@ -222,7 +234,7 @@ def _group_norm(g, x, shape):
 
 
 def _batch_norm(g, x, shape):
-    every = [g.parameter(shape[1:2], g.of(x).dtype) for _ in range(2)]
+    every = [g.learnt(shape[1:2], g.of(x).dtype) for _ in range(2)]
     return (x, *_scaled(g, shape[1:2], g.of(x).dtype), *every, 0.1, g.one([1e-5, 0.0]))
 
 
@@ -236,16 +248,16 @@ def _convolution(g, x, shape):
     most = [max(each) - 1 for each in zip(stride, dilation, strict=True)]
     room = [g.whole(0, each) if transposed else 0 for each in most]
     dtype = g.of(x).dtype
-    bias = g.one([None, g.parameter((each * groups,), dtype)])
+    bias = g.one([None, g.learnt((each * groups,), dtype)])
     padding = tuple(g.whole(0, 2) for _ in range(dims))
     lists = tuple(stride), padding, tuple(dilation), transposed, tuple(room), groups
-    return (x, g.parameter(weight, dtype), bias, *lists)
+    return (x, g.learnt(weight, dtype), bias, *lists)
 
 
 def _product(g, x, shape, more=()):
     turned = [v for v in g.values if g.of(v).shape == (*shape[:-2], shape[-1], shape[-2])]
     same = [v for v in turned if g.of(v).dtype == g.of(x).dtype]
-    weight = g.parameter((*shape[:-2], shape[-1], g.whole(1, 4)), g.of(x).dtype)
+    weight = g.learnt((*shape[:-2], shape[-1], g.whole(1, 4)), g.of(x).dtype)
     return x, g.one(same) if same and g.maybe() else weight
 
 
@@ -364,7 +376,7 @@ _FITTING = {
         lambda g, x, s: (x, *_resized(g, (g.maybe(),))), *FLOATS, dims=[4]
     ),
     "embedding": lambda g: (
-        (g.parameter((g.whole(1, 5), g.whole(1, 3))), g.any("int64"), g.one([-1, 0])),
+        (g.learnt((g.whole(1, 5), g.whole(1, 3))), g.any("int64"), g.one([-1, 0])),
         {},
     ),
     "mm": _x(_product, *FLOATS, dims=[2]),

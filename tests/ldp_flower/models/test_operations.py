@@ -3,6 +3,7 @@
 import json
 import time
 
+import numpy as np
 import pytest
 import torch
 from test_hostile_networks import (
@@ -18,7 +19,7 @@ from test_hostile_networks import (
     text_of,
 )
 
-from ldp_flower.models import Limits, NetworkError
+from ldp_flower.models import Limits, Network, NetworkError
 from ldp_flower.models.checking import measure
 from ldp_flower.models.operations import OPERATIONS
 from ldp_flower.models.parsing import parsed
@@ -167,6 +168,29 @@ def test_what_only_pytorch_lets_pass_is_refused_in_words(name):
     with pytest.raises(NetworkError, match=r"Operation \d+ \(aten\..*\): Expected ") as refused:
         checked(MISFITS[name])
     assert str(refused.value).isprintable() and len(str(refused.value)) < 300
+
+
+def test_a_norm_takes_values_in_any_layout():
+    """The kernel for groups fails where numbers do not lie behind each other."""
+    graph = parsed(
+        text_of(
+            [
+                call("mul.Tensor", X, W),
+                call("split_with_sizes.default", of(0), [6, 2], 3),
+                call("native_group_norm.default", of(1, part=0), A, B, 1, 3, 48, 3, 1e-5),
+            ],
+            of(2, part=0),
+            record={"dtype": "float32", "shape": [3, 8, 8]},
+            parameters={"w": parameter(shape=(1, 3, 8, 8)), **_THREE},
+        )
+    )
+    rng = np.random.default_rng(0)
+    arrays = {k: np.ones(t.shape, np.float32) for k, t in graph.parameters.items()}
+    rows = rng.normal(size=(2, 3, 8, 8)).astype(np.float32)
+    expected = (
+        torch.nn.functional.group_norm(torch.from_numpy(rows[..., :6].copy()), 3) + 1
+    )  # the bias
+    np.testing.assert_allclose(Network(graph, arrays).run(rows), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_products_count_twice_what_they_multiply():
