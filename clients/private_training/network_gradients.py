@@ -10,7 +10,7 @@ from ldp_flower.models.interpreter import RecordLoss
 
 from .gradients import Tensors
 
-_MAX_KEPT = 1 << 28  # numbers of frozen parts' results, of all records: 1 GiB
+_MAX_KEPT = 1 << 30  # bytes of what encoders make of all records: 1 GiB
 
 
 class NetworkGradients:
@@ -37,7 +37,7 @@ class NetworkGradients:
         self._records, self._targets = records, targets
         self._loss = RecordLoss.of(graph, constants)
         self._known: list[torch.Tensor] = []
-        if self._loss.frozen is not None:
+        if self._loss.encoded:
             self._keep(count)
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
@@ -64,7 +64,7 @@ class NetworkGradients:
                 places = torch.arange(start, min(start + self.block, len(self._records)))
                 found = vmap(self._loss.known)(self._rows(self._records, places))
                 if not start:
-                    if count * sum(each[0].numel() for each in found) > _MAX_KEPT:
+                    if count * sum(each[0].nbytes for each in found) > _MAX_KEPT:
                         return
                     self._known = [e.new_zeros((len(self._records), *e.shape[1:])) for e in found]
                 for all_rows, each in zip(self._known, found, strict=True):

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch.export.graph_signature import InputKind
 
-from .graph import DTYPES, Dtype, Graph, NetworkError, Operation, Reference, Tensor
-from .operations import MIXES, OPERATIONS, refusal
+from .graph import DTYPES, MAX_INTEGER, Dtype, Graph, NetworkError, Operation, Reference, Tensor
+from .operations import MIXES, row_of
 
 _GETITEM = "<built-in function getitem>"
 # Where and how a value lies in memory, which is the interpreter's affair.
@@ -50,9 +50,7 @@ def exported(
             whole, part = node.args
             sources[node] = Reference(sources[whole].source, part)
         elif node.op == "call_function":
-            name = str(node.target)
-            if name not in OPERATIONS:
-                raise NetworkError(refusal(name))
+            row_of(name := str(node.target))
             sources[node] = Reference(len(operations))
             operations.append(
                 Operation(
@@ -123,6 +121,8 @@ def _value(value: Any, sources: dict[torch.fx.Node, Reference]) -> Any:
         return Dtype(str(value).removeprefix("torch."))
     if isinstance(value, float) and math.isinf(value):
         return math.copysign(float(np.finfo(np.float32).max), value)
-    if value is None or isinstance(value, bool | int | float | str):
+    if type(value) is int:  # a slice to the end has a larger one than the text may
+        return max(-MAX_INTEGER, min(value, MAX_INTEGER))
+    if value is None or isinstance(value, bool | float | str):
         return value
     raise NetworkError(f"Expected plain arguments of operations, got {type(value).__name__}.")

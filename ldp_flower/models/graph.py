@@ -11,6 +11,8 @@ from ..validation import PlainFields, check_integer
 FORMAT: Final = "ldp-flower network 1"
 FLOATS: Final = ("float32", "float64")
 DTYPES: Final = (*FLOATS, "int64", "bool")
+MAX_DIMS: Final = 8
+MAX_INTEGER: Final = 1 << 53  # JSON's, beyond which readers differ
 LOSSES: Final = ("cross_entropy", "binary_cross_entropy", "mse", "huber", "poisson")
 
 
@@ -46,6 +48,9 @@ class Reference:
 
     source: int | str | None
     part: int | None = None
+
+
+RECORD: Final = Reference(None)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .graph import LOSSES, Graph, Limits, NetworkError, Tensor
+from .checking import Cost, measure, target_of
+from .graph import LOSSES, RECORD, Graph, Limits, NetworkError, Reference, Tensor
 from .parsing import parsed
 
 if TYPE_CHECKING:
     import torch
-
-    from .interpreter import Cost
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -46,7 +45,10 @@ class Network:
     2. :meth:`check` bounds the text, the number of operations and of parameters, the size of
        every intermediate value and the floating-point operations from shapes alone, before
        anything of that size exists.
-    3. Indices into tables are clamped into them, and a class out of range counts nothing.
+    3. Each operation declares type, shape, range and origin of its arguments. :meth:`check`
+       compares them without PyTorch, so that kernels neither fail nor read or write beside their
+       arrays, whatever records hold.
+    4. Indices into tables are clamped into them, and a class out of range counts nothing.
     """
 
     graph: Graph
@@ -116,22 +118,18 @@ class Network:
         network.check(limits)
         return network
 
-    def check(self, limits: Limits | None = None) -> "Cost":
+    def check(self, limits: Limits | None = None) -> Cost:
         """Return what the network costs, for one record.
 
         Raises NetworkError if shapes do not fit, the loss does not fit the output, or a bound is
         exceeded.
         """
-        from .interpreter import measure, target_of
-
         cost = measure(self.graph, limits or Limits())
         target_of(self.graph.loss, cost.output)
         return cost
 
     def target(self, limits: Limits | None = None) -> Tensor:
         """Return type and shape of a record's target."""
-        from .interpreter import target_of
-
         return target_of(self.graph.loss, self.check(limits).output)
 
     @property
@@ -146,9 +144,12 @@ class Network:
         from .interpreter import evaluate
 
         rows = torch.as_tensor(np.asarray(records, self.graph.record.dtype))
-        parameters = {name: torch.tensor(array) for name, array in self.arrays.items()}
+        known = {Reference(name): torch.tensor(array) for name, array in self.arrays.items()}
         with torch.no_grad():
-            each = [evaluate(self.graph, parameters, row[None])[0] for row in rows]
+            each = [
+                evaluate(self.graph, {**known, RECORD: row[None]}, [self.graph.output])[0][0]
+                for row in rows
+            ]
             return torch.stack(each).numpy()
 
     def with_arrays(self, arrays: Arrays) -> Self:

@@ -11,6 +11,8 @@ from .graph import (
     FLOATS,
     FORMAT,
     LOSSES,
+    MAX_DIMS,
+    MAX_INTEGER,
     Dtype,
     Graph,
     Limits,
@@ -19,12 +21,10 @@ from .graph import (
     Reference,
     Tensor,
 )
-from .operations import OPERATIONS, PARTS, refusal
+from .operations import row_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,256}")
-_MAX_DIMS = 8
 _MAX_LIST = 256  # entries of one argument: a DenseNet joins some 60 tensors
-_MAX_INTEGER = 1 << 53  # JSON's, beyond which readers differ
 
 
 def parsed(text: str, limits: Limits | None = None) -> Graph:
@@ -98,12 +98,12 @@ def _tensor(what: str, plain: object, dtypes: tuple[str, ...], most: int) -> Ten
         raise NetworkError(f"Expected {what} of {', '.join(dtypes)}, got {_shown(dtype)}.")
     if (
         not isinstance(shape, list)
-        or len(shape) > _MAX_DIMS
+        or len(shape) > MAX_DIMS
         or not all(type(each) is int and 0 < each <= most for each in shape)
         or math.prod(shape) > most
     ):
         raise NetworkError(
-            f"Expected {what} of at most {_MAX_DIMS} dimensions and {most} numbers, "
+            f"Expected {what} of at most {MAX_DIMS} dimensions and {most} numbers, "
             f"got shape {_shown(shape)}."
         )
     if type(fields.get("trainable", False)) is not bool:
@@ -141,8 +141,7 @@ def _operation(
     ):
         raise NetworkError("Expected each operation as [name, [arguments], {keywords}].")
     name, arguments, keywords = plain
-    if name not in OPERATIONS:
-        raise NetworkError(refusal(name))
+    row_of(name)
     return Operation(
         name,
         tuple(_argument(each, parameters, before) for each in arguments),
@@ -162,7 +161,7 @@ def _value(plain: object, parameters: Mapping[str, Tensor], before: list[Operati
     if plain is None or isinstance(plain, bool):
         return plain
     if isinstance(plain, int):
-        if abs(plain) > _MAX_INTEGER:
+        if abs(plain) > MAX_INTEGER:
             raise NetworkError("Expected integers of at most 2**53.")
         return plain
     if isinstance(plain, float):
@@ -181,8 +180,7 @@ def _value(plain: object, parameters: Mapping[str, Tensor], before: list[Operati
         return Dtype(name)
     if "operation" in plain and set(plain) <= {"operation", "part"}:
         number, part = plain["operation"], plain.get("part")
-        if type(number) is int and 0 <= number < len(before):
-            parts = PARTS.get(before[number].name)
-            if part is None if parts is None else type(part) is int and 0 <= part < parts:
-                return Reference(number, part)
+        known = type(number) is int and 0 <= number < len(before)
+        if known and (part is None or (type(part) is int and part >= 0)):
+            return Reference(number, part)
     raise NetworkError(f"Expected a parameter or an operation before it, got {_shown(plain)}.")

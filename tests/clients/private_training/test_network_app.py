@@ -196,6 +196,50 @@ def test_what_is_no_network_is_refused_before_data_are_loaded(ledger, node_confi
     assert app.loaded == 0 and ledger.spent() == {}
 
 
+def one_operation(name, *arguments, record, **parameters):
+    """Return a network of one operation, and what it learns."""
+    graph = Graph(
+        Tensor("float32", record),
+        {key: Tensor("float32", shape, True) for key, shape in parameters.items()},
+        (
+            Operation("aten.mul.Tensor", (Reference(None), Reference("w")), {}),
+            Operation(f"aten.{name}.default", arguments, {}),
+            Operation("aten.sum.dim_IntList", (Reference(1, PART.get(name)), (2, 3)), {}),
+        ),
+        Reference(2),
+        "mse",
+    )
+    arrays = {key: np.ones(shape, np.float32) for key, shape in parameters.items()}
+    return Network(graph, arrays)
+
+
+PART = {"max_pool2d_with_indices": 0, "_native_batch_norm_legit_no_training": 0}
+IMAGES, A, B = Reference(0), Reference("a"), Reference("b")
+# Accepted by PyTorch's functions for shapes: kernels read or write beside an array, or fail.
+MISFITS = {
+    "a norm of one number": one_operation(
+        *("_native_batch_norm_legit_no_training", IMAGES, None, None, A, B, 0.1, 1e-5),
+        **{"record": (8, 2, 2), "w": (8, 2, 2), "a": (1,), "b": (8,)},
+    ),
+    "windows without an element": one_operation(
+        *("max_pool2d_with_indices", IMAGES, (2, 2), (2, 2), (1, 1), (3, 3)),
+        **{"record": (8, 2, 2), "w": (8, 2, 2)},
+    ),
+    "a bias of another size": one_operation(
+        *("convolution", IMAGES, A, B, (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
+        **{"record": (8, 2, 2), "w": (8, 2, 2), "a": (4, 8, 1, 1), "b": (3,)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_network_that_does_not_fit_is_refused_before_data_are_loaded(ledger, node_config, name):
+    app = App(np.ones((60, 8, 2, 2), np.float32), np.ones((60, 8)))
+    reply = deployed(app.app, content(net=MISFITS[name]), node_config)
+    assert reply.error.code == Refusal.MALFORMED and "Operation 1 " in reply.error.reason
+    assert app.loaded == 0 and ledger.spent() == {}
+
+
 @pytest.mark.parametrize("arrays", [{}, {"w": np.zeros((4, 2))}, {"w": np.full((4, 2), np.nan)}])
 def test_parameters_that_do_not_fit_are_refused(ledger, node_config, arrays):
     app, sent = App(), content()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord
-from test_network_app import deployed, network, record_of
+from test_network_app import MISFITS, deployed, network, record_of
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import NetworkUsersApp, OneUser, Refusal
@@ -62,15 +62,14 @@ def test_an_encoder_that_is_not_trained_runs_once_for_each_user(monkeypatch):
     encoded = Network(graph, {**plain.arrays, "e": turned})
     rng = np.random.default_rng(1)
     rows, labels = rng.normal(size=(7, 4)), np.array([0, 1, 1, 0, 1, 0, 1.0])
-    called, honest = [], interpreter.Values.call
+    called, honest = [], interpreter.call
 
-    def call(values, operation, **named):
+    def call(operation, values):
         called.append(operation.name)
-        return honest(values, operation, **named)
+        return honest(operation, values)
 
-    monkeypatch.setattr(interpreter.Values, "call", call)
+    monkeypatch.setattr(interpreter, "call", call)
     local = _Local(encoded, asked(text=graph.to_text()), encoded.target(), Limits())
-    called.clear()  # of the check
     found = local.trained(OneUser(rows, labels, 3))
     assert called.count("aten.mm.default") == 1 and called.count("aten.addmm.default") == 3
     expected = _Local(plain, asked(), plain.target(), Limits()).trained(
@@ -121,6 +120,11 @@ def test_what_is_no_network_is_refused_before_data_are_loaded(tmp_path):
         sent = strategy._message(1, record_of(network().arrays), arguments)
         sent[NETWORK] = type(sent[NETWORK])({**sent[NETWORK], **changes})
         assert deployed(app, sent, config).error.code == Refusal.MALFORMED
+    for wrong in MISFITS.values():
+        sent = strategy._message(1, record_of(wrong.arrays), arguments)
+        sent[NETWORK] = type(sent[NETWORK])({**sent[NETWORK], "text": wrong.graph.to_text()})
+        error = deployed(app, sent, config).error
+        assert error.code == Refusal.MALFORMED and "Operation 1 " in error.reason
     sent = strategy._message(1, record_of(network().arrays), arguments)
     del sent[NETWORK]
     assert "networks that come as data" in deployed(app, sent, config).error.reason

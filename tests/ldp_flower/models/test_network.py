@@ -7,13 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from networks import KINDS, data_of, gradients, module_of, network_of
+from networks import KINDS, data_of, gradients, module_of, network_of, tensors_of
 from opacus import GradSampleModule
 from opacus.layers import DPLSTM
 from torch import nn
 from torch.nn import functional as F
 
 from ldp_flower.clients.private_training import network_gradients
+from ldp_flower.clients.private_training.network_gradients import NetworkGradients
 from ldp_flower.models import Network, NetworkError
 from ldp_flower.models.graph import Tensor
 from ldp_flower.models.interpreter import LOSSES
@@ -210,6 +211,34 @@ def test_a_frozen_encoder_runs_once_for_each_record(monkeypatch):
             torch.testing.assert_close(
                 gradient[:4], other[:4], rtol=1e-5, atol=1e-7, equal_nan=True
             )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_an_encoder_makes_of_records_is_counted_in_bytes(monkeypatch, dtype):
+    """Room for the numbers of 9 records in four bytes is not enough for those in eight."""
+    monkeypatch.setattr(network_gradients, "_MAX_KEPT", 9 * 16 * 4)
+    torch.manual_seed(3)
+    module = nn.Sequential(nn.Linear(6, 16), nn.Linear(16, 3)).to(dtype)
+    network = Network.export(module, torch.zeros(6, dtype=dtype), "cross_entropy", ["1.*"])
+    _, constants = tensors_of(network)
+    rows, targets = torch.ones(9, 6, dtype=dtype), torch.arange(9) % 3
+    of = NetworkGradients(network.graph, constants, rows, targets, 9, 4)
+    assert bool(of._known) == (dtype == torch.float32)
+
+
+def test_a_part_of_a_slice_to_the_end_is_exported():
+    class Differences(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.head(x[:, 1:, 0] - x[:, :-1, 0])
+
+    module = Differences()
+    rows = torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0))
+    network = Network.export(module, rows[0], "mse")
+    np.testing.assert_allclose(network.run(rows), module(rows).detach(), rtol=1e-5, atol=1e-6)
 
 
 TARGETS = {

@@ -1,0 +1,167 @@
+"""Kinds of arguments: type, range and origin of what an operation takes in one place."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from .graph import DTYPES, FLOATS, MAX_DIMS, MAX_INTEGER, Dtype, NetworkError, Tensor
+
+LARGEST: Final = 3.4028234663852886e38  # of float32; PyTorch refuses larger ones when it runs
+_MAX_WINDOW: Final = 1024  # of a kernel, a stride, a padding, a scale
+_REQUIRED: Final = object()
+
+
+@dataclass(frozen=True)
+class Held:
+    """A value of the graph: its type and shape, and whether it depends on the record."""
+
+    tensor: Tensor
+    of_record: bool
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an operation takes in one place.
+
+    ``words`` say what ``holds`` is true for. Without a ``default`` there has to be an argument. A
+    ``named`` one is given by its name, all others by their place, as in PyTorch.
+    """
+
+    words: str
+    holds: Callable[[Any], bool]
+    default: Any = _REQUIRED
+    named: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Whether there has to be an argument."""
+        return self.default is _REQUIRED
+
+    def or_null(self) -> "Kind":
+        """Return a kind that is also null."""
+        holds = self.holds
+        return replace(self, words=f"{self.words} or null", holds=lambda v: v is None or holds(v))
+
+    def or_else(self, default: Any) -> "Kind":
+        """Return a kind that may be left out; if nothing is the default, that may be written."""
+        return replace(self.or_null() if default is None else self, default=default)
+
+    def by_name(self) -> "Kind":
+        """Return a kind that is given by its name."""
+        return replace(self, named=True)
+
+
+def bound(
+    takes: Mapping[str, Kind], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an operation's arguments by name; NetworkError if one is of another kind.
+
+    Values of the graph are given as :class:`Held`, and returned as :class:`Tensor`.
+    """
+    places = [name for name, kind in takes.items() if not kind.named]
+    if len(arguments) > len(places):
+        raise NetworkError(f"Expected at most {len(places)} arguments, got {len(arguments)}.")
+    if unknown := [name for name in keywords if name not in takes or not takes[name].named]:
+        raise NetworkError(f"Expected no keyword {unknown[0][:40]!a}.")
+    given = {**dict(zip(places, arguments, strict=False)), **keywords}
+    found = {}
+    for name, kind in takes.items():
+        if name in given:
+            if not kind.holds(given[name]):
+                raise NetworkError(f"Expected {name} to be {kind.words}.")
+            found[name] = _bare(given[name])
+        elif kind.required:
+            raise NetworkError(f"Expected {name}, {kind.words}, got none.")
+        else:
+            found[name] = kind.default
+    return found
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, Held):
+        return value.tensor
+    return tuple(map(_bare, value)) if isinstance(value, tuple) else value
+
+
+def _tensor(words: str, *dtypes: str) -> Kind:
+    return Kind(words, lambda value: isinstance(value, Held) and value.tensor.dtype in dtypes)
+
+
+def _integers(words: str, least: int, most: int, lengths: range) -> Kind:
+    def holds(value: Any) -> bool:
+        return (
+            isinstance(value, tuple)
+            and len(value) in lengths
+            and all(type(each) is int and least <= each <= most for each in value)
+        )
+
+    return Kind(words, holds)
+
+
+def whole(least: int, most: int) -> Kind:
+    """Return the kind of integers within bounds."""
+    return Kind(f"an integer of {least} to {most}", lambda v: type(v) is int and least <= v <= most)
+
+
+def real(least: float, most: float) -> Kind:
+    """Return the kind of numbers within bounds."""
+    return Kind(
+        f"a number of {least:g} to {most:g}",
+        lambda value: type(value) in (int, float) and least <= value <= most,
+    )
+
+
+ANY: Final = _tensor("a tensor", *DTYPES)
+NUMBERS: Final = _tensor("a tensor of numbers", *FLOATS, "int64")
+FLOAT: Final = _tensor("a tensor of floats", *FLOATS)
+INTEGERS: Final = _tensor("a tensor of integers", "int64")
+BOOLS: Final = _tensor("a tensor of truths", "bool")
+#: Where kernels were written for what a layer has learnt, a record's values have no place.
+PARAMETER: Final = Kind(
+    "floats that depend on parameters alone",
+    lambda value: FLOAT.holds(value) and not value.of_record,
+)
+TENSORS: Final = Kind(
+    "a list of tensors",
+    lambda value: isinstance(value, tuple) and value != () and all(map(ANY.holds, value)),
+)
+
+SCALAR: Final = real(-LARGEST, LARGEST)
+VALUE: Final = Kind("a number or a truth", lambda v: isinstance(v, bool) or SCALAR.holds(v))
+#: A number may stand for a tensor.
+OPERAND: Final = Kind("a tensor or a number", lambda v: ANY.holds(v) or SCALAR.holds(v))
+NUMERIC: Final = Kind(
+    "a tensor of numbers or a number", lambda v: NUMBERS.holds(v) or SCALAR.holds(v)
+)
+POSITION: Final = whole(-MAX_INTEGER, MAX_INTEGER)
+COUNT: Final = whole(1, MAX_INTEGER)
+DIM: Final = whole(-MAX_DIMS, MAX_DIMS)
+FLAG: Final = Kind("true or false", lambda value: isinstance(value, bool))
+FALSE: Final = Kind("false", lambda value: value is False)
+EPS: Final = real(0, 1)
+DTYPE: Final = Kind("a type", lambda value: isinstance(value, Dtype))
+FLOAT_TYPE: Final = Kind("a type of floats", lambda v: isinstance(v, Dtype) and v.name in FLOATS)
+GELU: Final = Kind("none or tanh", lambda value: value in ("none", "tanh"))
+
+DIMS: Final = _integers("a list of dimensions", -MAX_DIMS, MAX_DIMS, range(MAX_DIMS + 1))
+SIZES: Final = _integers("a list of sizes above 0", 1, MAX_INTEGER, range(MAX_DIMS + 1))
+OPEN_SIZES: Final = _integers("a list of sizes", -1, MAX_INTEGER, range(MAX_DIMS + 1))
+PADS: Final = _integers(
+    "an even list of pads", -MAX_INTEGER, MAX_INTEGER, range(0, 2 * MAX_DIMS + 1, 2)
+)
+PARTS: Final = _integers("a list of sizes above 0", 1, MAX_INTEGER, range(1, 257))
+WINDOW: Final = _integers("1 to 3 sizes", 1, _MAX_WINDOW, range(1, 4))
+PADDING: Final = _integers("1 to 3 sizes", 0, _MAX_WINDOW, range(1, 4))
+PAIR: Final = _integers(f"two sizes of 1 to {_MAX_WINDOW}", 1, _MAX_WINDOW, range(2, 3))
+PAIR_OR_NONE: Final = Kind("two sizes or none", lambda value: value == () or PAIR.holds(value))
+EDGES: Final = _integers("two sizes", 0, _MAX_WINDOW, range(2, 3))
+UNDILATED: Final = _integers("[1, 1], as pools have no dilation", 1, 1, range(2, 3))
+IMAGE: Final = _integers("two sizes above 0", 1, MAX_INTEGER, range(2, 3))
+SCALES: Final = Kind(
+    f"two scales above 0, at most {_MAX_WINDOW}",
+    lambda value: (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(type(each) in (int, float) and 0 < each <= _MAX_WINDOW for each in value)
+    ),
+)

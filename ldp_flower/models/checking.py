@@ -1,0 +1,120 @@
+"""Checks a network by its shapes alone, and counts what it costs. Needs no PyTorch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .arguments import Held
+from .graph import FLOATS, MAX_DIMS, Graph, Limits, NetworkError, Operation, Reference, Tensor
+from .operations import OPERATIONS, Results
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a network takes of a machine for one record, and type and shape of its output.
+
+    ``intermediates`` are the numbers in all intermediate values that depend on the record,
+    ``flops`` the floating-point operations to evaluate it.
+    """
+
+    output: Tensor
+    intermediates: int
+    flops: int
+
+
+class Shapes:
+    """Types and shapes of a graph's values, as far as its operations have been checked."""
+
+    def __init__(self, record: Tensor, parameters: Mapping[str, Tensor], most: int) -> None:
+        self._most = most
+        self._record = Held(Tensor(record.dtype, (1, *record.shape)), True)
+        self._parameters = parameters
+        self._results: list[tuple[Results, int, bool]] = []
+
+    def add(self, operation: Operation) -> tuple[tuple[Tensor, ...], bool, int]:
+        """Return an operation's results, whether they depend on the record, and their cost.
+
+        NetworkError if its arguments do not fit, or a result is larger than ``most`` numbers.
+        """
+        row = OPERATIONS[operation.name]
+        arguments = tuple(map(self._argument, operation.arguments))
+        keywords = {key: self._argument(each) for key, each in operation.keywords.items()}
+        found, flops = row.results(arguments, keywords)
+        results = found if isinstance(found, tuple) else (found,)
+        if not all(1 <= each.size <= self._most for each in results):
+            raise NetworkError(
+                f"Expected values of 1 to {self._most} numbers, got {max(r.size for r in results)}."
+            )
+        if any(len(each.shape) > MAX_DIMS for each in results):
+            raise NetworkError(f"Expected values of at most {MAX_DIMS} dimensions.")
+        of_record = any(self.find(each).of_record for each in operation.references())
+        self._results.append((found, row.usable, of_record))
+        return results, of_record, flops
+
+    def find(self, reference: Reference) -> Held:
+        """Return what a reference leads to; NetworkError if that is not one tensor."""
+        if reference.source is None:
+            return self._record
+        if isinstance(reference.source, str):
+            return Held(self._parameters[reference.source], False)
+        found, usable, of_record = self._results[reference.source]
+        if isinstance(found, Tensor) and reference.part is None:
+            return Held(found, of_record)
+        if isinstance(found, tuple) and reference.part is not None:
+            for each in found[:usable][reference.part : reference.part + 1]:
+                return Held(each, of_record)
+        raise NetworkError(
+            f"Expected a part of operation {reference.source} that there is and that may be used, "
+            f"got {reference.part}."
+        )
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Reference):
+            return self.find(value)
+        return tuple(map(self._argument, value)) if isinstance(value, tuple) else value
+
+
+def measure(graph: Graph, limits: Limits) -> Cost:
+    """Return what a network costs, by its shapes: nothing is computed.
+
+    Raises NetworkError if an operation's arguments do not fit, or a bound is exceeded.
+    """
+    values = Shapes(graph.record, graph.parameters, limits.tensor)
+    intermediates = shared = flops = 0
+    for number, operation in enumerate(graph.operations):
+        try:
+            results, of_record, cost = values.add(operation)
+        except NetworkError as error:
+            raise NetworkError(f"Operation {number} ({operation.name}): {error}") from None
+        size = sum(each.size for each in results)
+        if of_record:
+            intermediates += size
+        else:  # of parameters and constants alone: once for all records
+            shared += size
+        flops += cost
+        if max(intermediates, shared) > limits.intermediates:
+            raise NetworkError(f"Expected at most {limits.intermediates} intermediate numbers.")
+        if flops > limits.flops:
+            raise NetworkError(f"Expected at most {limits.flops} floating-point operations.")
+    return Cost(values.find(graph.output).tensor, intermediates, flops)
+
+
+def target_of(loss: str, output: Tensor) -> Tensor:
+    """Return what a record's target has to be, for a network of this output.
+
+    Raises NetworkError if the loss does not fit the output.
+    """
+    if output.dtype not in FLOATS or not output.shape or output.shape[0] != 1:
+        raise NetworkError(
+            f"Expected an output of floats with a first dimension of 1, got {output.dtype} of "
+            f"shape {list(output.shape)}."
+        )
+    if loss == "cross_entropy":
+        if len(output.shape) < 2 or output.shape[1] < 2:
+            raise NetworkError(
+                f"Expected an output of shape [1, classes, ...] for cross_entropy, got "
+                f"{list(output.shape)}."
+            )
+        return Tensor("int64", output.shape[2:])
+    shape = output.shape[1:]
+    return Tensor("float32", () if shape == (1,) else shape)

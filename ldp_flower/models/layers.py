@@ -1,0 +1,216 @@
+"""Types and shapes of what layers return: reductions, norms, pools, tables and products.
+
+In the order of the table in ``operations``, as ``shapes`` has those of single numbers and of
+layouts.
+"""
+
+import math
+
+from .graph import Dtype, Tensor
+from .shapes import Shape, broadcast, common, converted, listed, need, placed, same
+
+
+def _reduced(x: Tensor, dims: Shape | None, keepdim: bool, dtype: str) -> Tensor:
+    gone = listed(x, dims) if dims else range(len(x.shape))
+    kept = (1 if i in gone else s for i, s in enumerate(x.shape) if keepdim or i not in gone)
+    return Tensor(dtype, tuple(kept))
+
+
+def reduced(x: Tensor, dims: Shape | None, keepdim: bool, **_: object) -> Tensor:
+    """Return one number of each stretch along some dimensions, without any: of all."""
+    return _reduced(x, dims, keepdim, x.dtype)
+
+
+def summed(x: Tensor, dims: Shape | None, keepdim: bool, dtype: Dtype | None) -> Tensor:
+    """Return sums, which of truths and integers are integers."""
+    return _reduced(x, dims, keepdim, dtype.name if dtype else common(x, 0))
+
+
+def whether_any(x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """Return truths."""
+    return _reduced(x, (dim,), keepdim, "bool")
+
+
+def along(x: Tensor, dim: int, dtype: Dtype | None = None, **_: object) -> Tensor:
+    """Return the same shape, computed along a dimension."""
+    placed(x, dim)
+    return converted(x, dtype)
+
+
+def _scaled(x: Tensor, shape: Shape, *parameters: Tensor | None) -> None:
+    for each in parameters:
+        need(
+            each is None or (each.dtype == x.dtype and each.shape == shape),
+            f"parameters of {x.dtype} and shape {list(shape)}",
+        )
+
+
+def layer_norm(
+    x: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, ...]:
+    """Return normed values, means and deviations."""
+    batch = len(x.shape) - len(shape)
+    need(bool(shape) and x.shape[max(batch, 0) :] == shape, "the shape of the last dimensions")
+    _scaled(x, shape, weight, bias)
+    each = Tensor(x.dtype, x.shape[:batch] + (1,) * len(shape))
+    return same(x), each, each
+
+
+def group_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    batch: int,
+    channels: int,
+    area: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """Return normed values, means and deviations."""
+    fits = x.shape[:2] == (batch, channels) and math.prod(x.shape[2:]) == area
+    need(fits and channels % groups == 0, "groups that fit the values")
+    need((weight is None) == (bias is None), "both weight and bias, or neither")
+    _scaled(x, (channels,), weight, bias)
+    each = Tensor(x.dtype, (batch, groups))
+    return same(x), each, each
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """Return normed values, and nothing else."""
+    need(len(x.shape) > 1, "values of at least two dimensions")
+    _scaled(x, x.shape[1:2], weight, bias, mean, variance)
+    return (same(x),)
+
+
+def _pooled(x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Tensor:
+    """Return the sizes of windows, each of which holds an element of the image."""
+    need(len(x.shape) == 4, "images: values of four dimensions")
+    need(all(2 * p <= k for p, k in zip(padding, kernel, strict=True)), "half a kernel of padding")
+    sizes = []
+    for size, k, s, p in zip(x.shape[2:], kernel, stride or kernel, padding, strict=True):
+        room = size + 2 * p - k
+        need(room >= 0, "kernels within the images")
+        steps = -(-room // s) if ceil else room // s
+        sizes.append(steps + (steps * s < size + p))  # the last one starts within the image
+    return Tensor(x.dtype, (*x.shape[:2], *sizes))
+
+
+def max_pooled(
+    x: Tensor, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil: bool
+) -> tuple[Tensor, ...]:
+    """Return the largest values of windows, and where they are."""
+    found = _pooled(x, kernel, stride, padding, ceil)
+    return found, Tensor("int64", found.shape)
+
+
+def mean_pooled(
+    x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool, **_: object
+) -> Tensor:
+    """Return the means of windows."""
+    return _pooled(x, kernel, stride, padding, ceil)
+
+
+def adapted(x: Tensor, size: Shape) -> Tensor:
+    """Return an image of another size, of windows that cover it."""
+    need(len(x.shape) == 4, "images: values of four dimensions")
+    return Tensor(x.dtype, x.shape[:2] + size)
+
+
+def resized(
+    x: Tensor, size: Shape | None, scales: tuple[float, float] | None, **_: object
+) -> Tensor:
+    """Return an image of another size."""
+    need(len(x.shape) == 4, "images: values of four dimensions")
+    need((size is None) != (scales is None), "either a size or scales")
+    if scales is not None:
+        size = tuple(int(s * scale) for s, scale in zip(x.shape[2:], scales, strict=True))
+    assert size is not None
+    return Tensor(x.dtype, x.shape[:2] + size)
+
+
+def looked_up(table: Tensor, indices: Tensor, padding: int, **_: object) -> Tensor:
+    """Return a row of a table for each index."""
+    need(len(table.shape) == 2, "a table of two dimensions")
+    need(-1 <= padding < table.shape[0], "a row of the table, or -1")
+    return Tensor(table.dtype, (*indices.shape, table.shape[1]))
+
+
+# ----------------------------------------------------------------------------------- products
+
+
+def product(x: Tensor, other: Tensor) -> Tensor:
+    """Return the product of two matrices, or of as many of them as the first dimension says."""
+    return _product(x, other, 2)
+
+
+def products(x: Tensor, other: Tensor) -> Tensor:
+    """Return the products of pairs of matrices."""
+    return _product(x, other, 3)
+
+
+def _product(x: Tensor, other: Tensor, dims: int) -> Tensor:
+    need(x.dtype == other.dtype, "matrices of one type")
+    need(
+        len(x.shape) == len(other.shape) == dims
+        and x.shape[:-2] == other.shape[:-2]
+        and x.shape[-1] == other.shape[-2],
+        "matrices of which one has as many columns as the other has rows",
+    )
+    return Tensor(x.dtype, (*x.shape[:-1], other.shape[-1]))
+
+
+def product_plus(bias: Tensor, x: Tensor, other: Tensor) -> Tensor:
+    """Return the product of two matrices, plus something that is broadcast to it."""
+    found = product(x, other)
+    need(bias.dtype == x.dtype, "matrices of one type")
+    need(broadcast(bias, found) == found.shape, "a summand that is broadcast to the product")
+    return found
+
+
+def convolved(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+    transposed: bool,
+    output_padding: Shape,
+    groups: int,
+) -> Tensor:
+    """Return what kernels make of a sequence, an image or a volume."""
+    dims = len(stride)
+    need(len(padding) == len(dilation) == len(output_padding) == dims, "lists of one length")
+    need(len(x.shape) == len(weight.shape) == dims + 2, f"values of {dims + 2} dimensions")
+    into, out = (
+        (weight.shape[0], weight.shape[1] * groups)
+        if transposed
+        else (
+            weight.shape[1] * groups,
+            weight.shape[0],
+        )
+    )
+    need(x.dtype == weight.dtype, "a kernel of the values' type")
+    need(x.shape[1] == into and into % groups == out % groups == 0, "groups that fit the channels")
+    _scaled(x, (out,), bias)
+    sizes = []
+    for size, k, s, p, d, o in zip(
+        x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True
+    ):
+        reach = d * (k - 1) + 1
+        if transposed:
+            need(o < max(s, d), "an output padding below stride or dilation")
+            sizes.append((size - 1) * s - 2 * p + reach + o)
+        else:
+            need(o == 0, "no output padding")
+            need(size + 2 * p >= reach, "kernels within the values")
+            sizes.append((size + 2 * p - reach) // s + 1)
+    return Tensor(x.dtype, (x.shape[0], out, *sizes))

@@ -1,0 +1,258 @@
+"""Types and shapes of what operations return, from those of what they take, and are told.
+
+NetworkError where PyTorch would fail, or would read or write beside an array. In the order of the
+table in ``operations``; what layers return is in ``layers``.
+"""
+
+import math
+from collections.abc import Iterable
+
+from .graph import FLOATS, MAX_INTEGER, Dtype, NetworkError, Tensor
+
+Shape = tuple[int, ...]
+Operand = Tensor | int | float
+_RANKS = ("bool", "int64", "float32", "float64")
+
+
+def need(holds: bool, words: str) -> None:
+    """Raise NetworkError if something does not hold."""
+    if not holds:
+        raise NetworkError(f"Expected {words}.")
+
+
+# -------------------------------------------------------------------------------- elementwise
+
+
+def common(*values: Operand) -> str:
+    """Return the type of numbers and tensors together, of which the widest decides."""
+    tensors = {value.dtype for value in values if isinstance(value, Tensor)}
+    need(bool(tensors), "a tensor among the arguments")
+    need(not {"float32", "float64"} <= tensors, "floats of one precision")
+    numbers = {
+        "float32" if isinstance(value, float) else "int64"
+        for value in values
+        if not isinstance(value, Tensor)
+    }
+    return max(tensors | numbers, key=_RANKS.index)
+
+
+def broadcast(*values: Operand) -> Shape:
+    """Return the shape that values have together."""
+    shapes = [value.shape for value in values if isinstance(value, Tensor)]
+    longest = max(map(len, shapes))
+    columns = zip(*((1,) * (longest - len(shape)) + shape for shape in shapes), strict=True)
+    sizes = [set(column) - {1} for column in columns]
+    need(all(len(each) < 2 for each in sizes), "shapes of which one can be broadcast to the other")
+    return tuple(each.pop() if each else 1 for each in sizes)
+
+
+def same(x: Tensor, **_: object) -> Tensor:
+    """Return the type and shape of the first argument."""
+    return Tensor(x.dtype, x.shape)
+
+
+def as_float(x: Tensor) -> Tensor:
+    """Return floats of the same shape."""
+    return Tensor(max(x.dtype, "float32", key=_RANKS.index), x.shape)
+
+
+def as_bool(x: Tensor) -> Tensor:
+    """Return truths of the same shape."""
+    return Tensor("bool", x.shape)
+
+
+def combined(x: Operand, other: Operand) -> Tensor:
+    """Return what a sum has."""
+    return Tensor(common(x, other), broadcast(x, other))
+
+
+def divided(x: Operand, other: Operand) -> Tensor:
+    """Return what a quotient has."""
+    return as_float(combined(x, other))
+
+
+def compared(x: Operand, other: Operand) -> Tensor:
+    """Return truths."""
+    return as_bool(combined(x, other))
+
+
+def chosen(condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
+    """Return what one of two has, as the condition decides."""
+    return Tensor(common(x, other), broadcast(condition, x, other))
+
+
+def clamped(x: Tensor, least: float | None, most: float | None) -> Tensor:
+    """Return what is within one or two bounds."""
+    bounds = [each for each in (least, most) if each is not None]
+    need(bool(bounds), "a bound")
+    return Tensor(common(x, *bounds), x.shape)
+
+
+def within(x: Tensor, least: float, most: float) -> Tensor:
+    """Return what is within two bounds that are in order."""
+    need(least <= most, "bounds in order")
+    return same(x)
+
+
+def powered(x: Tensor, exponent: float) -> Tensor:
+    """Return what a power has."""
+    need(x.dtype != "int64" or exponent >= 0, "no negative powers of integers")
+    return Tensor(common(x, exponent), x.shape)
+
+
+def converted(x: Tensor, dtype: Dtype | None) -> Tensor:
+    """Return another type of the same shape."""
+    return Tensor(dtype.name if dtype else x.dtype, x.shape)
+
+
+def _is_of(value: float, dtype: str) -> bool:
+    return dtype in FLOATS or not isinstance(value, float)
+
+
+# ------------------------------------------------------------------------------------- layout
+
+
+def placed(x: Tensor, dim: int, more: int = 0) -> int:
+    """Return which dimension is meant, from 0; negative ones count from the end."""
+    dims = len(x.shape) + more
+    need(-dims <= dim < dims, "a dimension that there is")
+    return dim % dims
+
+
+def listed(x: Tensor, dims: Iterable[int]) -> list[int]:
+    """Return which dimensions are meant, each once."""
+    found = [placed(x, dim) for dim in dims]
+    need(len(set(found)) == len(found), "each dimension once")
+    return found
+
+
+def _with(x: Tensor, dim: int, *sizes: int) -> Tensor:
+    return Tensor(x.dtype, (*x.shape[:dim], *sizes, *x.shape[dim + 1 :]))
+
+
+def viewed(x: Tensor, size: Shape) -> Tensor:
+    """Return the same numbers in another shape; one size, -1, may be what is left."""
+    rest = math.prod(each for each in size if each != -1)
+    need(0 not in size and size.count(-1) < 2, "at most one size of -1")
+    need(x.size % rest == 0 and (-1 in size or x.size == rest), f"a shape of {x.size} numbers")
+    return Tensor(x.dtype, tuple(x.size // rest if each == -1 else each for each in size))
+
+
+def unsqueezed(x: Tensor, dim: int) -> Tensor:
+    """Return one dimension more."""
+    at = placed(x, dim, 1)
+    return Tensor(x.dtype, (*x.shape[:at], 1, *x.shape[at:]))
+
+
+def squeezed(x: Tensor, dims: Shape) -> Tensor:
+    """Return it without those of these dimensions that have one entry."""
+    gone = listed(x, dims)
+    return Tensor(x.dtype, tuple(s for i, s in enumerate(x.shape) if s != 1 or i not in gone))
+
+
+def expanded(x: Tensor, size: Shape) -> Tensor:
+    """Return repetitions along dimensions of one entry; -1 leaves one as it is."""
+    more = len(size) - len(x.shape)
+    need(more >= 0, "a size for each dimension")
+    old = (1,) * more + x.shape
+    sizes = [
+        before if asked == -1 and i >= more else asked
+        for i, (before, asked) in enumerate(zip(old, size, strict=True))
+    ]
+    fits = all(new >= 1 and before in (1, new) for before, new in zip(old, sizes, strict=True))
+    need(fits, "sizes that dimensions can be expanded to")
+    return Tensor(x.dtype, tuple(sizes))
+
+
+def permuted(x: Tensor, dims: Shape) -> Tensor:
+    """Return it with dimensions in another order."""
+    need(len(dims) == len(x.shape), "every dimension")
+    return Tensor(x.dtype, tuple(x.shape[dim] for dim in listed(x, dims)))
+
+
+def flipped(x: Tensor, dims: Shape) -> Tensor:
+    """Return it backwards along some dimensions."""
+    listed(x, dims)
+    return same(x)
+
+
+def sliced(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
+    """Return a part along a dimension, as Python's slices."""
+    at = placed(x, dim)
+    return _with(x, at, len(range(x.shape[at])[start:end:step]))
+
+
+def selected(x: Tensor, dim: int, index: int) -> Tensor:
+    """Return one place of a dimension."""
+    at = placed(x, dim)
+    need(-x.shape[at] <= index < x.shape[at], "a place that there is")
+    return _with(x, at)
+
+
+def joined(tensors: tuple[Tensor, ...], dim: int) -> Tensor:
+    """Return tensors behind each other."""
+    first = tensors[0]
+    at = placed(first, dim)
+    kinds = {(t.dtype, len(t.shape), t.shape[:at], t.shape[at + 1 :]) for t in tensors}
+    need(len(kinds) == 1, "tensors of one type, whose other dimensions are the same")
+    return _with(first, at, sum(t.shape[at] for t in tensors))
+
+
+def repeated(x: Tensor, repeats: Shape) -> Tensor:
+    """Return copies side by side."""
+    more = len(repeats) - len(x.shape)
+    need(more >= 0, "a number for each dimension")
+    sizes = zip((1,) * more + x.shape, repeats, strict=True)
+    return Tensor(x.dtype, tuple(size * times for size, times in sizes))
+
+
+def split(x: Tensor, sizes: Shape, dim: int) -> tuple[Tensor, ...]:
+    """Return parts along a dimension."""
+    at = placed(x, dim)
+    need(sum(sizes) == x.shape[at], "sizes that add up to the dimension's")
+    each = {size: _with(x, at, size) for size in set(sizes)}
+    return tuple(each[size] for size in sizes)
+
+
+def padded(x: Tensor, pad: Shape, value: float) -> Tensor:
+    """Return it with borders, of the last dimension first; negative ones are cut off."""
+    need(x.dtype != "bool" and _is_of(value, x.dtype), "a value of the tensor's type")
+    need(len(pad) <= 2 * len(x.shape), "pads of dimensions that there are")
+    sizes = list(x.shape)
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True), 1):
+        left = sizes[-i] + min(before, 0) + min(after, 0)
+        need(left >= 1, "something that is left between the pads")
+        sizes[-i] += before + after
+    return Tensor(x.dtype, tuple(sizes))
+
+
+# ---------------------------------------------------------------------------------- constants
+
+
+def filled(size: Shape, value: float, dtype: Dtype | None) -> Tensor:
+    """Return one number everywhere."""
+    own = {bool: "bool", int: "int64", float: "float32"}[type(value)]
+    return scalar(value, dtype or Dtype(own), size)
+
+
+def filled_like(x: Tensor, value: float, dtype: Dtype | None) -> Tensor:
+    """Return one number everywhere, in another's shape."""
+    return scalar(value, dtype or Dtype(x.dtype), x.shape)
+
+
+def scalar(value: float, dtype: Dtype | None, size: Shape = ()) -> Tensor:
+    """Return one number."""
+    name = dtype.name if dtype else "float32"
+    need(_is_of(value, name), "a value of the type")
+    return Tensor(name, size)
+
+
+def counted(start: float, end: float, step: float, dtype: Dtype | None) -> Tensor:
+    """Return numbers at equal distances."""
+    need(step != 0, "a step other than 0")
+    whole = all(isinstance(each, int) for each in (start, end, step))
+    name = dtype.name if dtype else "int64" if whole else "float32"
+    need(name != "bool" and (whole or name != "int64"), "numbers of the type")
+    steps = (end - start) / step
+    need(0 < steps < MAX_INTEGER, "an end behind the start")
+    return Tensor(name, (math.ceil(steps),))
