@@ -22,7 +22,7 @@ from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import RandomSource
 
-from ..node import Node, Seed, forbid
+from ..node import Asked, Node, Seed, forbid
 from ..reply import Received, Refusal, with_own_metadata
 from ..update_mod import (
     CallNext,
@@ -242,25 +242,30 @@ class RecordDpSgdMod(LdpUpdateMod):
         model = {key: copy(array) for key, array in content.array_records[name].items()}
         asked = digest(content)
 
-        def trained(slots: Slots) -> Report:
+        def trained(own: Node, slots: Slots) -> Report:
             inner = with_own_metadata(received.message)
-            randomness = node.private_randomness(int(asked[:15], 16), slots)
+            randomness = own.private_randomness(int(asked[:15], 16), slots)
             arrays = {key: array.numpy() for key, array in model.items()}
-            policy = node.terms.policy
-            training = Training(plan, arrays, policy.num_records, randomness, node.terms.rehearsal)
+            rehearsal = own.terms.rehearsal
+            declared = own.terms.policy.num_records
+            training = Training(plan, arrays, declared, randomness, rehearsal or own.blind)
             token = current.set(training)
             try:
                 reply = reply_of(inner, context, call_next, _log_failure)
             finally:
                 current.reset(token)
             if training.trained is None:
-                raise Refusal(Refusal.FAILED, "The app has not trained by dp_sgd.")
+                if own.blind:
+                    return Report({})
+                raise RuntimeError("The app has not trained by dp_sgd.")
             # A rehearsal shows no data, and what is declared public may be some.
-            rehearsal = node.terms.rehearsal
             public = {} if rehearsal else _metrics(reply, self._public(received))
             return report_of(training.trained, {NUM_EXAMPLES: training.count} | public)
 
-        report = paid_for(node, plan, node.run_id, len(flat), kind, asked, trained)
+        round_of = asked_round(node, plan, node.run_id, len(flat), kind, asked)
+        report = node.answer_once(round_of, trained)
+        if not report.arrays:
+            raise Refusal(Refusal.FAILED, "The app has not trained by dp_sgd.")
         return as_reply(report, name, model)
 
 
@@ -268,25 +273,18 @@ def _log_failure(_: str) -> None:
     log_failure("The train function failed.")
 
 
-def paid_for(
-    node: Node,
-    plan: DpSgdPlan,
-    run: int,
-    num_parameters: int,
-    kind: str,
-    asked: str,
-    trained: Callable[[Slots], Report],
-) -> Report:
-    """Return the report of one round, which is on the ledger with the cost of a run's plan.
+def asked_round(
+    node: Node, plan: DpSgdPlan, run: int, num_parameters: int, kind: str, content: str
+) -> Asked:
+    """Return the question for one round, at the cost of a run's plan.
 
-    ``asked`` is the digest of the message's content; ``trained`` is called unless this message has
-    been answered before. Refusal if the operator does not allow the plan.
+    ``content`` is the digest of the message's. Refusal if the operator does not allow the plan.
     """
     cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
     forbid(_NAME, node.terms.policy.objection_to(cost, num_parameters, True, False))
-    whole = json.dumps([kind, node.accounts.tolist(), cost.plan, asked])
+    whole = json.dumps([kind, node.accounts.tolist(), cost.plan, content])
     identity = hashlib.sha256(whole.encode()).hexdigest()
-    return node.paid_once(np.zeros(1, np.int64), cost, identity, (kind, _NAME), trained)
+    return Asked(np.zeros(1, np.int64), cost, identity, (kind, _NAME))
 
 
 def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:

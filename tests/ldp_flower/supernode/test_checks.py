@@ -324,14 +324,12 @@ def test_the_guides_commands_check_and_start_a_node_without_an_app(node, monkeyp
 @pytest.fixture
 def spent(tmp_path):
     ledger, policy = SqliteLedger.create(tmp_path / "ledger.db"), PrivacyPolicy(2.0)
-    first = Entry("q1", b"", 1 << 63, "gradient", "Codebook")
-    assert ledger.commit(first, np.array(["a", "<b>"]), Cost(0.5), policy)
-    assert ledger.commit(
-        Entry("q2", b"", 7, "view", "Codebook"), np.array(["a"]), Cost(1.5), policy
-    )
-    assert ledger.commit(
-        Entry("q3", b"", 7, "view", "Codebook"), np.array(["c"]), Cost(0.25), policy
-    )
+    for entry, users, epsilon in (
+        (Entry("q1", 1 << 63, "gradient", "Codebook"), ["a", "<b>"], 0.5),
+        (Entry("q2", 7, "view", "Codebook"), ["a"], 1.5),
+        (Entry("q3", 7, "view", "Codebook"), ["c"], 0.25),
+    ):
+        assert ledger.reserve(entry, np.array(users), Cost(epsilon), policy).users.all()
     assert ledger.renew(["<b>"]) == 1
     return tmp_path / "ledger.db"
 
