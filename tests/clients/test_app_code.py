@@ -320,7 +320,7 @@ def write_over(fresh, path):
 
 
 @pytest.mark.parametrize("swap", [put_in_place, write_over])
-@pytest.mark.parametrize("method", ["affordable", "reply"])
+@pytest.mark.parametrize("method", ["check", "claim", "reserve"])
 def test_a_ledger_that_is_replaced_in_the_middle_of_a_query_pays_for_nothing(
     ledger, node_config, tmp_path, swap, method, monkeypatch
 ):

@@ -485,6 +485,17 @@ def plant_error_for_nan(monkeypatch):
     monkeypatch.setattr(respond, "values_of", values_of)
 
 
+def plant_error_that_leaves(monkeypatch):
+    """What fails once data are looked at is told."""
+    plant_error_for_nan(monkeypatch)
+    monkeypatch.setattr(node.Node, "_computed", lambda self, slots, about, _: about(self, slots))
+
+
+def test_an_error_for_some_data_alone_shows_nowhere(monkeypatch):
+    plant_error_for_nan(monkeypatch)
+    assert not {FORM, "who answers", "ledger"} & set(findings(GRADIENT, "neighbours"))
+
+
 def plant_more_draws(monkeypatch):
     """A user without rows gets its noise from another place of the tape."""
     honest = respond.values_of
@@ -627,7 +638,7 @@ FAULTS = {
     ),
     "order of keys": (plant_another_record, GRADIENT, FORM),
     "text of an error": (plant_error_text, GRADIENT, FORM),
-    "an error for what is not finite": (plant_error_for_nan, GRADIENT, FORM),
+    "an error for what is not finite": (plant_error_that_leaves, GRADIENT, FORM),
     "how much is drawn": (plant_more_draws, GRADIENT, FORM),
     "last bit": (lambda m: plant_mixed_rows(m, last_bit_if_nan), GRADIENT, "isolation"),
     "precision": (lambda m: plant_mixed_rows(m, single_if_huge), GRADIENT, "isolation"),

@@ -1,9 +1,6 @@
 """A node that trains networks which come as data: what is refused, paid and replied."""
 
-import os
-import signal
 from dataclasses import replace
-from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
@@ -16,7 +13,7 @@ from torch import nn
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.clients import NetworkClientApp, Refusal
 from ldp_flower.clients.private_training import steps
-from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits, as_rows
+from ldp_flower.clients.private_training.child import ChildLimits
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.training import ARRAYS, NETWORK, NetworkRound
 from ldp_flower.models import Limits, Network
@@ -123,21 +120,6 @@ def test_an_odd_record_moves_a_sum_by_its_bound_at_most(monkeypatch, odd):
     found = [weights(simulated(App(data, seed=1).app, content(plan=plan))) for data in (ROWS, rows)]
     moved = np.linalg.norm(found[1] - found[0]) / 0.5 * 0.5 * 60
     assert found[1].any() and moved <= 2 * 0.3 * (1 + 1e-5)
-
-
-def test_records_become_numbers_one_by_one():
-    record, target = Tensor("float32", (2,)), Tensor("float32", ())
-    rows, goals = as_rows(
-        [[1, 2], [3, 4], ["a", 5], [1, 2, 3], None], [1, "x", 3, 4, 5], record, target, 9
-    )
-    assert rows.tolist() == [[1, 2], [3, 4], [0, 0], [0, 0], [0, 0]]
-    assert goals[0] == 1 and np.isnan(goals[1:]).all()
-    rows, goals = as_rows(np.arange(8).reshape(4, 2), np.arange(4), record, target, 3)
-    assert rows.tolist() == [[0, 1], [2, 3], [4, 5]] and goals.tolist() == [0, 1, 2]
-    rows, goals = as_rows(np.zeros((4, 3)), np.arange(4), record, Tensor("int64", ()), 9)
-    assert not rows.any() and goals.tolist() == [-1] * 4
-    with pytest.raises(ValueError, match="Expected a target for each of 2 records"):
-        as_rows(np.zeros((2, 2)), np.zeros(3), record, target, 9)
 
 
 # --------------------------------------------------------------------------- deployments
@@ -256,39 +238,6 @@ def test_a_rehearsal_draws_nobody_and_spends_nothing(ledger, node_config):
     reply = deployed(app.app, content(net=net), node_config | {"rehearsal": True})
     assert set(reply.content[ARRAYS]) == {"2.weight", "2.bias"}
     assert ledger.spent() == {}
-
-
-# ---------------------------------------------------------------------------- the child
-
-
-def test_a_child_without_time_is_an_error(ledger, node_config):
-    app = App(child_limits=ChildLimits(seconds=1))  # PyTorch alone takes longer to import
-    long = replace(PLAN, steps=100_000)
-    assert deployed(app.app, content(plan=long), node_config).error.code == Refusal.FAILED
-    assert ledger.spent() == {}
-
-
-def test_a_child_that_dies_is_an_error():
-    with Child(ChildLimits()) as child:
-        os.kill(child._process.pid, signal.SIGKILL)
-        child._process.wait()
-        with pytest.raises(ChildError):
-            child.check(network().graph.to_text(), Limits())
-        with pytest.raises(ChildError):
-            child.train(None)
-
-
-def test_a_child_that_dies_while_it_trains_is_an_error(monkeypatch):
-    send = Child._send
-
-    def sent_before_it_dies(child, value):
-        send(child, value)
-        child._process.kill()
-        child._process.wait()
-
-    monkeypatch.setattr(Child, "_send", sent_before_it_dies)
-    with Child(ChildLimits()) as child, pytest.raises(ChildError, match="that trains ended"):
-        child.train(SimpleNamespace(network=network()))
 
 
 def test_arguments_are_checked():
