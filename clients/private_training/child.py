@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from threading import Timer
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import RandomSource, SystemRandom
 from ldp_flower.validation import check_integer
 
+from .denormals import flushed
 from .records import Form, Rows
 
 if TYPE_CHECKING:
@@ -169,8 +170,7 @@ class Child:
     2. Before it reads the data, it gives up the right to open files and connections, which only
        an account with CAP_SYS_RESOURCE (root) can take back. What is in its memory by then, and
        the log, it can still use.
-    3. Its floating-point unit takes numbers next to zero for zero, in all threads, where the
-       processor can: arithmetic with them takes up to a hundred times as long.
+    3. Its arithmetic takes numbers next to zero for zero, in all threads, where the processor can.
     """
 
     def __init__(self, limits: ChildLimits) -> None:
@@ -253,13 +253,6 @@ def confine() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
-def flush_denormals() -> None:
-    """Take numbers next to zero for zero: in this thread, and in those that it starts later."""
-    import torch
-
-    torch.set_flush_denormal(True)
-
-
 def main() -> None:
     """Check a network, and train it."""
     memory, seconds = (int(each) for each in sys.argv[1:])
@@ -268,13 +261,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is for the log
-    flush_denormals()
+    with answer, flushed():
+        _answer(answer, seconds)
 
-    def write(arrays: Arrays) -> None:
-        for name in task.network.graph.trainable:
-            answer.write(np.ascontiguousarray(arrays[name]).tobytes())
-        answer.flush()
 
+def _answer(answer: BinaryIO, seconds: int) -> None:
     task: Round = pickle.load(sys.stdin.buffer)
     try:
         form = Form.of(task.network, task.limits)
@@ -285,8 +276,13 @@ def main() -> None:
         line = {**asdict(form.target), "classes": form.classes}
     except NetworkError as error:
         answer.write(json.dumps({"refused": str(error)}).encode() + b"\n")
-        answer.close()
         return
+
+    def write(arrays: Arrays) -> None:
+        for name in task.network.graph.trainable:
+            answer.write(np.ascontiguousarray(arrays[name]).tobytes())
+        answer.flush()
+
     answer.write(json.dumps(line).encode() + b"\n")
     write(alone)
     confine()

@@ -26,6 +26,7 @@ from ..reply import Received, Refusal, reply_with
 from ..update_mod import CallNext, whole_node
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from .child import Arrays, Child, ChildLimits, Round
+from .denormals import flushed
 from .record_mod import NUM_EXAMPLES, as_reply, asked_round, report_of
 from .records import Form, Rows
 
@@ -75,15 +76,23 @@ class NetworkClientApp(ClientApp):
     3. A gradient that is not finite counts as 0; others are shortened to ``max_grad_norm`` and
        added up, in doubles: one record moves a sum by twice ``max_grad_norm`` at most. Blocks
        have a public size, and places without a record hold zeros, which are not added.
-    4. A network is refused, by a text about itself, before data are loaded and budget is spent.
-       Kernels run in a process of their own with limits of time and memory, which has neither
-       ledger nor network credentials; what returns is read as numbers of a declared size.
-    5. The plan's whole (epsilon, delta) is on the ledger before the first reply of a run leaves,
-       and the reply itself. The same message gets the same bytes, and trains nothing.
-    6. What leaves are the trained parameters, the declared number of records, and whether this
+    4. A network is refused, by a text about itself, before data are loaded and budget is spent:
+       also one that would take too long, by the time of a block of zeros. Kernels run in a
+       process of their own with limits of time and memory, which can open neither ledger nor
+       data nor connections once it has records (see :class:`~.child.Child`); what returns is
+       read as numbers of a declared size.
+    5. The plan's whole (epsilon, delta) is on the ledger before that process gets a record, and a
+       reply before it leaves. If it ends without an answer, for whatever reason, the reply is
+       what a round without any record gives, which was computed before. The same message gets
+       the same bytes, and trains nothing.
+    6. Arrays whose shape or type as a whole is not the network's are refused before anything is
+       spent, so that these are public; no value in them is, and how many records count is in the
+       operator's log alone.
+    7. What leaves are the trained parameters, the declared number of records, and whether this
        is a rehearsal or a seeded simulation.
-    7. Not covered: how long training takes, as ``reply-after`` has it; a person with several
-       records; what ``load_records`` has computed from all records before.
+    8. Not covered: how long training takes, as ``reply-after`` has it, up to the limit of
+       ``child_limits`` for the data; a person with several records; what
+       ``load_records`` has computed from all records before.
     """
 
     def __init__(
@@ -323,6 +332,7 @@ class _Local:
         self._network, self._asked, self._form = network, asked, Form.of(network, limits)
         self._at_once = max(1, _AT_ONCE // max(1, network.check(limits).intermediates))
 
+    @flushed()
     def trained(self, user: OneUser) -> Arrays:
         """Return all parameters after the steps on a user's rows."""
         import torch

@@ -4,6 +4,7 @@ Whether arrays fit follows from their shape and type, which are public. What is 
 nothing but what counts, and that only the operator's log says.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from ldp_flower.models.network import Network
 
 Rows = NDArray[Any]
 
-_NUMBERS = "biuf"  # kinds of NumPy's types
+NUMBERS = "biuf"  # kinds of NumPy's types that are taken for numbers
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Form:
 
     def __str__(self) -> str:
         """Return what a node's arrays have to be."""
-        return f"records of {_shape(self.record.shape)} and targets of {_shape(self.target.shape)}"
+        record, target = (in_words(each.shape) for each in (self.record, self.target))
+        return f"records of {record} and targets of {target}"
 
     def misfit(self, records: Any, targets: Any) -> str | None:
         """Return what is wrong with arrays as a whole, whatever is in them; None if they fit.
@@ -49,10 +51,11 @@ class Form:
         ):
             if not isinstance(values, np.ndarray) or values.dtype.kind == "O":
                 continue
-            if values.dtype.kind not in _NUMBERS:
+            if values.dtype.kind not in NUMBERS:
                 return f"Expected {name} that are numbers, got {values.dtype}."
             if values.shape[1:] != tensor.shape:
-                return f"Expected {name} of {_shape(tensor.shape)}, got {_shape(values.shape[1:])}."
+                got = in_words(values.shape[1:])
+                return f"Expected {name} of {in_words(tensor.shape)}, got {got}."
         return None
 
     def fitted(self, records: Any, targets: Any, most: int) -> tuple[Rows, Rows, str]:
@@ -71,9 +74,9 @@ class Form:
             wrong = f"outside 0..{self.classes - 1}"
             meant = _each((goals >= 0) & (goals < self.classes), np.any)
         faults = {
-            f"are not numbers of {_shape(self.record.shape)}": ~usable,
+            f"are not numbers of {in_words(self.record.shape)}": ~usable,
             "hold a number that is not finite": usable & ~_each(np.isfinite(rows), np.all),
-            f"have a target that is not numbers of {_shape(self.target.shape)}": usable & ~known,
+            f"have a target that is not numbers of {in_words(self.target.shape)}": usable & ~known,
             f"have a target {wrong}": usable & known & ~meant,
         }
         count = number - np.count_nonzero(np.any([*faults.values()], axis=0))
@@ -90,7 +93,7 @@ def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[
     found = np.zeros((number, *tensor.shape), tensor.dtype)
     usable = np.zeros(number, bool)
     with np.errstate(all="ignore"):
-        if isinstance(values, np.ndarray) and values.dtype.kind in _NUMBERS:
+        if isinstance(values, np.ndarray) and values.dtype.kind in NUMBERS:
             if values.shape[1:] == tensor.shape:
                 found[:] = values[:number]
                 usable = _kept(values[:number], found)
@@ -99,7 +102,7 @@ def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[
         for i in range(number):
             try:
                 row = np.asarray(values[i])
-                if row.shape == tensor.shape and row.dtype.kind in _NUMBERS:
+                if row.shape == tensor.shape and row.dtype.kind in NUMBERS:
                     one = row[None].astype(tensor.dtype)
                     if _kept(row[None], one)[0]:
                         found[i], usable[i] = one[0], True
@@ -119,8 +122,9 @@ def _kept(values: Rows, found: Rows) -> NDArray[np.bool_]:
 
 def _each(holds: Rows, together: Any) -> NDArray[np.bool_]:
     """Return whether something holds for all, or any, of each record's numbers."""
-    return np.asarray(together(holds.reshape(len(holds), -1), axis=1), bool)
+    return np.asarray(together(holds.reshape(len(holds), math.prod(holds.shape[1:])), axis=1), bool)
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def in_words(shape: tuple[int, ...]) -> str:
+    """Return a shape such as ``3 x 32 x 32``."""
     return " x ".join(map(str, shape)) or "one number"
