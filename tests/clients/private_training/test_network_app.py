@@ -141,6 +141,31 @@ def test_an_odd_record_moves_a_sum_by_its_bound_at_most(monkeypatch, odd):
 # --------------------------------------------------------------------------- deployments
 
 
+class ChildOfThisProcess:
+    """In the place of the process, which takes seconds to start."""
+
+    def __init__(self, limits):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def prepare(self, task):
+        form = Form.of(task.network, task.limits)
+        return form, task.without_records(SystemRandom())
+
+    def train(self, task, records, targets):
+        return task.trained(records, targets, SystemRandom())
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(network_app, "Child", ChildOfThisProcess)
+
+
 def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_config):
     poor = App(child_limits=ChildLimits(memory=64))
     assert deployed(poor.app, content(), node_config).error.code == Refusal.FAILED
@@ -236,6 +261,7 @@ def test_the_apps_own_limits_and_policy_count(ledger, node_config):
     assert ledger.spent() == {} and not strict.loaded and not poor.loaded
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_failure_of_the_loader_says_nothing_and_costs_nothing(ledger, node_config):
     def load(context):
         raise ValueError("patient 4711")
@@ -288,18 +314,18 @@ def test_records_that_cannot_be_read_are_paid_and_answered(ledger, node_config):
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_child_that_fails_with_data_is_paid_and_answered_by_noise(
     ledger, node_config, monkeypatch, caplog
 ):
     def fails(*given):
         raise ChildError("killed")
 
-    monkeypatch.setattr(Child, "train", fails)
+    monkeypatch.setattr(ChildOfThisProcess, "train", fails)
     reply = deployed(App().app, content(), node_config)
     assert form_of(reply) == USUAL and weights(reply).any()
     assert "given without data" in caplog.text
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
-    monkeypatch.undo()
     app = App()
     again = deployed(app.app, content(), node_config)
     assert again.content[ARRAYS]["w"].data == reply.content[ARRAYS]["w"].data
@@ -307,6 +333,7 @@ def test_a_child_that_fails_with_data_is_paid_and_answered_by_noise(
     assert deployed(app.app, content(salt=6), node_config).error.code == Refusal.EXHAUSTED
 
 
+@pytest.mark.usefixtures("quick")
 def test_an_interrupted_round_is_trained_again_at_no_further_price(
     ledger, node_config, monkeypatch
 ):
@@ -314,7 +341,7 @@ def test_an_interrupted_round_is_trained_again_at_no_further_price(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Child, "train", interrupted)
+        patch.setattr(ChildOfThisProcess, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
             deployed(App().app, content(), node_config)
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
@@ -348,31 +375,6 @@ def test_a_number_that_takes_long_decides_neither_whether_a_node_answers_nor_wha
 
 
 # ------------------------------------------------------------- files that do not fit
-
-
-class ChildOfThisProcess:
-    """In the place of the process, which takes seconds to start."""
-
-    def __init__(self, limits):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def prepare(self, task):
-        form = Form.of(task.network, task.limits)
-        return form, task.without_records(SystemRandom())
-
-    def train(self, task, records, targets):
-        return task.trained(records, targets, SystemRandom())
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(network_app, "Child", ChildOfThisProcess)
 
 
 @pytest.mark.usefixtures("quick")
