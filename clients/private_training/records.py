@@ -6,6 +6,7 @@ nothing but what counts, and that only the operator's log says.
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +35,11 @@ class Form:
         output = network.check(limits).output
         target = network.target(limits)
         return cls(network.graph.record, target, output.shape[1] if classes else None)
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Return what a network takes that :meth:`Network.save` wrote; NetworkError as above."""
+        return cls.of(Network.load(file), Limits())
 
     def __str__(self) -> str:
         """Return what a node's arrays have to be."""

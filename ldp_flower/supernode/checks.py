@@ -20,7 +20,6 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
-from ..models import Limits, Network
 from .journal import heard
 from .settings import AppError, OwnApp, RecordsFile, Settings, Table
 
@@ -252,7 +251,7 @@ def _records(
 def _fit(network: Path, records: NDArray[Any], targets: NDArray[Any], findings: Findings) -> None:
     """Find which records a network would train on."""
     try:
-        form = Form.of(Network.load(network), Limits())
+        form = Form.read(network)
     except (OSError, ValueError, ImportError) as error:
         findings.problems.append(f"The network {network} cannot be used: {error}")
         return
