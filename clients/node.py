@@ -1,4 +1,8 @@
-"""What every handler of a client needs: a node's policy, who pays, and answers paid once."""
+"""What every handler of a client needs: a node's policy, who pays, and answers paid once.
+
+There is one order for all answers: what is asked is checked, the cost is reserved, and only then
+data are computed with; after that nothing leaves but an answer. docs/threat-model.md has the table.
+"""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,10 +16,12 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import (
-    RESERVED,
+    ATTEMPTS,
     Accounts,
+    Claim,
     Entry,
     Ledger,
+    Series,
     SqliteLedger,
     StateLedger,
     texts,
@@ -172,11 +178,26 @@ def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A question that has been checked, without any data.
+
+    ``slots`` are the users that it addresses. ``digest`` names it together with all that decides
+    the answer. ``summary`` is what is asked and how it is randomised, for the operator's books.
+    """
+
+    slots: Slots
+    cost: Cost
+    digest: str
+    summary: tuple[str, str]
+    series: Series | None = None
+
+
+@dataclass(frozen=True)
 class Node:
     """Who answers on a node, under which terms, and who pays.
 
     ``accounts`` are the names that the ledger knows the users by; ``run_id`` is Flower's number of
-    the run, for the operator's books.
+    the run, for the operator's books. One that is ``blind`` answers as if its users had no data.
     """
 
     terms: EffectivePolicy
@@ -184,6 +205,7 @@ class Node:
     ledger: Ledger
     accounts: NDArray[np.generic] = field(repr=False)
     run_id: int
+    blind: bool = field(default=False, kw_only=True)
 
     def census(self) -> dict[str, int]:
         """Return how many users the node holds, how many can pay nothing, and their keys."""
@@ -207,9 +229,13 @@ class Node:
         numbers = self.ledger.numbers(self.accounts)
         return replace(self, keys=NodeKeys(0, 0, self.keys.count, numbers))
 
-    def shown(self, values: Floats) -> Floats:
-        """Return what is randomised of users' values: in a rehearsal nothing, as of no data."""
-        return np.full_like(values, np.nan) if self.terms.rehearsal else values
+    def shown(self, values: Callable[[], Floats], shape: tuple[int, int]) -> Floats:
+        """Return what is randomised of users' values, which have this shape: NaN without data.
+
+        A rehearsal computes values, so that its log says what is wrong with them, and shows none.
+        """
+        found = None if self.blind else values()
+        return np.full(shape, np.nan) if found is None or self.terms.rehearsal else found
 
     def private_randomness(self, step: int, slots: Slots) -> RandomSource:
         """Return the source of everything that must stay secret."""
@@ -223,49 +249,31 @@ class Node:
             return SystemRandom().words((len(slots), 1))[:, 0]
         return self.keys.states(purpose, self.terms.seed, step, slots)
 
+    @property
+    def keeps_secrets(self) -> bool:
+        """Whether users keep secrets for a series: a simulation's follow from its seed."""
+        return self.terms.seed is not None or isinstance(self.ledger, SqliteLedger)
+
     def permanent_keys(self, series: str, slots: Slots, coins: Words) -> list[bytes]:
         """Return the secrets that users keep for a series of permanent answers.
 
-        In a simulation they follow from its seed, as there is no node that could keep them; Refusal
-        if it has none. LedgerError if users have paid for the series and their secrets are gone, or
-        are of other coins.
+        In a simulation they follow from its seed, as there is no node that could keep them.
+        LedgerError if users have paid for the series and their secrets are gone, or are of other
+        coins.
         """
         if self.terms.seed is not None:
             own = self.keys.states(Purpose.NOISE, self.terms.seed, 0, slots)
             return [word.tobytes() for word in derive(int(series[:16], 16), own)]
         if self.terms.rehearsal:  # about no data: nothing is kept
             return [word.tobytes() for word in SystemRandom().words((len(slots), 4))]
-        if not isinstance(self.ledger, SqliteLedger):
-            text = "A simulation without a seed cannot keep the secrets of a series."
-            raise Refusal(Refusal.MISCONFIGURED, text)
-        return self.ledger.series_keys(self.accounts[slots], series, coins.tolist())
+        assert isinstance(self.ledger, SqliteLedger)
+        return self.ledger.series_keys(self.accounts[slots], Series(series, coins.tolist()))
 
-    def answer_once(
-        self,
-        query: Query,
-        randomised: Callable[[Slots], Report],
-        *about: object,
-        in_advance: bool = False,
-        permanent: bool = False,
-    ) -> Report:
-        """Answer a query, which has been checked, for the addressed users who can afford it.
+    def asked(self, query: Query, *about: object, permanent: bool = False) -> Asked:
+        """Return a query, which has been checked, with its cost and its digest.
 
-        When this returns, the cost is on the ledger, and so is the returned report. Refusal if the
-        query addresses nobody, or no addressed user can afford it.
-
-        Parameters
-        ----------
-        randomised : callable
-            Function from slots to the report about these users. It is called only if
-            the query has not been answered before.
-        *about : object
-            What else decides the reports, for the query's digest.
-        in_advance : bool (default: False)
-            Whether the cost is on the ledger before ``randomised`` is called; the node is one
-            user then.
-        permanent : bool (default: False)
-            Whether ``randomised`` gives permanent answers: then users pay for the query's
-            series as a whole, once.
+        ``about`` is what else decides the reports. With ``permanent`` answers users pay for the
+        query's series as a whole, once. Refusal if it addresses nobody.
         """
         slots = self.keys.addressed(query.salt, query.low, query.high)
         if not len(slots):
@@ -275,75 +283,83 @@ class Node:
         names = accounts.tolist() if accounts.dtype.kind == "U" else [self.keys.count]
         digest = query.digest(self.keys.group, self.keys.first, *names, *about)
         cost = Cost.of(query.randomizer, query.salt)
+        series = None
         if permanent:
             cost = replace(cost, plan=plan_of(query.series), steps=query.collections or 1)
-        # In a rehearsal nobody pays.
-        paid = self._charged_first if in_advance and not self.terms.rehearsal else self.paid_once
-        return paid(slots, cost, digest, self.booked(query), randomised)
+            if self.terms.seed is None:
+                coins = self.keys.coins(query.salt, query.coin_step, slots)
+                series = Series(query.series, coins.tolist())
+        return Asked(slots, cost, digest, self.booked(query), series)
 
     def booked(self, query: Query) -> tuple[str, str]:
         """Return what the operator's books call a query: what is asked, how it is randomised."""
         return query.summary
 
-    def paid_once(
-        self,
-        slots: Slots,
-        cost: Cost,
-        digest: str,
-        summary: tuple[str, str],
-        randomised: Callable[[Slots], Report],
-    ) -> Report:
-        """Answer for the users in ``slots`` who can afford it what has the digest.
+    def answered(self, asked: Asked) -> Report | None:
+        """Return the answer if there is one already; Refusal if nobody has paid or can pay."""
+        return self._reply_in(self._claim(asked))
 
-        ``summary`` is what is asked and how it is randomised, for the operator's books;
-        ``randomised`` as that of :meth:`answer_once`. Refusal if no user in ``slots`` can afford
-        it.
+    def answer_once(self, asked: Asked, randomised: Callable[[Self, Slots], Report]) -> Report:
+        """Answer for the addressed users who can afford it.
+
+        When this returns, the cost is on the ledger, and so is the returned report. Refusal, with
+        nothing spent, if nobody can afford it.
+
+        Parameters
+        ----------
+        randomised : callable
+            Function from this node and slots to the report about these users. It is called once
+            the cost is on the ledger, and only if the question has no answer yet. If it fails, it
+            is called for the node without data: whether it fails may depend on data.
         """
-        policy = self.terms.policy
-        accounts = self.accounts[slots]
-        while True:
-            able = slots[self.ledger.affordable(accounts, cost, policy)]
-            # Looked up second: if another process's answer to this very query took the last
-            # of the budget, it is there by now.
-            if (stored := self.ledger.reply(digest)) is not None:
-                return _kept(stored)
-            if not len(able):
-                raise Refusal(Refusal.EXHAUSTED, _EXHAUSTED)
-            report = randomised(able)
-            if self.terms.rehearsal:
-                return report
-            entry = Entry(digest, report.to_bytes(), self.run_id, *summary)
-            if self.ledger.commit(entry, self.accounts[able], cost, policy):
-                return report
-            # Another process answered, or spent a user's budget, since we looked.
+        if self.terms.rehearsal:  # nobody pays
+            claim = self._claim(asked)
+        else:
+            entry = Entry(asked.digest, self.run_id, *asked.summary)
+            accounts, policy = self.accounts[asked.slots], self.terms.policy
+            claim = self.ledger.reserve(entry, accounts, asked.cost, policy, asked.series)
+        if (reply := self._reply_in(claim)) is not None:
+            return reply
+        report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
+        if self.terms.rehearsal:
+            return report
+        return _kept(self.ledger.fulfil(asked.digest, report.to_bytes()))
 
-    def _charged_first(
-        self,
-        slots: Slots,
-        cost: Cost,
-        digest: str,
-        summary: tuple[str, str],
-        randomised: Callable[[Slots], Report],
-    ) -> Report:
-        """Answer like :meth:`paid_once`, but charge the one user in ``slots`` first.
+    def _claim(self, asked: Asked) -> Claim:
+        """Return what the ledger holds of a question, or else who could pay for it."""
+        accounts = self.accounts[asked.slots]
+        able = self.ledger.affordable(accounts, asked.cost, self.terms.policy)
+        # Looked up second: if another process's answer to this very question took the last
+        # of the budget, it is there by now.
+        return self.ledger.claim(asked.digest, len(accounts)) or Claim(able)
 
-        ``randomised`` may run an app's code. Neither its duration nor its failure then decides
-        which other queries are refused. If it fails, the charge stays, and the same query runs it
-        again.
-        """
-        entry = Entry(digest, RESERVED, self.run_id, *summary)
-        self.ledger.commit(entry, self.accounts[slots], cost, self.terms.policy)
-        stored = self.ledger.reply(digest)
-        if stored is None:
+    def _reply_in(self, claim: Claim) -> Report | None:
+        if claim.reply is not None:
+            return _kept(claim.reply)
+        if not claim.users.any():
             raise Refusal(Refusal.EXHAUSTED, _EXHAUSTED)
-        if stored == RESERVED:
-            stored = self.ledger.fulfil(digest, randomised(slots).to_bytes())
-        return _kept(stored)
+        return None
+
+    def _computed(
+        self, slots: Slots, randomised: Callable[[Self, Slots], Report], attempts: int
+    ) -> Report:
+        """Return a report; nothing but its noise if data made it fail, or end the process."""
+        logger = logging.getLogger(__name__)
+        if attempts > ATTEMPTS:
+            logger.error("An answer was begun %d times: it is given without data.", ATTEMPTS)
+        else:
+            try:
+                return randomised(self, slots)
+            except KeyboardInterrupt:  # is the operator's
+                raise
+            except BaseException:  # of any kind: that there was one must not be seen
+                logger.exception("An answer could not be computed: it is given without data.")
+        return randomised(replace(self, blind=True), slots)
 
 
 def _kept(stored: bytes) -> Report:
     """Return the report that a ledger has stored."""
-    if stored in (b"", RESERVED):
+    if not stored:
         raise Refusal(Refusal.EXHAUSTED, "The answer to this query is no longer kept.")
     return Report.from_bytes(stored)
 
@@ -399,6 +415,9 @@ class UsersNode(Node):
 
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""
+        if self.blind:
+            nothing = np.zeros((0, self.users.num_features)), np.zeros(0)
+            return Users(*nothing, np.zeros(len(slots) + 1, np.int64))
         return self.users.take(slots, self.terms.policy.max_rows)
 
 

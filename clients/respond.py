@@ -107,7 +107,9 @@ def _together_or_apart(
     """
     try:
         return compute(slots)
-    except Exception:
+    except KeyboardInterrupt:  # is the operator's
+        raise
+    except BaseException:
         if len(slots) == 1:
             logging.getLogger(__name__).exception(
                 "Statistic %s failed for a user, who reports as if without data.", name
@@ -150,7 +152,8 @@ def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
         counts[i] = max(node.terms.policy.num_records or len(records), 1)
         for start in range(0, len(records), CHUNK):
             chunk = np.arange(start, min(start + CHUNK, len(records)))
-            values = node.shown(values_of(records.take, chunk, query, node.own))
+            shape = (len(chunk), mechanism.width)
+            values = node.shown(partial(values_of, records.take, chunk, query, node.own), shape)
             totals[i] += mechanism.total(values)
     randomness = node.private_randomness(query.step, slots)
     reports = mechanism.report(totals, counts, randomness, centre)
@@ -161,7 +164,9 @@ def _records(node: UsersNode, slot: Slots) -> Users:
     """Return a silo's records, each as a user of its own; none if they cannot be had."""
     try:
         silo = node.take(slot)
-    except Exception:
+    except KeyboardInterrupt:  # is the operator's
+        raise
+    except BaseException:
         logging.getLogger(__name__).exception("A silo has no records that can be read.")
         return Users(np.zeros((0, node.users.num_features)), np.zeros(0), np.zeros(1, np.int64))
     rows = silo.take(np.zeros(1, np.int64), node.terms.policy.num_records)
@@ -186,11 +191,13 @@ def respond(node: UsersNode, query: Query) -> Report:
     by_record = isinstance(query.randomizer, RecordMechanism)
     if by_record and query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
-    if query.collections is not None:
+    permanent = query.collections is not None
+    if permanent:
         _check_permanent(node, query)
-        return node.answer_once(query, partial(_permanent, node, query), permanent=True)
-    reports = of_silos if by_record else _of_users
-    return node.answer_once(query, lambda slots: reports(node, query, slots))
+    reports = _permanent if permanent else of_silos if by_record else _of_users
+    return node.answer_once(
+        node.asked(query, permanent=permanent), lambda own, slots: reports(own, query, slots)
+    )
 
 
 def _check(node: UsersNode, query: Query) -> None:
@@ -215,6 +222,9 @@ def _check_permanent(node: UsersNode, query: Query) -> None:
     if not node.terms.policy.allow_public_changes:
         text = "The operator has not allowed that the times of changes are public."
         raise Refusal(Refusal.FORBIDDEN, text)
+    if not node.keeps_secrets:
+        text = "A simulation without a seed cannot keep the secrets of a series."
+        raise Refusal(Refusal.MISCONFIGURED, text)
 
 
 def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
@@ -222,11 +232,15 @@ def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
     coins = node.keys.coins(query.salt, query.coin_step, slots)
     keys = node.permanent_keys(query.series, slots, coins)
     words = SecretRandom(keys, b"rows").words((len(slots), 1))[:, 0]
-    runs = [slice(start, start + CHUNK) for start in range(0, len(slots), CHUNK)]
-    values = np.concatenate(
-        [values_of(node.take, slots[run], query, node.own, words[run]) for run in runs]
-    )
-    bits = query.randomizer.randomize(node.shown(values), SecretRandom(keys, b"noise"), coins)
+
+    def values() -> Floats:
+        runs = [slice(start, start + CHUNK) for start in range(0, len(slots), CHUNK)]
+        return np.concatenate(
+            [values_of(node.take, slots[run], query, node.own, words[run]) for run in runs]
+        )
+
+    shown = node.shown(values, (len(slots), query.randomizer.width))
+    bits = query.randomizer.randomize(shown, SecretRandom(keys, b"noise"), coins)
     return Report.of_reports(slots, bits, numbers=node.keys.numbers)
 
 
@@ -278,7 +292,7 @@ def randomised(
     for start in range(0, len(slots), at_once):
         chunk = slots[start : start + at_once]
         coin = coins[start : start + at_once]
-        shown = node.shown(values(chunk))
+        shown = node.shown(partial(values, chunk), (len(chunk), randomizer.width))
         # The app's code may have made NumPy raise where data are small, or huge.
         with np.errstate(all="ignore"):
             randomness = node.private_randomness(query.step, chunk)

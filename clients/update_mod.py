@@ -134,8 +134,6 @@ class LdpUpdateMod:
        network).
     """
 
-    _in_advance = True
-
     def __init__(
         self,
         policy: PrivacyPolicy | None = None,
@@ -173,6 +171,7 @@ class LdpUpdateMod:
         except MessageError as error:
             raise Refusal.malformed(error) from error
         node.terms.require_allowed(query.randomizer)
+        self._require_fit(node, content)
         training = Training(received, context, call_next, content, name, sent)
 
         def values(slots: Slots) -> Floats:
@@ -180,16 +179,18 @@ class LdpUpdateMod:
             with np.errstate(all="ignore"):
                 return np.stack([_value(update, question) for update in updates])
 
-        def report(slots: Slots) -> Report:
+        def report(own: Node, slots: Slots) -> Report:
             at_once = max(1, min(CHUNK, _ENTRIES // query.randomizer.width))
-            return randomised(node, query, slots, values, at_once)
+            return randomised(own, query, slots, values, at_once)
 
-        about = (kind, digest(content))
-        paid = node.answer_once(query, report, *about, in_advance=self._in_advance)
-        answer = paid.to_record_dict()
+        asked = node.asked(query, kind, digest(content))
+        answer = node.answer_once(asked, report).to_record_dict()
         if training.public:
             answer[PUBLIC] = MetricRecord({**training.public})
         return answer
+
+    def _require_fit(self, node: Node, content: RecordDict) -> None:
+        """Refuse what a node's users cannot train, whatever their data are."""
 
     def _updates(self, node: Node, step: int, slots: Slots, training: Training) -> Floats:
         """Return the update of the one user, shape (1, parameters)."""

@@ -152,8 +152,9 @@ class LdpUserUpdateMod(LdpUpdateMod):
     3. The sum over a user's life of the epsilons (deltas) of all different queries that it
        answers is at most ``max_epsilon`` (``max_delta``). A user who has spent them
        is left out, and trains nothing; others go on.
-    4. The spends and the reports are on the ledger before the reply is sent. The same query
-       gets the same bytes again and trains nobody.
+    4. The spends are on the ledger before training begins, and the reports before the reply
+       is sent. The same query gets the same bytes again and trains nobody. If there are no
+       reports yet, those who have paid train at no further cost.
     5. The mod never raises, and error replies are fixed texts or about the query.
     6. A train function sees one user at a time: copies of its rows, of the model and of the
        config, a context without state, and global random generators that start from the
@@ -166,8 +167,6 @@ class LdpUserUpdateMod(LdpUpdateMod):
        longer than the operator's ``reply-after``, a process that dies of it, and other ways out
        that an app's own code may use (files, network).
     """
-
-    _in_advance = False  # a reservation does not say which of several users it charged
 
     def __init__(
         self,
@@ -210,7 +209,9 @@ def _update(node: UsersNode, slot: Slots, seed: int, training: Training, failed:
     inner = with_own_metadata(training.received.message)
     try:
         user = node.take(slot).finite()
-    except Exception:
+    except KeyboardInterrupt:  # is the operator's
+        raise
+    except BaseException:
         failed("A user has no rows that can be read; the user reports an update of 0.")
         return np.zeros(len(flattened(training.sent)))
     inner.content = with_user(training.content, user, seed)

@@ -1,42 +1,51 @@
 """One round of DP-SGD on a network that came as data, and the process that computes it.
 
-The network's kernels see no ledger there, and have limits.
-
-The parent writes a description, which holds no data, and reads one line: that the network is
-accepted, or why not. Then it writes the data and reads as many bytes as the parameters have.
+The parent writes a round, which holds no data, and reads one line: why it is refused, or that the
+network is accepted and what a record of it is. Behind this line are the parameters that the round
+gives without any record: with noise alone. Then the process confines itself, the parent writes the
+data, and reads as many bytes again.
 """
 
 import json
+import math
 import os
 import pickle
 import resource
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from threading import Timer
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.models.graph import Limits, NetworkError, Tensor
 from ldp_flower.models.network import Network
-from ldp_flower.models.parsing import parsed
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import RandomSource, SystemRandom
 from ldp_flower.validation import PlainFields, check_integer
+
+from .denormals import flushed
+from .records import Form, Rows
+
+if TYPE_CHECKING:
+    from .network_gradients import NetworkGradients
+    from .steps import RecordGradients
 
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Round:
-    """What a node trains in one round, with a checked network.
+    """What a node trains in one round, with a network.
 
     ``optimizer`` is new in every round, and sees noisy means only. ``count`` is the public number
-    of records, by which sums are divided. The node's records and targets have the types and shapes
-    that the network takes; there are none in a rehearsal.
+    of records, by which sums are divided.
     """
 
     network: Network
@@ -45,75 +54,90 @@ class Round:
     learning_rate: float
     count: int
     limits: Limits
-    records: NDArray[Any] = field(repr=False)
-    targets: NDArray[Any] = field(repr=False)
 
-    def trained(self, randomness: RandomSource) -> Arrays:
-        """Return the trainable parameters after the steps of a round."""
+    def trained(self, records: Rows, targets: Rows, randomness: RandomSource) -> Arrays:
+        """Return the trainable parameters after the steps of a round.
+
+        Records and targets have the types and shapes that the network takes. There may be none.
+        """
+        present = min(len(records), self.count)
+        return self._after(self._gradients(records, targets), present, randomness)
+
+    def without_records(self, randomness: RandomSource) -> Arrays:
+        """Return what :meth:`trained` does where no record is drawn: noise alone."""
+        from .steps import NoGradients
+
+        return self._after(NoGradients(), 0, randomness)
+
+    def seconds(self, form: Form) -> float:
+        """Return about how long :meth:`trained` takes here, by blocks of zeros."""
+        nothing = [np.zeros((0, *each.shape), each.dtype) for each in (form.record, form.target)]
+        parameters = {name: each.detach() for name, each in self._parameters().items()}
+        for _ in range(2):  # the first time imports
+            started = time.monotonic()
+            gradients = self._gradients(*nothing)
+            frozen = time.monotonic()
+            gradients.of(parameters, np.zeros(0, np.intp))
+            ended = time.monotonic()
+        drawn = self.plan.sampling_rate * self.count
+        blocks = self.plan.steps * math.ceil(drawn / gradients.block)
+        of_all = math.ceil(self.count / gradients.block)
+        return (ended - frozen) * blocks + (frozen - started) * of_all
+
+    def _parameters(self) -> Any:
+        import torch
+
+        arrays = self.network.arrays
+        names = self.network.graph.trainable
+        return {name: torch.nn.Parameter(torch.tensor(arrays[name])) for name in names}
+
+    def _gradients(self, records: Rows, targets: Rows) -> "NetworkGradients":
         import torch
 
         from .network_gradients import NetworkGradients
-        from .steps import block_size, take_steps
+        from .steps import block_size
 
         graph = self.network.graph
-        values = {name: torch.tensor(array) for name, array in self.network.arrays.items()}
-        parameters = {name: torch.nn.Parameter(values.pop(name)) for name in graph.trainable}
-        kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[self.optimizer]
-        optimizer = kind(parameters.values(), lr=self.learning_rate)
+        constants = {
+            name: torch.tensor(array)
+            for name, array in self.network.arrays.items()
+            if name not in graph.trainable
+        }
         # A value, and the gradient by it, of each intermediate; and the gradient that is kept.
         held = self.network.num_trainable + 2 * self.network.check(self.limits).intermediates
-        gradients = NetworkGradients(
+        return NetworkGradients(
             graph,
-            values,
-            torch.from_numpy(self.records),
-            torch.from_numpy(self.targets),
+            constants,
+            torch.from_numpy(records),
+            torch.from_numpy(targets),
             self.count,
             block_size(self.plan, self.count, held),
         )
-        present = min(len(self.records), self.count)
+
+    def _after(
+        self, gradients: "RecordGradients", present: int, randomness: RandomSource
+    ) -> Arrays:
+        import torch
+
+        from .steps import take_steps
+
+        parameters = self._parameters()
+        kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[self.optimizer]
+        optimizer = kind(parameters.values(), lr=self.learning_rate)
         kept = take_steps(
             self.plan, parameters, optimizer, gradients, self.count, present, randomness
         )
         return {name: value.numpy() for name, value in kept.items()}
 
 
-def as_rows(
-    values: Any, targets: Any, record: Tensor, target: Tensor, most: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a node's records and targets as the network takes them, the first ``most``.
-
-    Each record becomes numbers by itself. One that is not of the network's shape, or holds anything
-    but numbers, keeps its place and counts nothing. ValueError if targets are not as many as
-    records.
-    """
-    number = min(len(values), most)
-    if len(values) != len(targets):
-        raise ValueError(f"Expected a target for each of {len(values)} records.")
-    rows, usable = _converted(values, record, number)
-    goals, known = _converted(targets, target, number)
-    goals[~(usable & known)] = -1 if target.dtype == "int64" else np.nan
-    return rows, goals
-
-
-def _converted(values: Any, tensor: Tensor, number: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    found = np.zeros((number, *tensor.shape), tensor.dtype)
-    usable = np.zeros(number, bool)
-    with np.errstate(all="ignore"):
-        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-            if values.shape[1:] == tensor.shape:
-                found[:], usable[:] = values[:number], True
-            return found, usable
-        for i in range(number):
-            try:
-                row = np.asarray(values[i])
-                if row.shape == tensor.shape and row.dtype.kind in "biuf":
-                    found[i], usable[i] = row, True
-            except Exception:  # a record may be anything, and fail in any way
-                continue
-    return found, usable
-
-
 _LONGEST_LINE = 2000  # characters of a refusal
+
+
+# Of the environment nothing else is passed on: it may hold credentials, and paths to data.
+_ENVIRONMENT = frozenset(
+    {"LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH"}
+    | {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY"}
+)
 
 
 class ChildError(Exception):
@@ -122,7 +146,10 @@ class ChildError(Exception):
 
 @dataclass(frozen=True)
 class ChildLimits(PlainFields):
-    """What one message's training may use: seconds, and mebibytes of address space."""
+    """What one message's training may use: seconds, and mebibytes of address space.
+
+    As many seconds are for what precedes the data.
+    """
 
     seconds: int = 600
     memory: int = 8192
@@ -134,56 +161,84 @@ class ChildLimits(PlainFields):
 
 
 class Child:
-    """A process that checks a network, and trains it. It is ended on leaving the ``with``."""
+    """A process that checks a network, and trains it. It is ended on leaving the ``with``.
+
+    Guarantee
+    ---------
+    1. The process is told neither where the ledger nor where the data are: its environment holds
+       a short list of names, its working directory is empty, and it inherits no open file but its
+       two pipes and the standard error, which is the operator's log.
+    2. Before it reads the data, it gives up the right to open files and connections, which only
+       an account with CAP_SYS_RESOURCE (root) can take back. What is in its memory by then, and
+       the log, it can still use.
+    3. Its arithmetic takes numbers next to zero for zero, in all threads, where the processor can.
+    """
 
     def __init__(self, limits: ChildLimits) -> None:
+        self._limits = limits
         self._folder = tempfile.TemporaryDirectory(prefix="ldp-flower-network-")
-        command = [sys.executable, "-P", "-m", __name__, str(limits.memory), str(limits.seconds)]
+        kept = {name: value for name, value in os.environ.items() if name in _ENVIRONMENT}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self._folder.name
+            [sys.executable, "-P", "-m", __name__, str(limits.memory), str(limits.seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=self._folder.name,
+            env={**kept, "HOME": self._folder.name, "TMPDIR": self._folder.name},
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
-        self._timer = Timer(limits.seconds, self._process.kill)
-        self._timer.start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
         self._process.kill()
         self._process.communicate()
         self._folder.cleanup()
 
-    def check(self, text: str, limits: Limits) -> Tensor:
-        """Return the type and shape of a target of a network; NetworkError if it is refused."""
-        self._send({"text": text, "limits": asdict(limits)})
-        line = self._output.readline(_LONGEST_LINE)
-        try:
-            answer = json.loads(line)
-            if "refused" in answer:
-                raise NetworkError(ascii(str(answer["refused"]))[1:-1])
-            return Tensor(str(answer["dtype"]), tuple(int(n) for n in answer["shape"]))
-        except NetworkError:
-            raise
-        except (ValueError, KeyError, TypeError) as error:
-            raise ChildError("The process ended while it checked the network.") from error
+    def prepare(self, task: Round) -> tuple[Form, Arrays]:
+        """Return what a network takes, and what a round gives without any record.
 
-    def train(self, task: Round) -> Arrays:
-        """Return what a round trains; ChildError if it took too much time or memory, or failed."""
-        self._send(task)
-        tensors = {
-            name: task.network.graph.parameters[name] for name in task.network.graph.trainable
-        }
-        sizes = [t.size * np.dtype(t.dtype).itemsize for t in tensors.values()]
-        answer = self._output.read(sum(sizes))
-        if len(answer) != sum(sizes):
-            raise ChildError("The process that trains ended, for lack of time or memory perhaps.")
-        parts, at = {}, 0
-        for (name, tensor), size in zip(tensors.items(), sizes, strict=True):
-            flat = np.frombuffer(answer[at : at + size], tensor.dtype)
-            parts[name], at = flat.reshape(tensor.shape).copy(), at + size
+        NetworkError if it is refused; ChildError if the process takes too much time or memory.
+        """
+        with self._in_time():
+            self._send(task)
+            line = self._output.readline(_LONGEST_LINE)
+            try:
+                answer = json.loads(line)
+                if "refused" in answer:
+                    raise NetworkError(ascii(str(answer["refused"]))[1:-1])
+                target = Tensor(str(answer["dtype"]), tuple(int(n) for n in answer["shape"]))
+                form = Form(task.network.graph.record, target, answer["classes"])
+            except NetworkError:
+                raise
+            except (ValueError, KeyError, TypeError) as error:
+                raise ChildError("The process ended while it checked the network.") from error
+            return form, self._received(task)
+
+    def train(self, task: Round, records: Rows, targets: Rows) -> Arrays:
+        """Return what the prepared round trains; ChildError if it takes too much, or fails."""
+        with self._in_time():
+            self._send((records, targets))
+            return self._received(task)
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        timer = Timer(self._limits.seconds, self._process.kill)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _received(self, task: Round) -> Arrays:
+        parts = {}
+        for name in task.network.graph.trainable:
+            like = task.network.arrays[name]
+            answer = self._output.read(like.nbytes)
+            if len(answer) != like.nbytes:
+                raise ChildError("The process ended, for lack of time or memory perhaps.")
+            parts[name] = np.frombuffer(answer, like.dtype).reshape(like.shape).copy()
         return parts
 
     def _send(self, value: Any) -> None:
@@ -191,10 +246,12 @@ class Child:
             pickle.dump(value, self._input)  # to the child; nothing that comes back is unpickled
             self._input.flush()
         except BrokenPipeError as error:
-            raise ChildError(
-                "The process that checks and trains the network ended before it had received "
-                "everything."
-            ) from error
+            raise ChildError("The process ended before it had received everything.") from error
+
+
+def confine() -> None:
+    """Give up for good what a process that has read data has no need of: to open anything."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
 def main() -> None:
@@ -205,24 +262,33 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is for the log
-    asked = pickle.load(sys.stdin.buffer)
-    try:
-        graph = parsed(asked["text"], limits := Limits(**asked["limits"]))
-        zeros = {name: np.zeros(t.shape, t.dtype) for name, t in graph.parameters.items()}
-        network = Network(graph, zeros)
-        target = network.target(limits)
-        line = {"dtype": target.dtype, "shape": list(target.shape)}
-    except NetworkError as error:
-        line = {"refused": str(error)}
-    answer.write(json.dumps(line).encode() + b"\n")
-    answer.flush()
-    if "refused" in line:
-        return
+    with answer, flushed():
+        _answer(answer, seconds)
+
+
+def _answer(answer: BinaryIO, seconds: int) -> None:
     task: Round = pickle.load(sys.stdin.buffer)
-    trained = task.trained(SystemRandom())
-    with answer:
+    try:
+        form = Form.of(task.network, task.limits)
+        # Everything that is needed has been imported by the time it is done.
+        alone = task.without_records(SystemRandom())
+        if task.seconds(form) > seconds:
+            raise NetworkError("Expected a round that this node can compute in its time limit.")
+        line = {**asdict(form.target), "classes": form.classes}
+    except NetworkError as error:
+        answer.write(json.dumps({"refused": str(error)}).encode() + b"\n")
+        return
+
+    def write(arrays: Arrays) -> None:
         for name in task.network.graph.trainable:
-            answer.write(np.ascontiguousarray(trained[name]).tobytes())
+            answer.write(np.ascontiguousarray(arrays[name]).tobytes())
+        answer.flush()
+
+    answer.write(json.dumps(line).encode() + b"\n")
+    write(alone)
+    confine()
+    records, targets = pickle.load(sys.stdin.buffer)
+    write(task.trained(records, targets, SystemRandom()))
 
 
 if __name__ == "__main__":

@@ -38,8 +38,7 @@ class Gradients:
     Raises
     ------
     ValueError
-        If the loss fails for a record of zeros, of the first one's form. So an app that
-        cannot train is refused before it spends budget.
+        If the loss fails for a record of zeros, of the first one's form.
 
     Notes
     -----

@@ -1,5 +1,6 @@
 """Apps that train networks which come as data, without any code of a run: a silo, or users."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -17,20 +18,22 @@ from ldp_flower.guarantee.training import (
     digest,
     taken_apart,
 )
-from ldp_flower.models.graph import Graph, Limits, NetworkError, Tensor
+from ldp_flower.models.graph import Graph, Limits, NetworkError
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
-from ldp_flower.validation import Floats
 
-from ..node import EffectivePolicy, LoadUsers, Node, Seed, UsersNode, called, check_own
+from ..node import Asked, EffectivePolicy, LoadUsers, Node, Seed, UsersNode, called, check_own
 from ..reply import Received, Refusal, reply_with
-from ..update_mod import CallNext, Training, whole_node
+from ..update_mod import CallNext, whole_node
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
-from .child import Arrays, Child, ChildLimits, Round, as_rows
-from .record_mod import NUM_EXAMPLES, as_reply, paid_for, report_of
+from .child import Arrays, Child, ChildLimits, Round
+from .denormals import flushed
+from .record_mod import NUM_EXAMPLES, as_reply, asked_round, report_of
+from .records import Form, Rows
 
 #: From a node's context to its records and their targets.
 LoadRecords = Callable[[Context], tuple[Any, Any]]
+RoundOf = Callable[[int], Round]  # from the number of records
 
 
 class NetworkClientApp(ClientApp):
@@ -74,15 +77,23 @@ class NetworkClientApp(ClientApp):
     3. A gradient that is not finite counts as 0; others are shortened to ``max_grad_norm`` and
        added up, in doubles: one record moves a sum by twice ``max_grad_norm`` at most. Blocks
        have a public size, and places without a record hold zeros, which are not added.
-    4. A network is refused, by a text about itself, before data are loaded and budget is spent.
-       Kernels run in a process of their own with limits of time and memory, which has neither
-       ledger nor network credentials; what returns is read as numbers of a declared size.
-    5. The plan's whole (epsilon, delta) is on the ledger before the first reply of a run leaves,
-       and the reply itself. The same message gets the same bytes, and trains nothing.
-    6. What leaves are the trained parameters, the declared number of records, and whether this
+    4. A network is refused, by a text about itself, before data are loaded and budget is spent:
+       also one that would take too long, by the time of a block of zeros. Kernels run in a
+       process of their own with limits of time and memory, which can open neither ledger nor
+       data nor connections once it has records (see :class:`~.child.Child`); what returns is
+       read as numbers of a declared size.
+    5. The plan's whole (epsilon, delta) is on the ledger before that process gets a record, and a
+       reply before it leaves. If it ends without an answer, for whatever reason, the reply is
+       what a round without any record gives, which was computed before. The same message gets
+       the same bytes, and trains nothing.
+    6. Arrays whose shape or type as a whole is not the network's are refused before anything is
+       spent, so that these are public; no value in them is, and how many records count is in the
+       operator's log alone.
+    7. What leaves are the trained parameters, the declared number of records, and whether this
        is a rehearsal or a seeded simulation.
-    7. Not covered: how long training takes, as ``reply-after`` has it; a person with several
-       records; what ``load_records`` has computed from all records before.
+    8. Not covered: how long training takes, as ``reply-after`` has it, up to the limit of
+       ``child_limits`` for the data; a person with several records; what
+       ``load_records`` has computed from all records before.
     """
 
     def __init__(
@@ -121,27 +132,23 @@ class NetworkClientApp(ClientApp):
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
+        kind, size = received.message.metadata.message_type, network.num_trainable
         message = digest(content)
+        question = asked_round(node, asked.plan, asked.salt, size, kind, message)
+        if (report := node.answered(question)) is None:
+            how = asked.plan, asked.optimizer, asked.learning_rate
 
-        def trained(slots: Slots) -> Report:
-            try:  # the network is checked, and only then data are loaded
+            def round_of(count: int) -> Round:
+                return Round(network, *how, count, self._limits)
+
+            try:
                 if node.terms.simulated:
-                    task = self._round(asked, network, node, context, network.target(self._limits))
-                    arrays = task.trained(node.private_randomness(int(message[:15], 16), slots))
+                    step = int(message[:15], 16)
+                    report = self._simulated(node, question, context, round_of, step)
                 else:
-                    with Child(self._child_limits) as child:
-                        target = child.check(asked.text, self._limits)
-                        task = self._round(asked, network, node, context, target)
-                        arrays = child.train(task)
+                    report = self._deployed(node, question, context, round_of)
             except NetworkError as error:
                 raise Refusal(Refusal.MALFORMED, str(error)) from error
-            facts = {"seeded": node.terms.seed is not None, "rehearsing": node.terms.rehearsal}
-            flags = {name: 1 for name, holds in facts.items() if holds}
-            return report_of(arrays, {NUM_EXAMPLES: task.count, **flags})
-
-        kind = received.message.metadata.message_type
-        size = network.num_trainable
-        report = paid_for(node, asked.plan, asked.salt, size, kind, message, trained)
         return as_reply(report, ARRAYS, {})
 
     def _census(self, received: Received, context: Context) -> RecordDict:
@@ -160,16 +167,68 @@ class NetworkClientApp(ClientApp):
             records = max(len(called(self._load_records, context)[0]), 1)
         return RecordDict({"census": MetricRecord({**node.census(), "records": records})})
 
-    def _round(
-        self, asked: NetworkRound, network: Network, node: Node, context: Context, target: Any
-    ) -> Round:
-        declared = node.terms.policy.num_records
-        loaded, goals = called(self._load_records, context)
-        most = 0 if node.terms.rehearsal else declared or max(len(loaded), 1)
-        records, targets = as_rows(loaded, goals, network.graph.record, target, most)
-        how = asked.plan, asked.optimizer, asked.learning_rate
-        count = declared or max(len(loaded), 1)
-        return Round(network, *how, count, self._limits, records, targets)
+    def _deployed(self, node: Node, question: Asked, context: Context, round_of: RoundOf) -> Report:
+        count = node.terms.policy.num_records
+        assert count is not None  # or the policy would not have allowed it
+        task = round_of(count)
+        with Child(self._child_limits) as child:
+            # The network is checked, and only then data are loaded.
+            form, alone = child.prepare(task)
+            records, targets = self._loaded(context, form)
+
+            def trained(own: Node, _: Slots) -> Report:
+                if own.blind:
+                    return _report_of(alone, task, own)
+                rows, goals = _fitted(form, records, targets, count)
+                most = 0 if own.terms.rehearsal else count
+                return _report_of(child.train(task, rows[:most], goals[:most]), task, own)
+
+            return node.answer_once(question, trained)
+
+    def _simulated(
+        self, node: Node, question: Asked, context: Context, round_of: RoundOf, step: int
+    ) -> Report:
+        """Answer in this process, for as many records as there are if none are declared."""
+        form = Form.of(round_of(1).network, self._limits)
+        records, targets = self._loaded(context, form)
+        task = round_of(node.terms.policy.num_records or max(len(records), 1))
+
+        def trained(own: Node, slots: Slots) -> Report:
+            randomness = own.private_randomness(step, slots)
+            if own.blind:
+                return _report_of(task.without_records(randomness), task, own)
+            rows = _fitted(form, records, targets, task.count)
+            return _report_of(task.trained(*rows, randomness), task, own)
+
+        return node.answer_once(question, trained)
+
+    def _loaded(self, context: Context, form: Form) -> tuple[Any, Any]:
+        """Return records and targets. Refusal if as a whole they do not fit, whatever is in them.
+
+        ValueError if there is not a target for each record.
+        """
+        records, targets = called(self._load_records, context)
+        if len(records) != len(targets):
+            raise ValueError(
+                f"Expected a target for each of {len(records)} records, got {len(targets)}."
+            )
+        if (wrong := form.misfit(records, targets)) is not None:
+            text = f"The network takes {form}, and those of this node are others."
+            raise Refusal(Refusal.MALFORMED, text, wrong)
+        return records, targets
+
+
+def _fitted(form: Form, records: Any, targets: Any, most: int) -> tuple[Rows, Rows]:
+    """Return what is trained on; the log says how many records count."""
+    rows, goals, told = form.fitted(records, targets, most)
+    logging.getLogger(__name__).log(logging.WARNING if ":" in told else logging.INFO, "%s", told)
+    return rows, goals
+
+
+def _report_of(arrays: Arrays, task: Round, node: Node) -> Report:
+    facts = {"seeded": node.terms.seed is not None, "rehearsing": node.terms.rehearsal}
+    flags = {name: 1 for name, holds in facts.items() if holds}
+    return report_of(arrays, {NUM_EXAMPLES: task.count, **flags})
 
 
 def _read(content: RecordDict, limits: Limits) -> tuple[NetworkRound, Graph]:
@@ -260,7 +319,7 @@ class _NetworkMod(LdpUserUpdateMod):
             graph = parsed(asked.text, self._limits)
             ((name, _),) = content.array_records.items()
             network = network_in(graph, content, name)
-            local = _Local(network, asked, network.target(self._limits), self._limits)
+            local = _Local(network, asked, self._limits)
         except (MessageError, NetworkError) as error:
             raise Refusal(Refusal.MALFORMED, str(error)) from error
         except ValueError as error:
@@ -273,28 +332,26 @@ class _NetworkMod(LdpUserUpdateMod):
 
         return super()._answer(received, context, train)
 
-    def _updates(self, node: Node, step: int, slots: Slots, training: Training) -> Floats:
+    def _require_fit(self, node: Node, content: RecordDict) -> None:
         assert isinstance(node, UsersNode)
-        asked = training.content.config_records[NETWORK]
-        width = parsed(str(asked["text"]), self._limits).record.size
+        text = str(content.config_records[NETWORK]["text"])
+        width = parsed(text, self._limits).record.size
         if node.users.num_features != width:
             raise Refusal(
                 Refusal.MALFORMED,
                 f"The network takes rows of {width} numbers, and users have "
                 f"{node.users.num_features}.",
             )
-        return super()._updates(node, step, slots, training)
 
 
 class _Local:
     """One network, trained on one user's rows after the other's."""
 
-    def __init__(
-        self, network: Network, asked: LocalTraining, target: Tensor, limits: Limits
-    ) -> None:
-        self._network, self._asked, self._target = network, asked, target
+    def __init__(self, network: Network, asked: LocalTraining, limits: Limits) -> None:
+        self._network, self._asked, self._form = network, asked, Form.of(network, limits)
         self._at_once = max(1, _AT_ONCE // max(1, network.check(limits).intermediates))
 
+    @flushed()
     def trained(self, user: OneUser) -> Arrays:
         """Return all parameters after the steps on a user's rows."""
         import torch
@@ -304,8 +361,8 @@ class _Local:
 
         graph: Graph = self._network.graph
         rows = user.features.reshape(-1, *graph.record.shape)
-        goals = user.targets.reshape(-1, *[1] * len(self._target.shape))
-        records, targets = as_rows(rows, goals, graph.record, self._target, len(rows))
+        goals = user.targets.reshape(-1, *[1] * len(self._form.target.shape))
+        records, targets, _ = self._form.fitted(rows, goals, len(rows))
         constants = {name: torch.tensor(array) for name, array in self._network.arrays.items()}
         kept = {name: constants.pop(name) for name in graph.trainable}
         loss = RecordLoss.of(graph, constants)

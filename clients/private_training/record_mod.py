@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from copy import copy
+from copy import deepcopy
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import RandomSource
 
-from ..node import Node, Seed, forbid
+from ..node import Asked, Node, Seed, forbid
 from ..reply import Received, Refusal, with_own_metadata
 from ..update_mod import (
     CallNext,
@@ -178,8 +178,7 @@ class RecordDpSgdMod(LdpUpdateMod):
        (:attr:`DpSgdPlan.epsilon_of_presence`).
     3. What leaves are the parameters that :func:`dp_sgd` trained, from those that the server
        sent, whatever the train function does with its model or returns. All other arrays are
-       the server's own. An app that did not call it, or raised before it was done, leaves an
-       error of fixed text. Metrics that app and operator declare public leave beside it and
+       the server's own. Metrics that app and operator declare public leave beside it and
        are not protected at all; ``num-examples`` is the declared number of records.
     4. Each record's gradient is computed from the record and parameters alone, is 0 where
        that fails or is not finite, and is shortened before it is added up, both in doubles:
@@ -188,10 +187,13 @@ class RecordDpSgdMod(LdpUpdateMod):
        a bit of another's gradient. One that is not of the first one's form, or makes the
        loss fail, is replaced by zeros and counts as 0. The number of steps, and the number
        that sums are divided by, do not depend on data.
-    5. The whole plan's (``epsilon``, ``delta``) is on the ledger before the first reply of a
-       run leaves, and the reply itself. The plan gives ``num_rounds`` replies. Another run,
-       or a plan with any other number in it, is paid anew, within ``max_epsilon`` and
-       ``max_delta``, or refused before it trains.
+    5. The whole plan's (``epsilon``, ``delta``) is on the ledger before the app trains for the
+       first time in a run, and a reply before it leaves. The plan gives ``num_rounds`` replies.
+       Another run, or a plan with any other number in it, is paid anew, within ``max_epsilon``
+       and ``max_delta``, or refused before it trains. An app that raises before :func:`dp_sgd`
+       is done is called once more with nobody drawn, so that what leaves is noise; if it raises
+       again, or does not call :func:`dp_sgd`, an error of fixed text leaves, which is paid for
+       like a reply: rehearse first.
     6. The same message (model and the app's other records) in the same run gets the same
        bytes and trains nothing.
     7. The mod never raises. Given to the ClientApp, it refuses all but train messages:
@@ -199,7 +201,7 @@ class RecordDpSgdMod(LdpUpdateMod):
     8. Not covered: an app whose ``loss``, model or data set remembers records from one call
        to the next, or was made from all of them (rows less their own mean; weights trained
        before that the message does not hold), that raises before :func:`dp_sgd` for some
-       records and not for others (the error is seen, and costs nothing), whose
+       records and not for others (the error is seen, once for each message), whose
        optimiser's settings come from data or that raises at some noisy gradients, or that
        sends things by itself: vet it. Kernels that read memory behind their input, or a GPU
        that stops, where an index is out of range. How long training takes, as
@@ -237,30 +239,34 @@ class RecordDpSgdMod(LdpUpdateMod):
         except MessageError as error:
             raise Refusal.malformed(error) from error
         node = self._open(received, context)
-        plan = self.plan
-        # Copies: records are the app's own from here on, which may write into them.
-        model = {key: copy(array) for key, array in content.array_records[name].items()}
+        plan, model = self.plan, content.array_records[name]
         asked = digest(content)
 
-        def trained(slots: Slots) -> Report:
+        def trained(own: Node, slots: Slots) -> Report:
             inner = with_own_metadata(received.message)
-            randomness = node.private_randomness(int(asked[:15], 16), slots)
+            inner.content = deepcopy(content)  # the app may write into what it gets
+            randomness = own.private_randomness(int(asked[:15], 16), slots)
             arrays = {key: array.numpy() for key, array in model.items()}
-            policy = node.terms.policy
-            training = Training(plan, arrays, policy.num_records, randomness, node.terms.rehearsal)
+            rehearsal = own.terms.rehearsal
+            declared = own.terms.policy.num_records
+            training = Training(plan, arrays, declared, randomness, rehearsal or own.blind)
             token = current.set(training)
             try:
                 reply = reply_of(inner, context, call_next, _log_failure)
             finally:
                 current.reset(token)
             if training.trained is None:
-                raise Refusal(Refusal.FAILED, "The app has not trained by dp_sgd.")
+                if own.blind:
+                    return Report({})
+                raise RuntimeError("The app has not trained by dp_sgd.")
             # A rehearsal shows no data, and what is declared public may be some.
-            rehearsal = node.terms.rehearsal
             public = {} if rehearsal else _metrics(reply, self._public(received))
             return report_of(training.trained, {NUM_EXAMPLES: training.count} | public)
 
-        report = paid_for(node, plan, node.run_id, len(flat), kind, asked, trained)
+        round_of = asked_round(node, plan, node.run_id, len(flat), kind, asked)
+        report = node.answer_once(round_of, trained)
+        if not report.arrays:
+            raise Refusal(Refusal.FAILED, "The app has not trained by dp_sgd.")
         return as_reply(report, name, model)
 
 
@@ -268,25 +274,18 @@ def _log_failure(_: str) -> None:
     log_failure("The train function failed.")
 
 
-def paid_for(
-    node: Node,
-    plan: DpSgdPlan,
-    run: int,
-    num_parameters: int,
-    kind: str,
-    asked: str,
-    trained: Callable[[Slots], Report],
-) -> Report:
-    """Return the report of one round, which is on the ledger with the cost of a run's plan.
+def asked_round(
+    node: Node, plan: DpSgdPlan, run: int, num_parameters: int, kind: str, content: str
+) -> Asked:
+    """Return the question for one round, at the cost of a run's plan.
 
-    ``asked`` is the digest of the message's content; ``trained`` is called unless this message has
-    been answered before. Refusal if the operator does not allow the plan.
+    ``content`` is the digest of the message's. Refusal if the operator does not allow the plan.
     """
     cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
     forbid(_NAME, node.terms.policy.objection_to(cost, num_parameters, True, False))
-    whole = json.dumps([kind, node.accounts.tolist(), cost.plan, asked])
+    whole = json.dumps([kind, node.accounts.tolist(), cost.plan, content])
     identity = hashlib.sha256(whole.encode()).hexdigest()
-    return node.paid_once(np.zeros(1, np.int64), cost, identity, (kind, _NAME), trained)
+    return Asked(np.zeros(1, np.int64), cost, identity, (kind, _NAME))
 
 
 def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:

@@ -70,6 +70,16 @@ class RecordGradients(Protocol):
         """
 
 
+class NoGradients:
+    """The gradients where no record is drawn: none."""
+
+    block = 1
+
+    def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
+        """Return nothing."""
+        return {}, torch.zeros(1, dtype=torch.bool)
+
+
 def take_steps(
     plan: DpSgdPlan,
     parameters: Parameters,

@@ -190,9 +190,9 @@ def compared(
             ids = _ids(number, plan.size)
             users = replace(together(people), ids=ids)
             node = DeployedNode(make_app, lambda _: users, config)
-            poor = Entry(f"spent by {number}", b"before")
+            poor = Entry(f"spent by {number}")
             paid = Cost(cost.epsilon, cost.delta)
-            assert node.ledger.commit(poor, ids[plan.poor], paid, policy)
+            assert node.ledger.reserve(poor, ids[plan.poor], paid, policy).users.all()
             spent = {str(name): (cost.epsilon, cost.delta) for name in ids[plan.poor]}
             replies, forms = [], []
             with replaying(RecordedRandomness(seed)) as tape, entering(query.randomizer) as noted:

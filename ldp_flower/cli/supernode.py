@@ -58,6 +58,13 @@ RecordsOf = Annotated[
         "without an app."
     ),
 ]
+NetworkFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --records: a network (Network.save) that they are held against; its .npz lies "
+        "beside it."
+    ),
+]
 Removed = Annotated[
     list[str] | None,
     typer.Option("--train-on", "--sandbox", "--train-seconds", "--train-memory", hidden=True),
@@ -114,6 +121,7 @@ def check(
     unquoted: Unquoted = False,
     drop_missing_ids: DropMissingIds = False,
     records: RecordsOf = None,
+    network: NetworkFile = None,
     train_on: Removed = None,
     nodes: Annotated[
         int | None,
@@ -135,7 +143,7 @@ def check(
     """
     _refuse_removed(train_on)
     given = (app, table, schema, user_column, ids, unquoted, drop_missing_ids, records)
-    anything = any(each not in (None, False) for each in given)
+    anything = any(each not in (None, False) for each in (*given, network))
     if Path(what).expanduser().is_dir():
         if anything:
             fail("Expected no options of a node with the directory of an app.", USAGE)
@@ -143,10 +151,12 @@ def check(
         return
     if nodes is not None or config:
         fail("Expected --nodes and --config with the directory of an app.", USAGE)
+    if network is not None and records is None:
+        fail("Expected --network with --records.", USAGE)
     settings = _settings(*given) if anything else None
     with failing(ArgumentsError):
         node = read(what)
-    findings = examine(node, settings)
+    findings = examine(node, settings, network)
     _show(findings)
     if findings.problems or findings.doubts:
         raise typer.Exit(USAGE)

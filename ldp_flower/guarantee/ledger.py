@@ -1,12 +1,11 @@
 """The ledger: what every user has spent, and the answers already given.
 
-One transaction debits the users and stores the encoded reply, before anything is
-sent. So a reply is never sent without its cost on the ledger, and the same query
-asked again (after a lost reply, a time-out, a crashed server) gets the stored
-bytes at no further cost.
-
-If an app's code computes the report, the debit comes first, with a mark in the place of the
-reply: the duration of that code then does not decide which other queries are refused.
+One transaction debits the users who can pay and stores who they are, in the place of the
+reply, before any data are computed with. A second one puts the encoded reply there, before
+anything is sent. So nothing of data shows without its cost on the ledger: neither a reply nor
+its absence, nor how long it takes. The same query asked again (after a lost reply, a time-out, a
+crashed server) gets the stored bytes; if there are none yet, the same users answer it. Neither
+costs anything more.
 
 A plan of several reports is paid as a whole with its first one; the ledger counts the
 reports and gives no more of them than were paid.
@@ -16,10 +15,10 @@ import logging
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -35,24 +34,74 @@ Allowed = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Entry:
-    """An answer that is about to leave: the query's digest, the encoded reply, and what is booked.
+    """An answer that is about to be computed: the query's digest, and what is booked.
 
     The run's number is as the server gives it.
     """
 
     digest: str
-    reply: bytes
     run_id: int = 0
     statistic: str = ""
     mechanism: str = ""
 
 
+@dataclass(frozen=True)
+class Series:
+    """A series of permanent answers, and each user's public coin in it."""
+
+    name: str
+    coins: Sequence[int]
+
+
 #: Columns of :meth:`SqliteLedger.book`.
 BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
 
-#: Stored in the place of a reply whose cost is debited and that is not computed yet. No encoded
-#: report has this value.
-RESERVED: Final = b"reserved"
+#: How often data are computed with for one answer: again if the process ended in the first attempt.
+#: An end that data cause shows something of them each time.
+ATTEMPTS: Final = 2
+
+# Begins what is stored in the place of a reply that is reserved: the number of attempts follows,
+# and who answers. No encoded report begins so.
+_RESERVED: Final = b"reserved"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a ledger holds of a query: its reply or, before there is one, who answers.
+
+    Attributes
+    ----------
+    users : ndarray of bool
+        Which of the addressed users answer: they have paid.
+    attempts : int
+        How many times the reply has been begun.
+    reply : bytes or None
+        The encoded reply, empty if it was forgotten; None if it is not computed yet.
+    """
+
+    users: Allowed
+    attempts: int = 0
+    reply: bytes | None = None
+
+    def begun(self) -> Self:
+        """Return the claim with one attempt more, as far as they are counted."""
+        return replace(self, attempts=min(self.attempts, ATTEMPTS) + 1)
+
+    def to_bytes(self) -> bytes:
+        """Encode for the place of the reply."""
+        return _RESERVED + bytes([self.attempts]) + np.packbits(self.users).tobytes()
+
+    @classmethod
+    def of(cls, stored: bytes, count: int) -> Self:
+        """Return what is stored about a query to ``count`` users."""
+        if not stored.startswith(_RESERVED):
+            return cls(np.zeros(count, bool), reply=stored)
+        kept = stored.removeprefix(_RESERVED)
+        if not kept:  # of a version that reserved for nodes of one user only
+            return cls(np.ones(count, bool), 1)
+        bits = np.unpackbits(np.frombuffer(kept[1:], np.uint8), count=count)
+        return cls(bits.astype(bool), kept[0])
+
 
 #: Name of the ledger of a simulated node that is one user.
 NODE = "ldp-node"
@@ -116,44 +165,49 @@ class StateLedger:
             return np.zeros(len(accounts), np.int64)
         return np.array(plans[cost.plan], np.int64)[accounts]
 
-    def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query."""
-        reply = self._config(self._replies_name).get(digest)
-        return reply if isinstance(reply, bytes) else None
+    def claim(self, digest: str, count: int) -> Claim | None:
+        """Return what is stored about a query to ``count`` users."""
+        stored = self._config(self._replies_name).get(digest)
+        return Claim.of(stored, count) if isinstance(stored, bytes) else None
 
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
         return _affordable(self._spent[:, accounts], self._used(accounts, cost), cost, policy)
 
-    def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
-        """Debit the users and store the reply."""
-        if (
-            self.reply(entry.digest) is not None
-            or not self.affordable(accounts, cost, policy).all()
-        ):
-            return False
-        used = self._used(accounts, cost)
-        paying = accounts[used == 0]
-        self._spent[:, paying] += np.array([[cost.epsilon], [cost.delta]])
-        self._state[self._spent_name] = ArrayRecord([self._spent])
-        if cost.plan is not None:
-            every = self._used(np.arange(self._num_users), cost)
-            every[accounts] += 1
-            plans = self._config(self._plans_name)
-            plans[cost.plan] = every.tolist()
-            self._state[self._plans_name] = plans
-        self._store(entry.digest, entry.reply)
-        return True
+    def reserve(
+        self,
+        entry: Entry,
+        accounts: Accounts,
+        cost: Cost,
+        policy: PrivacyPolicy,
+        series: Series | None = None,
+    ) -> Claim:
+        """Debit those of the users who can pay, as that of :class:`SqliteLedger`."""
+        assert series is None  # of a simulation nobody keeps secrets
+        claim = self.claim(entry.digest, len(accounts))
+        if claim is None:
+            claim = Claim(self.affordable(accounts, cost, policy))
+            accounts = accounts[claim.users]
+            paying = accounts[self._used(accounts, cost) == 0]
+            self._spent[:, paying] += np.array([[cost.epsilon], [cost.delta]])
+            self._state[self._spent_name] = ArrayRecord([self._spent])
+            if cost.plan is not None:
+                every = self._used(np.arange(self._num_users), cost)
+                every[accounts] += 1
+                plans = self._config(self._plans_name)
+                plans[cost.plan] = every.tolist()
+                self._state[self._plans_name] = plans
+        if claim.reply is None and claim.users.any():
+            claim = claim.begun()
+            self.fulfil(entry.digest, claim.to_bytes())
+        return claim
 
     def fulfil(self, digest: str, reply: bytes) -> bytes:
         """Store the reply to a reserved query: a simulated node is one process."""
-        self._store(digest, reply)
-        return reply
-
-    def _store(self, digest: str, reply: bytes) -> None:
         replies = self._config(self._replies_name)
         replies[digest] = reply
         self._state[self._replies_name] = replies
+        return reply
 
 
 class SqliteLedger(LedgerFile):
@@ -223,13 +277,10 @@ class SqliteLedger(LedgerFile):
         found = self._columns(connection, accounts, query, cost.plan)
         return np.asarray(found[0], np.int64)
 
-    def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
+    def claim(self, digest: str, count: int) -> Claim | None:
+        """Return what is stored about a query to ``count`` users; None if it is new."""
         with self.open() as connection:
-            row = connection.execute(
-                "SELECT content FROM reply WHERE digest = ?", (digest,)
-            ).fetchone()
-        return None if row is None else bytes(row[0] or b"")
+            return _claim(connection, digest, count)
 
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
@@ -245,66 +296,102 @@ class SqliteLedger(LedgerFile):
         if policy.period is not None and is_over(connection, policy.period, time.time()):
             _renew(connection, _spenders(connection))
 
-    def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
-        """Debit the users and store the reply, all or nothing, in one transaction on disk.
+    def reserve(
+        self,
+        entry: Entry,
+        accounts: Accounts,
+        cost: Cost,
+        policy: PrivacyPolicy,
+        series: Series | None = None,
+    ) -> Claim:
+        """Debit those of the users who can pay, in one transaction on disk.
 
-        False, with nothing written, if the query has been answered or one of the users has spent
-        the budget in the meantime.
+        Of a query that is on the ledger already nobody is debited, whoever asks, and the claim is
+        the first one. If nobody can pay, nothing is written.
+
+        Parameters
+        ----------
+        accounts : ndarray
+            The addressed users: the same, in the same order, each time that the query is asked.
+        series : Series, optional
+            The series that the answer belongs to. The secrets of those who pay are then drawn and
+            stored as well; LedgerError as :func:`~.ledger_file.series_keys`.
         """
         with self.transaction() as connection:
             self._begin_period(connection, policy)
-            query = "SELECT 1 FROM reply WHERE digest = ?"
-            answered = connection.execute(query, (entry.digest,)).fetchone()
-            if answered or not self._able(connection, accounts, cost, policy).all():
-                return False
-            _set_unit(connection, policy.unit)
-            paying = texts(np.asarray(accounts)[self._used(connection, accounts, cost) == 0])
-            connection.executemany(
-                "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE SET "
-                "epsilon = epsilon + excluded.epsilon, delta = delta + excluded.delta",
-                [(name, cost.epsilon, cost.delta) for name in paying],
+            claim = _claim(connection, entry.digest, len(accounts))
+            new = claim is None
+            if claim is None:
+                claim = Claim(self._able(connection, accounts, cost, policy))
+            if claim.reply is not None or not claim.users.any():
+                return claim
+            claim, paying = claim.begun(), 0
+            if new:
+                names = np.asarray(accounts)[claim.users]
+                if series is not None:
+                    coins = [c for c, able in zip(series.coins, claim.users, strict=True) if able]
+                    series_keys(connection, texts(names), series.name, coins)
+                paying = self._debit(connection, entry, names, cost, policy)
+            connection.execute(
+                "UPDATE reply SET content = ? WHERE digest = ?", (claim.to_bytes(), entry.digest)
             )
-            if cost.plan is not None:
-                connection.executemany(
-                    "INSERT INTO plan VALUES (?, ?, 1) ON CONFLICT (user, plan) DO UPDATE SET "
-                    "used = used + 1",
-                    [(name, cost.plan) for name in texts(accounts)],
-                )
-            number = connection.execute(
-                "INSERT INTO reply (digest, run, statistic, mechanism, content) "
-                "VALUES (?, ?, ?, ?, ?)",
-                # As text: run numbers are unsigned, SQLite's integers are not.
-                (entry.digest, str(entry.run_id), entry.statistic, entry.mechanism, entry.reply),
-            ).lastrowid
-            connection.executemany(
-                "INSERT INTO charge VALUES (?, ?, ?, ?)",
-                [(name, number, cost.epsilon, cost.delta) for name in paying],
-            )
-        # In the file as whoever opens it next will find it, or nothing is sent.
-        if self.reply(entry.digest) is None:
+        # In the file as whoever opens it next will find it, or nothing is computed.
+        if self.claim(entry.digest, len(accounts)) is None:
             raise LedgerError("The ledger does not hold what was just written to it.")
-        logging.getLogger(__name__).info(
-            "%d of %d users paid epsilon %g, delta %g.",
-            len(paying),
-            len(accounts),
-            cost.epsilon,
-            cost.delta,
+        if new:
+            logging.getLogger(__name__).info(
+                "%d of %d users paid epsilon %g, delta %g.",
+                *(paying, np.count_nonzero(claim.users), cost.epsilon, cost.delta),
+            )
+        return claim
+
+    def _debit(
+        self,
+        connection: sqlite3.Connection,
+        entry: Entry,
+        accounts: Accounts,
+        cost: Cost,
+        policy: PrivacyPolicy,
+    ) -> int:
+        """Write a new answer down, and what it costs; return how many of those who give it pay."""
+        _set_unit(connection, policy.unit)
+        paying = texts(accounts[self._used(connection, accounts, cost) == 0])
+        connection.executemany(
+            "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE SET "
+            "epsilon = epsilon + excluded.epsilon, delta = delta + excluded.delta",
+            [(name, cost.epsilon, cost.delta) for name in paying],
         )
-        return True
+        if cost.plan is not None:
+            connection.executemany(
+                "INSERT INTO plan VALUES (?, ?, 1) ON CONFLICT (user, plan) DO UPDATE SET "
+                "used = used + 1",
+                [(name, cost.plan) for name in texts(accounts)],
+            )
+        number = connection.execute(
+            "INSERT INTO reply (digest, run, statistic, mechanism) VALUES (?, ?, ?, ?)",
+            # As text: run numbers are unsigned, SQLite's integers are not.
+            (entry.digest, str(entry.run_id), entry.statistic, entry.mechanism),
+        ).lastrowid
+        connection.executemany(
+            "INSERT INTO charge VALUES (?, ?, ?, ?)",
+            [(name, number, cost.epsilon, cost.delta) for name in paying],
+        )
+        return len(paying)
 
     def fulfil(self, digest: str, reply: bytes) -> bytes:
-        """Store the reply in the place of :data:`RESERVED`, on disk, and return what is stored.
+        """Store the reply to a reserved query, on disk, and return what is stored.
 
         This is another one if another process was first, and empty if it was forgotten.
         """
         with self.transaction() as connection:
             connection.execute(
-                "UPDATE reply SET content = ? WHERE digest = ? AND content = ?",
-                (reply, digest, RESERVED),
+                "UPDATE reply SET content = ? WHERE digest = ? AND substr(content, 1, ?) = ?",
+                (reply, digest, len(_RESERVED), _RESERVED),
             )
-        if (stored := self.reply(digest)) is None or stored == RESERVED:
+        claim = self.claim(digest, 0)
+        if claim is None or claim.reply is None:
             raise LedgerError("The ledger does not hold what was just written to it.")
-        return stored
+        return claim.reply
 
     def numbers(self, accounts: Accounts) -> Words:
         """Return a public number of each user, below 2**63, which stays the user's on this ledger.
@@ -318,17 +405,13 @@ class SqliteLedger(LedgerFile):
         whole = b"".join(each.digest() for each in hashes)
         return np.frombuffer(whole, "<u8").astype(np.uint64) >> np.uint64(1)
 
-    def series_keys(self, accounts: Accounts, series: str, coins: Sequence[int]) -> list[bytes]:
-        """Return users' secrets for a series of permanent answers, on disk, drawn if it is new.
+    def series_keys(self, accounts: Accounts, series: Series) -> list[bytes]:
+        """Return the secrets of users who have paid for a series of permanent answers.
 
         Raises LedgerError as :func:`~.ledger_file.series_keys`.
         """
-        with self.transaction() as connection:
-            drawn = series_keys(connection, texts(accounts), series, coins)
         with self.open() as connection:  # as whoever opens it next will find them
-            if series_keys(connection, texts(accounts), series, coins) != drawn:
-                raise LedgerError("The ledger does not hold what was just written to it.")
-        return drawn
+            return series_keys(connection, texts(accounts), series.name, series.coins)
 
     def spent(self) -> dict[str, Cost]:
         """Return what every user on the ledger has spent, since its budget was last renewed."""
@@ -383,6 +466,12 @@ class SqliteLedger(LedgerFile):
 
 #: Spent budgets and stored replies of the users of one operator.
 Ledger = StateLedger | SqliteLedger
+
+
+def _claim(connection: sqlite3.Connection, digest: str, count: int) -> Claim | None:
+    query = "SELECT content FROM reply WHERE digest = ?"
+    row = connection.execute(query, (digest,)).fetchone()
+    return None if row is None else Claim.of(bytes(row[0] or b""), count)
 
 
 def _spenders(connection: sqlite3.Connection) -> list[str]:

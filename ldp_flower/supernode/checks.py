@@ -5,14 +5,17 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
+import numpy as np
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
+from numpy.typing import NDArray
 
 from .. import table_file
 from ..clients import LdpClientApp
+from ..clients.private_training.records import NUMBERS, Form, in_words
 from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
@@ -40,10 +43,13 @@ class Findings:
     facts: list[str] = field(default_factory=list)
 
 
-def examine(config: Mapping[str, object], settings: Settings | None = None) -> Findings:
+def examine(
+    config: Mapping[str, object], settings: Settings | None = None, network: Path | None = None
+) -> Findings:
     """Look at a node's configuration and, if there are any, at its app and its data.
 
-    Without ``settings`` it is a plain SuperNode, of which no app is known.
+    Without ``settings`` it is a plain SuperNode, of which no app is known. Records are held against
+    the ``network``, a file of :meth:`ldp_flower.models.Network.save`.
     """
     findings = Findings()
     findings.problems += _mistyped(config)
@@ -53,7 +59,7 @@ def examine(config: Mapping[str, object], settings: Settings | None = None) -> F
     _places(config, settings, findings)
     if settings is not None and not findings.problems:
         if isinstance(settings.source, RecordsFile):
-            _records(config, settings.source, policy, findings)
+            _records(config, settings.source, policy, network, findings)
         else:
             _app(config, settings, findings)
     return findings
@@ -200,6 +206,7 @@ def _records(
     config: Mapping[str, object],
     file: RecordsFile,
     policy: PrivacyPolicy | None,
+    network: Path | None,
     findings: Findings,
 ) -> None:
     if "user-id" not in config:
@@ -212,18 +219,48 @@ def _records(
             "allow-inexact=true in the node's configuration."
         )
     try:
-        records, _ = file()
+        records, targets = file()
     except ValueError as error:
         findings.problems.append(str(error))
         return
-    shape = " x ".join(map(str, records.shape[1:])) or "one number"
-    findings.facts.append(f"Records: {file.path}, {len(records)} records of {shape}.")
+    findings.facts.append(
+        f"Records: {file.path}, {len(records)} records of {in_words(records.shape[1:])}."
+    )
+    for name, values in (("Records", records), ("Targets", targets)):
+        if values.dtype.kind not in NUMBERS:
+            findings.problems.append(f"{name} are no numbers but {values.dtype}.")
+            return
+    if known := np.isfinite(targets).sum():
+        least, most = np.nanmin(targets), np.nanmax(targets)
+        findings.facts.append(
+            f"Targets: {in_words(targets.shape[1:])} each, from {least:g} to {most:g} (a "
+            "network's classes count from 0)."
+        )
+    if lost := targets.size - known:
+        findings.doubts.append(f"{lost} of {targets.size} targets are not finite.")
+    if network is not None:
+        _fit(network, records, targets, findings)
     declared = None if policy is None else policy.num_records
     if declared and not _ABOUT_RIGHT[0] <= declared / max(len(records), 1) <= _ABOUT_RIGHT[1]:
         findings.doubts.append(
             f"num-records={declared:g}, but {Path(file.path).name} has {len(records)}: sums are "
             "divided by the declared number. It need not be exact, only about right."
         )
+
+
+def _fit(network: Path, records: NDArray[Any], targets: NDArray[Any], findings: Findings) -> None:
+    """Find which records a network would train on."""
+    try:
+        form = Form.read(network)
+    except (OSError, ValueError, ImportError) as error:
+        findings.problems.append(f"The network {network} cannot be used: {error}")
+        return
+    if (wrong := form.misfit(records, targets)) is not None:
+        findings.problems.append(f"The node would refuse {network.name}: {wrong}")
+        return
+    *_, told = form.fitted(records, targets, len(records))
+    all_count = told == f"Of {len(records)} records {len(records)} count."
+    (findings.facts if all_count else findings.doubts).append(f"{network.name}: {told}")
 
 
 def _told(record: logging.LogRecord) -> str:

@@ -320,7 +320,7 @@ def write_over(fresh, path):
 
 
 @pytest.mark.parametrize("swap", [put_in_place, write_over])
-@pytest.mark.parametrize("method", ["affordable", "reply"])
+@pytest.mark.parametrize("method", ["check", "claim", "reserve"])
 def test_a_ledger_that_is_replaced_in_the_middle_of_a_query_pays_for_nothing(
     ledger, node_config, tmp_path, swap, method, monkeypatch
 ):
@@ -347,7 +347,7 @@ def test_a_ledger_that_is_replaced_in_the_middle_of_a_query_pays_for_nothing(
 def test_a_ledger_of_records_serves_no_policy_about_users(ledger, node_config, question):
     silos = PrivacyPolicy(1.0, unit="record")
     plan = Cost(0.5, plan="7 gaussian", steps=3)
-    assert ledger.commit(Entry("q", b"reply"), PATIENTS.ids[:1], plan, silos)
+    assert ledger.reserve(Entry("q"), PATIENTS.ids[:1], plan, silos).users.all()
     app = LdpClientApp(lambda context: PATIENTS)
     assert ask(app, question, node_config).error.code == Refusal.MISCONFIGURED
     by_record = node_config | {"unit": "record", "num-records": 1}

@@ -25,7 +25,7 @@ from ldp_flower.clients.node import UsersNode
 from ldp_flower.clients.respond import CHUNK
 from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.guarantee.ledger import Claim, Entry, SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query, Report
 from ldp_flower.guarantee.questions import Curvature, Gradient, Labels
@@ -485,6 +485,17 @@ def plant_error_for_nan(monkeypatch):
     monkeypatch.setattr(respond, "values_of", values_of)
 
 
+def plant_error_that_leaves(monkeypatch):
+    """What fails once data are looked at is told."""
+    plant_error_for_nan(monkeypatch)
+    monkeypatch.setattr(node.Node, "_computed", lambda self, slots, about, _: about(self, slots))
+
+
+def test_an_error_for_some_data_alone_shows_nowhere(monkeypatch):
+    plant_error_for_nan(monkeypatch)
+    assert not {FORM, "who answers", "ledger"} & set(findings(GRADIENT, "neighbours"))
+
+
 def plant_more_draws(monkeypatch):
     """A user without rows gets its noise from another place of the tape."""
     honest = respond.values_of
@@ -536,32 +547,30 @@ def plant_lower_charge(monkeypatch):
 
 def plant_late_charge(monkeypatch):
     """The spend is committed with the next message."""
-    waiting, honest = [], SqliteLedger.commit
+    waiting, honest = [], SqliteLedger.reserve
 
-    def commit(self, entry, accounts, cost, policy):
-        if entry.reply == b"before":  # what the audit itself has spent
+    def reserve(self, entry, accounts, cost, policy, *series):
+        if entry.digest.startswith("spent by"):  # what the audit itself has spent
             return honest(self, entry, accounts, cost, policy)
         while waiting:
             honest(self, *waiting.pop())
         waiting.append((entry, accounts, cost, policy))
-        return True
+        return Claim(self.affordable(accounts, cost, policy), 1)
 
-    monkeypatch.setattr(SqliteLedger, "commit", commit)
+    monkeypatch.setattr(SqliteLedger, "reserve", reserve)
+    monkeypatch.setattr(SqliteLedger, "fulfil", lambda self, digest, reply: reply)
 
 
 def plant_poor_answer(monkeypatch):
     """Users who have nothing left answer as well, and are not charged."""
+    honest = SqliteLedger.reserve
 
-    def affordable(self, accounts, cost, policy):
-        return np.ones(len(accounts), bool)
+    def reserve(self, entry, accounts, cost, policy, *series):
+        if not entry.digest.startswith("spent by"):
+            cost = dataclasses.replace(cost, epsilon=0.0)
+        return honest(self, entry, accounts, cost, policy, *series)
 
-    monkeypatch.setattr(SqliteLedger, "affordable", affordable)
-    honest = SqliteLedger.commit
-
-    def commit(self, entry, accounts, cost, policy):
-        return honest(self, entry, accounts, dataclasses.replace(cost, epsilon=0.0), policy)
-
-    monkeypatch.setattr(SqliteLedger, "commit", commit)
+    monkeypatch.setattr(SqliteLedger, "reserve", reserve)
 
 
 def plant_new_draw(monkeypatch):
@@ -629,7 +638,7 @@ FAULTS = {
     ),
     "order of keys": (plant_another_record, GRADIENT, FORM),
     "text of an error": (plant_error_text, GRADIENT, FORM),
-    "an error for what is not finite": (plant_error_for_nan, GRADIENT, FORM),
+    "an error for what is not finite": (plant_error_that_leaves, GRADIENT, FORM),
     "how much is drawn": (plant_more_draws, GRADIENT, FORM),
     "last bit": (lambda m: plant_mixed_rows(m, last_bit_if_nan), GRADIENT, "isolation"),
     "precision": (lambda m: plant_mixed_rows(m, single_if_huge), GRADIENT, "isolation"),
@@ -674,7 +683,7 @@ def test_what_shows_on_nodes_of_thousands_is_found(fault, question, monkeypatch)
 
 
 def plant_rehearsal_of_data(monkeypatch):
-    monkeypatch.setattr(node.Node, "shown", lambda self, values: values)
+    monkeypatch.setattr(node.Node, "shown", lambda self, values, shape: values())
 
 
 def plant_rehearsal_of_public_data(monkeypatch):
@@ -693,7 +702,7 @@ def plant_rehearsal_that_costs(monkeypatch):
 
     def affordable(self, accounts, cost, policy):
         able = honest(self, accounts, cost, policy)
-        self.commit(Entry("rehearsed", b""), np.asarray(accounts)[able], cost, policy)
+        self.reserve(Entry("rehearsed"), np.asarray(accounts), cost, policy)
         return able
 
     monkeypatch.setattr(SqliteLedger, "affordable", affordable)
@@ -717,32 +726,34 @@ def plant_number_of_all_rows(monkeypatch):
 def plant_committed_behind(monkeypatch):
     """Another thread writes the spend, while the reply leaves."""
     monkeypatch.setattr(settings, "_LOCKED", 2.0)
-    honest = SqliteLedger.commit
+    honest = SqliteLedger.reserve
 
-    def commit(self, *given):
+    def reserve(self, entry, accounts, *rest):
         def later():
             with contextlib.suppress(LedgerError):
-                honest(self, *given)
+                honest(self, entry, accounts, *rest)
 
         threading.Thread(target=later).start()
-        return True
+        return Claim(np.ones(len(accounts), bool), 1)
 
-    monkeypatch.setattr(SqliteLedger, "commit", commit)
+    monkeypatch.setattr(SqliteLedger, "reserve", reserve)
+    monkeypatch.setattr(SqliteLedger, "fulfil", lambda self, digest, reply: reply)
 
 
 def plant_no_patience(monkeypatch):
     """A ledger that somebody else writes to is not waited for."""
     monkeypatch.setattr(settings, "_LOCKED", 2.0)
-    honest = SqliteLedger.commit
+    honest = SqliteLedger.reserve
 
-    def commit(self, *given):
+    def reserve(self, entry, accounts, *rest):
         self._timeout = 0.0
         try:
-            return honest(self, *given)
+            return honest(self, entry, accounts, *rest)
         except LedgerError:
-            return True
+            return Claim(np.ones(len(accounts), bool), 1)
 
-    monkeypatch.setattr(SqliteLedger, "commit", commit)
+    monkeypatch.setattr(SqliteLedger, "reserve", reserve)
+    monkeypatch.setattr(SqliteLedger, "fulfil", lambda self, digest, reply: reply)
 
 
 def plant_hasty_errors(monkeypatch):

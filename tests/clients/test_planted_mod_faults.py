@@ -11,6 +11,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid
 from ldp_flower.audit.neighbours import NODE_ID, contents, form
 from ldp_flower.clients import LdpUpdateMod, update_mod
+from ldp_flower.clients.node import Node
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import NormalisedUpdate
@@ -118,9 +119,32 @@ def plant_no_report_of_nothing(monkeypatch):
     monkeypatch.setattr(update_mod, "update_of", update)
 
 
+def plant_error_that_leaves(plant):
+    """What fails once data are looked at is told."""
+
+    def both(monkeypatch):
+        plant(monkeypatch)
+        monkeypatch.setattr(Node, "_computed", lambda self, slots, about, _: about(self, slots))
+
+    return both
+
+
 @pytest.mark.parametrize(
-    "plant", [plant_metrics, plant_undeclared, plant_error_reply, plant_no_report_of_nothing]
+    "plant",
+    [
+        plant_metrics,
+        plant_undeclared,
+        plant_error_that_leaves(plant_error_reply),
+        plant_error_that_leaves(plant_no_report_of_nothing),
+    ],
 )
 def test_faults_show_in_the_form(plant, tmp_path, monkeypatch):
     plant(monkeypatch)
     assert len(forms(tmp_path, ("loss",))) > 1
+
+
+@pytest.mark.parametrize("plant", [plant_error_reply, plant_no_report_of_nothing])
+def test_an_error_of_some_trainings_alone_shows_nowhere(plant, tmp_path, monkeypatch):
+    """The answer is then one that any training may give."""
+    plant(monkeypatch)
+    assert len(forms(tmp_path)) == 1

@@ -648,7 +648,7 @@ def test_a_ledger_that_fails_says_nothing(ledger, node_config, monkeypatch):
     def broken(*arguments):
         raise OSError("disk of patient-17 is full")
 
-    monkeypatch.setattr(SqliteLedger, "commit", broken)
+    monkeypatch.setattr(SqliteLedger, "reserve", broken)
     reply = deployed(app_of(BEHAVIOURS["up"])[0], content(), node_config)
     assert reply.error.code == Refusal.FAILED and "17" not in reply.error.reason
 

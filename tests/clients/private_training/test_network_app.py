@@ -1,9 +1,6 @@
 """A node that trains networks which come as data: what is refused, paid and replied."""
 
-import os
-import signal
 from dataclasses import replace
-from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
@@ -15,13 +12,15 @@ from torch import nn
 
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.clients import NetworkClientApp, Refusal
-from ldp_flower.clients.private_training import steps
-from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits, as_rows
+from ldp_flower.clients.private_training import network_app, steps
+from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits
+from ldp_flower.clients.private_training.records import Form
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.training import ARRAYS, NETWORK, NetworkRound
 from ldp_flower.models import Limits, Network
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
+from ldp_flower.randomness import SystemRandom
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.normal(size=(60, 4)).astype(np.float32)
@@ -40,6 +39,20 @@ def network():
     )
     arrays = {"w": np.zeros((4, 2), np.float32), "b": np.array([0.1, -0.1], np.float32)}
     return Network(graph, arrays)
+
+
+def wide(width=1 << 20):
+    """Takes the mean of e to the power of -100 times a record, for many copies of it."""
+    operations = (
+        Operation("aten.expand.default", (Reference(None), (1, width)), {}),
+        Operation("aten.mul.Tensor", (Reference(0), -100.0), {}),
+        Operation("aten.exp.default", (Reference(1),), {}),
+        Operation("aten.mean.dim", (Reference(2), (1,), True), {}),
+        Operation("aten.mm.default", (Reference(3), Reference("w")), {}),
+    )
+    record, weight = Tensor("float32", (1,)), Tensor("float32", (1, 1), True)
+    graph = Graph(record, {"w": weight}, operations, Reference(4), "mse")
+    return Network(graph, {"w": np.zeros((1, 1), np.float32)})
 
 
 def record_of(arrays):
@@ -125,22 +138,32 @@ def test_an_odd_record_moves_a_sum_by_its_bound_at_most(monkeypatch, odd):
     assert found[1].any() and moved <= 2 * 0.3 * (1 + 1e-5)
 
 
-def test_records_become_numbers_one_by_one():
-    record, target = Tensor("float32", (2,)), Tensor("float32", ())
-    rows, goals = as_rows(
-        [[1, 2], [3, 4], ["a", 5], [1, 2, 3], None], [1, "x", 3, 4, 5], record, target, 9
-    )
-    assert rows.tolist() == [[1, 2], [3, 4], [0, 0], [0, 0], [0, 0]]
-    assert goals[0] == 1 and np.isnan(goals[1:]).all()
-    rows, goals = as_rows(np.arange(8).reshape(4, 2), np.arange(4), record, target, 3)
-    assert rows.tolist() == [[0, 1], [2, 3], [4, 5]] and goals.tolist() == [0, 1, 2]
-    rows, goals = as_rows(np.zeros((4, 3)), np.arange(4), record, Tensor("int64", ()), 9)
-    assert not rows.any() and goals.tolist() == [-1] * 4
-    with pytest.raises(ValueError, match="Expected a target for each of 2 records"):
-        as_rows(np.zeros((2, 2)), np.zeros(3), record, target, 9)
-
-
 # --------------------------------------------------------------------------- deployments
+
+
+class ChildOfThisProcess:
+    """In the place of the process, which takes seconds to start."""
+
+    def __init__(self, limits):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def prepare(self, task):
+        form = Form.of(task.network, task.limits)
+        return form, task.without_records(SystemRandom())
+
+    def train(self, task, records, targets):
+        return task.trained(records, targets, SystemRandom())
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(network_app, "Child", ChildOfThisProcess)
 
 
 def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_config):
@@ -149,7 +172,7 @@ def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_c
     assert ledger.spent() == {}
     app = App()
     first = deployed(app.app, content(), node_config)
-    assert first.has_content() and weights(first).any()
+    assert form_of(first) == USUAL and weights(first).any()
     assert dict(first.content["metrics"]) == {"num-examples": 50}  # declared; there are 60
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)} and app.loaded == 1
     again = deployed(App().app, content(), node_config)
@@ -282,6 +305,7 @@ def test_the_apps_own_limits_and_policy_count(ledger, node_config):
     assert ledger.spent() == {} and not strict.loaded and not poor.loaded
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_failure_of_the_loader_says_nothing_and_costs_nothing(ledger, node_config):
     def load(context):
         raise ValueError("patient 4711")
@@ -302,37 +326,146 @@ def test_a_rehearsal_draws_nobody_and_spends_nothing(ledger, node_config):
     assert ledger.spent() == {}
 
 
-# ---------------------------------------------------------------------------- the child
+# ------------------------------------------------------- once the budget is reserved
 
 
-def test_a_child_without_time_is_an_error(ledger, node_config):
-    app = App(child_limits=ChildLimits(seconds=1))  # PyTorch alone takes longer to import
-    long = replace(PLAN, steps=100_000)
-    assert deployed(app.app, content(plan=long), node_config).error.code == Refusal.FAILED
+def form_of(reply):
+    """Return all of a reply but the numbers that were trained."""
+    arrays = {name: (a.dtype, a.shape) for name, a in reply.content[ARRAYS].items()}
+    return arrays, dict(reply.content["metrics"])
+
+
+USUAL = ({"w": ("float32", (4, 2))}, {"num-examples": 50})  # checked above
+
+
+class Fails:
+    """Records of which one, when it is read, fails in any way."""
+
+    def __init__(self, failure):
+        self.failure = failure
+
+    def __len__(self):
+        return len(ROWS)
+
+    def __getitem__(self, place):
+        raise self.failure("patient 4711")
+
+
+@pytest.mark.usefixtures("quick")
+def test_records_that_cannot_be_read_are_paid_and_answered(ledger, node_config):
+    reply = deployed(App(Fails(SystemExit)).app, content(), node_config)
+    assert form_of(reply) == USUAL and weights(reply).any()
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_child_that_fails_with_data_is_paid_and_answered_by_noise(
+    ledger, node_config, monkeypatch, caplog
+):
+    def fails(*given):
+        raise ChildError("killed")
+
+    monkeypatch.setattr(ChildOfThisProcess, "train", fails)
+    reply = deployed(App().app, content(), node_config)
+    assert form_of(reply) == USUAL and weights(reply).any()
+    assert "given without data" in caplog.text
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+    app = App()
+    again = deployed(app.app, content(), node_config)
+    assert again.content[ARRAYS]["w"].data == reply.content[ARRAYS]["w"].data
+    assert not app.loaded
+    assert deployed(app.app, content(salt=6), node_config).error.code == Refusal.EXHAUSTED
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interrupted_round_is_trained_again_at_no_further_price(
+    ledger, node_config, monkeypatch
+):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ChildOfThisProcess, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            deployed(App().app, content(), node_config)
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+    assert deployed(App().app, content(salt=6), node_config).error.code == Refusal.EXHAUSTED
+    assert deployed(App().app, content(), node_config).has_content()
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+
+
+@pytest.mark.slow
+def test_a_number_that_takes_long_decides_neither_whether_a_node_answers_nor_what_it_pays(
+    ledger, node_config, monkeypatch, caplog
+):
+    """A million times e to the power of -100 takes a hundred times as long as to that of 0."""
+    honest = Child.train
+
+    def in_few_seconds(child, *given):
+        monkeypatch.setattr(child, "_limits", ChildLimits(seconds=3))
+        return honest(child, *given)
+
+    monkeypatch.setattr(Child, "train", in_few_seconds)
+    sent = content(plan=replace(PLAN, steps=15, sampling_rate=1.0), net=wide())
+    forms = []
+    for secret in (0.0, 1.0):
+        app = App(np.full((50, 1), secret, np.float32), np.zeros(50))
+        caplog.clear()
+        reply = deployed(app.app, sent, node_config | {"user-id": f"clinic {secret}"})
+        forms.append(form_of(reply))
+    assert "given without data" in caplog.text  # the second one was killed
+    assert forms[0] == forms[1]
+    assert set(ledger.spent().values()) == {Cost(2.0, 1e-5)} and len(ledger.spent()) == 2
+
+
+# ------------------------------------------------------------- files that do not fit
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("records", "targets", "told"),
+    [
+        (ROWS, LABELS.astype(str), "Expected targets that are numbers, got <U21."),
+        (ROWS[:, None], LABELS, "Expected records of 4, got 1 x 4."),
+    ],
+    ids=["text", "channel"],
+)
+def test_arrays_that_do_not_fit_as_a_whole_cost_nothing(
+    ledger, node_config, caplog, records, targets, told
+):
+    reply = deployed(App(records, targets).app, content(), node_config)
+    assert (reply.error.code, reply.error.reason) == (
+        Refusal.MALFORMED,
+        "The network takes records of 4 and targets of one number, and those of this node are "
+        "others.",
+    )
+    assert told in caplog.text and ledger.spent() == {}
+
+
+@pytest.mark.usefixtures("quick")
+def test_too_few_targets_cost_nothing(ledger, node_config, caplog):
+    reply = deployed(App(ROWS, LABELS[:-1]).app, content(), node_config)
+    assert reply.error.reason == "The client failed; its log says why."
+    assert "Expected a target for each of 60 records, got 59." in caplog.text
     assert ledger.spent() == {}
 
 
-def test_a_child_that_dies_is_an_error():
-    with Child(ChildLimits()) as child:
-        os.kill(child._process.pid, signal.SIGKILL)
-        child._process.wait()
-        with pytest.raises(ChildError):
-            child.check(network().graph.to_text(), Limits())
-        with pytest.raises(ChildError):
-            child.train(None)
-
-
-def test_a_child_that_dies_while_it_trains_is_an_error(monkeypatch):
-    send = Child._send
-
-    def sent_before_it_dies(child, value):
-        send(child, value)
-        child._process.kill()
-        child._process.wait()
-
-    monkeypatch.setattr(Child, "_send", sent_before_it_dies)
-    with Child(ChildLimits()) as child, pytest.raises(ChildError, match="that trains ended"):
-        child.train(SimpleNamespace(network=network()))
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("records", "targets", "told"),
+    [
+        (ROWS, LABELS + 1, "Of 50 records {} count: {} have a target outside 0..1."),
+        (ROWS * np.nan, LABELS, "Of 50 records 0 count: 50 hold a number that is not finite."),
+    ],
+)
+def test_values_that_do_not_fit_are_paid_and_told_to_the_operator_alone(
+    ledger, node_config, caplog, records, targets, told
+):
+    reply = deployed(App(records, targets).app, content(), node_config)
+    assert form_of(reply) == USUAL
+    ones = int(LABELS[:50].sum())
+    assert told.format(50 - ones, ones) in caplog.text
+    assert ledger.spent()["clinic"] == Cost(2.0, 1e-5)
 
 
 def test_arguments_are_checked():

@@ -35,7 +35,7 @@ def asked(**changes):
 def test_a_users_training_is_plain_descent_on_its_rows():
     rng = np.random.default_rng(1)
     rows, labels = rng.normal(size=(7, 4)), np.array([0, 1, 1, 0, 1, 0, 5.0])
-    local = _Local(network(), asked(), network().target(), Limits())
+    local = _Local(network(), asked(), Limits())
     found = local.trained(OneUser(rows, labels, 3))
     theta, bias = np.zeros((4, 2)), network().arrays["b"]
     for _ in range(3):  # the last row's class is none, and counts nothing
@@ -69,12 +69,11 @@ def test_an_encoder_that_is_not_trained_runs_once_for_each_user(monkeypatch):
         return honest(operation, values)
 
     monkeypatch.setattr(interpreter, "call", call)
-    local = _Local(encoded, asked(text=graph.to_text()), encoded.target(), Limits())
+    local = _Local(encoded, asked(text=graph.to_text()), Limits())
+    called.clear()  # of the check
     found = local.trained(OneUser(rows, labels, 3))
     assert called.count("aten.mm.default") == 1 and called.count("aten.addmm.default") == 3
-    expected = _Local(plain, asked(), plain.target(), Limits()).trained(
-        OneUser(rows @ turned, labels, 3)
-    )
+    expected = _Local(plain, asked(), Limits()).trained(OneUser(rows @ turned, labels, 3))
     np.testing.assert_allclose(found["w"], expected["w"], atol=1e-6)
 
 

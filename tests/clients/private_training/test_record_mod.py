@@ -236,11 +236,49 @@ def test_what_leaves_is_what_the_steps_have_made(train):
 
 
 @pytest.mark.parametrize("train", UNTRAINED, ids=lambda train: train.__name__)
-def test_without_it_nothing_leaves_and_nothing_is_paid(train, ledger, node_config):
+def test_without_it_nothing_leaves_and_the_error_is_paid_once(train, ledger, node_config):
+    """Whether it fails may depend on records, so that it is no question to ask for nothing."""
     app, _ = app_of(train)
     reply = deployed(app, content(), node_config)
     assert (reply.error.code, reply.error.reason) == (104, "The app has not trained by dp_sgd.")
-    assert ledger.spent() == {}
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+    app, times = app_of(outside_after)
+    assert deployed(app, content(), node_config).error.code == 104 and not times["trained"]
+
+
+def test_training_that_fails_at_records_gives_what_a_round_without_records_does(
+    ledger, node_config, caplog
+):
+    """Here the optimiser fails in the first attempt; the second one draws nobody."""
+    drawn, rows = [], ROWS.clone()
+
+    class Rows(TensorDataset):
+        def __getitem__(self, place):
+            drawn.append(place)
+            return super().__getitem__(place)
+
+    def fails_once(message):
+        model = net()
+        optimizer = torch.optim.SGD(model[1].parameters(), lr=0.5)
+        if not times["failed"]:
+            times["failed"] = 1
+            message.content["config"]["server-round"] = int(rows[0, 0])  # is not seen again
+            optimizer.step = lambda: 1 / 0
+        else:
+            drawn.clear()
+            assert message.content["config"]["server-round"] == 1
+        dp_sgd(model, optimizer, Rows(rows, LABELS), loss)
+        return replied(message)
+
+    app, times = app_of(fails_once)
+    times["failed"] = 0
+    reply = deployed(app, content(), node_config)
+    assert "given without data" in caplog.text and times["trained"] == 2
+    assert set(drawn) <= {0}  # whose form is public
+    state = reply.content["arrays"].to_torch_state_dict()
+    assert not torch.equal(state["1.weight"], net().state_dict()["1.weight"])
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+    assert deployed(app, content(), node_config).content == reply.content
 
 
 @pytest.mark.parametrize("kind", ["evaluate", "query", "query.report"])

@@ -427,9 +427,7 @@ def test_ledger(tmp_path):
     assert "exists already" in again.stderr
     assert "0 users" in invoke("ledger", "show", path).stdout
     cost, policy = Cost(0.5, 1e-6), PrivacyPolicy(1.0, max_delta=1e-3)
-    assert SqliteLedger(path).commit(
-        Entry("digest", b"reply"), np.array(["N123", "[N456]"]), cost, policy
-    )
+    SqliteLedger(path).reserve(Entry("digest"), np.array(["N123", "[N456]"]), cost, policy)
     shown = invoke("ledger", "show", path)
     assert shown.exit_code == 0
     for text in ("N123", "[N456]", "0.5", "1e-06", "2 users"):
@@ -438,8 +436,8 @@ def test_ledger(tmp_path):
 
 def test_ledger_export_renew_and_forget(tmp_path):
     path = tmp_path / "ledger.db"
-    entry = Entry("digest", b"reply", 17, "gradient", "Codebook")
-    SqliteLedger.create(path).commit(entry, np.array(["N1", "N2"]), Cost(0.5), PrivacyPolicy(1.0))
+    entry, users = Entry("digest", 17, "gradient", "Codebook"), np.array(["N1", "N2"])
+    SqliteLedger.create(path).reserve(entry, users, Cost(0.5), PrivacyPolicy(1.0))
     exported = invoke("ledger", "export", path).stdout.splitlines()
     assert exported[0] == "created,user,run,statistic,mechanism,epsilon,delta"
     assert [line.split(",", 1)[1] for line in exported[1:]] == [
@@ -476,7 +474,7 @@ def test_ids_are_neither_formulas_nor_orders_to_a_terminal(tmp_path):
     ]
     policy = PrivacyPolicy(2.0)
     ledger = SqliteLedger.create(path)
-    assert ledger.commit(Entry("q1", b""), np.array(names), Cost(0.5), policy)
+    ledger.reserve(Entry("q1"), np.array(names), Cost(0.5), policy)
     exported = list(csv.DictReader(invoke("ledger", "export", path).stdout.splitlines()))
     shown = {
         "=1+1": "'=1+1",

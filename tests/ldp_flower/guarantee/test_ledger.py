@@ -9,7 +9,7 @@ from flwr.app import RecordDict
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.ledger import RESERVED, Entry, SqliteLedger, StateLedger
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
 from ldp_flower.guarantee.ledger_file import FORMAT, LedgerError, LedgerFile
 
 POLICY = PrivacyPolicy(2.0, 0.1)
@@ -27,60 +27,106 @@ def ledger(request, tmp_path):
 ALL = np.arange(3)
 
 
-def test_a_commit_debits_and_stores_together(ledger):
-    assert ledger.reply("q1") is None
-    assert ledger.commit(Entry("q1", b"\x00reply"), ALL[:2], ONE, POLICY)
-    assert ledger.reply("q1") == b"\x00reply"
-    assert ledger.affordable(ALL, ONE, POLICY).all()
+def pays(ledger, name, accounts, cost, policy, reply=b""):
+    """Whether these users, all of them, pay for a new question now, and answer it."""
+    claim = ledger.reserve(Entry(name), accounts, cost, policy)
+    if claim.reply is not None or claim.attempts != 1 or not claim.users.all():
+        return False
+    return ledger.fulfil(name, reply) == reply
+
+
+def reply(ledger, name, count=3):
+    """Return what a ledger has stored: None if a question is new, or has no answer yet."""
+    claim = ledger.claim(name, count)
+    return None if claim is None else claim.reply
+
+
+def test_users_are_debited_before_there_is_an_answer(ledger):
+    assert ledger.claim("q1", 3) is None
+    claim = ledger.reserve(Entry("q1"), ALL[:2], ONE, POLICY)
+    assert (claim.users.tolist(), claim.attempts, claim.reply) == ([True] * 2, 1, None)
     assert ledger.affordable(ALL, Cost(1.5), POLICY).tolist() == [False, False, True]
-
-
-def test_what_is_reserved_is_paid_and_stored_later(ledger):
-    assert ledger.commit(Entry("q1", RESERVED), ALL[:1], ONE, POLICY)
-    assert ledger.affordable(ALL, Cost(1.5), POLICY).tolist() == [False, True, True]
-    assert not ledger.commit(Entry("q1", RESERVED), ALL[:1], ONE, POLICY)
-    assert ledger.fulfil("q1", b"reply") == ledger.reply("q1") == b"reply"
+    assert ledger.fulfil("q1", b"\x00reply") == reply(ledger, "q1") == b"\x00reply"
     assert ledger.affordable(ALL, ONE, POLICY).all()
+
+
+def test_a_question_without_an_answer_is_the_same_users_whoever_can_pay_by_then(ledger):
+    assert pays(ledger, "q0", ALL[1:2], Cost(1.5), POLICY)
+    first = ledger.reserve(Entry("q1"), ALL, ONE, POLICY)
+    assert first.users.tolist() == [True, False, True]
+    assert pays(ledger, "q2", ALL[::2], ONE, POLICY)  # they have nothing left
+    for attempts in (2, 3, 3):  # as far as they are counted
+        again = ledger.reserve(Entry("q1"), ALL, ONE, POLICY)
+        assert again.users.tolist() == [True, False, True]
+        assert (again.attempts, again.reply) == (attempts, None)
+    assert ledger.fulfil("q1", b"reply") == b"reply"
+    assert ledger.reserve(Entry("q1"), ALL, ONE, POLICY).reply == b"reply"
+    assert ledger.affordable(ALL, Cost(0.5), POLICY).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("number", [1, 7, 8, 9, 1000])
+def test_who_answers_is_kept_of_any_number_of_users(tmp_path, number):
+    names = np.array([f"user-{i}" for i in range(number)])
+    ledger, some = SqliteLedger.create(tmp_path / "ledger.db"), np.arange(number) % 3 > 0
+    if some.any():
+        assert pays(ledger, "q0", names[some], Cost(2.0), POLICY)
+    ledger.reserve(Entry("q1"), names, ONE, POLICY)
+    claim = SqliteLedger(tmp_path / "ledger.db").claim("q1", number)
+    assert (claim.users == ~some).all() and claim.attempts == 1
+
+
+def test_what_a_version_before_has_reserved_is_answered_by_its_one_user(tmp_path):
+    """It wrote no users and no attempts."""
+    path = tmp_path / "ledger.db"
+    ledger = SqliteLedger.create(path)
+    ledger.reserve(Entry("q1"), USER, ONE, POLICY)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE reply SET content = ?", (b"reserved",))
+        connection.commit()
+    claim = ledger.reserve(Entry("q1"), USER, ONE, POLICY)
+    assert (claim.users.tolist(), claim.attempts, claim.reply) == ([True], 2, None)
+    assert ledger.fulfil("q1", b"reply") == b"reply" and ledger.spent() == {"a": ONE}
 
 
 def test_the_first_reply_to_what_is_reserved_stays(tmp_path):
     ledger, user = SqliteLedger.create(tmp_path / "ledger.db"), np.array(["a"])
-    assert ledger.commit(Entry("q1", RESERVED), user, Cost(0.1), POLICY)
+    ledger.reserve(Entry("q1"), user, Cost(0.1), POLICY)
     assert ledger.fulfil("q1", b"first") == ledger.fulfil("q1", b"second") == b"first"
-    assert ledger.commit(Entry("q2", RESERVED), user, Cost(0.1), POLICY)
+    ledger.reserve(Entry("q2"), user, Cost(0.1), POLICY)
     ledger.forget_replies(days=0.0)
-    assert ledger.fulfil("q2", b"late") == ledger.reply("q2") == b""
+    assert ledger.fulfil("q2", b"late") == reply(ledger, "q2") == b""
     with pytest.raises(LedgerError, match="does not hold"):
         ledger.fulfil("q3", b"never paid")
 
 
 def test_an_answered_query_is_never_charged_again(ledger):
-    assert ledger.commit(Entry("q1", b"first"), ALL, ONE, POLICY)
-    assert not ledger.commit(Entry("q1", b"second"), ALL, ONE, POLICY)
-    assert ledger.reply("q1") == b"first"
+    assert pays(ledger, "q1", ALL, ONE, POLICY, b"first")
+    assert not pays(ledger, "q1", ALL, ONE, POLICY, b"second")
+    assert reply(ledger, "q1") == b"first"
     assert ledger.affordable(ALL, ONE, POLICY).all()
 
 
-def test_nobody_is_debited_if_one_cannot_pay(ledger):
-    assert ledger.commit(Entry("q1", b""), ALL[:1], Cost(2.0), POLICY)
-    assert not ledger.commit(Entry("q2", b""), ALL, ONE, POLICY)
-    assert ledger.reply("q2") is None
-    assert ledger.affordable(ALL, Cost(2.0), POLICY).tolist() == [False, True, True]
+def test_those_who_can_pay_are_debited_and_nothing_is_written_if_nobody_can(ledger):
+    assert pays(ledger, "q1", ALL[:1], Cost(2.0), POLICY)
+    assert not ledger.reserve(Entry("q2"), ALL[:1], ONE, POLICY).users.any()
+    assert ledger.claim("q2", 1) is None
+    assert ledger.reserve(Entry("q2"), ALL, ONE, POLICY).users.tolist() == [False, True, True]
+    assert not ledger.affordable(ALL, Cost(2.0), POLICY).any()
 
 
 def test_costs_add_up_without_tolerance(ledger):
     policy = PrivacyPolicy(0.3)
     for i in range(2):
-        assert ledger.commit(Entry(f"q{i}", b""), ALL, Cost(0.1), policy)
+        assert pays(ledger, f"q{i}", ALL, Cost(0.1), policy)
     # 0.1 + 0.1 + 0.1 > 0.3 in floating point: refused, the safe side
-    assert not ledger.commit(Entry("q2", b""), ALL, Cost(0.1), policy)
-    assert ledger.commit(Entry("q2", b""), ALL, Cost(0.09), policy)
+    assert not pays(ledger, "q2", ALL, Cost(0.1), policy)
+    assert pays(ledger, "q2", ALL, Cost(0.09), policy)
 
 
 def test_delta_has_a_budget_of_its_own(ledger):
-    assert ledger.commit(Entry("q1", b""), ALL, Cost(0.1, 0.06), POLICY)
-    assert not ledger.commit(Entry("q2", b""), ALL, Cost(0.1, 0.06), POLICY)
-    assert ledger.commit(Entry("q2", b""), ALL, Cost(0.1, 0.0), POLICY)
+    assert pays(ledger, "q1", ALL, Cost(0.1, 0.06), POLICY)
+    assert not pays(ledger, "q2", ALL, Cost(0.1, 0.06), POLICY)
+    assert pays(ledger, "q2", ALL, Cost(0.1, 0.0), POLICY)
 
 
 PLAN = Cost(1.5, 0.01, plan="7 gaussian", steps=3)
@@ -88,32 +134,31 @@ PLAN = Cost(1.5, 0.01, plan="7 gaussian", steps=3)
 
 def test_a_plan_is_paid_once_and_gives_no_more_reports_than_were_paid(ledger):
     for step in range(3):
-        assert ledger.commit(Entry(f"q{step}", b""), ALL[:2], PLAN, POLICY)
+        assert pays(ledger, f"q{step}", ALL[:2], PLAN, POLICY)
     assert ledger.affordable(ALL, PLAN, POLICY).tolist() == [False, False, True]
-    assert not ledger.commit(Entry("q3", b""), ALL[:2], PLAN, POLICY)
-    assert not ledger.commit(Entry("q3", b""), ALL, PLAN, POLICY)  # nobody gets one if one cannot
+    assert not pays(ledger, "q3", ALL[:2], PLAN, POLICY)
     # 1.5 of 2 is spent, once, and what is left pays for something else.
     assert ledger.affordable(ALL, Cost(0.5), POLICY).all()
     assert ledger.affordable(ALL, Cost(0.6), POLICY).tolist() == [False, False, True]
 
 
 def test_a_plan_that_has_begun_goes_on_when_nothing_is_left(ledger):
-    assert ledger.commit(Entry("q0", b""), ALL, PLAN, POLICY)
-    assert ledger.commit(Entry("other", b""), ALL, Cost(0.5), POLICY)
-    assert ledger.commit(Entry("q1", b""), ALL, PLAN, POLICY)
+    assert pays(ledger, "q0", ALL, PLAN, POLICY)
+    assert pays(ledger, "other", ALL, Cost(0.5), POLICY)
+    assert pays(ledger, "q1", ALL, PLAN, POLICY)
     assert not ledger.affordable(ALL, Cost(0.01), POLICY).any()
 
 
 def test_another_plan_is_another_cost(ledger):
-    assert ledger.commit(Entry("q0", b""), ALL, PLAN, POLICY)
+    assert pays(ledger, "q0", ALL, PLAN, POLICY)
     other = Cost(1.5, 0.01, plan="8 gaussian", steps=3)
     assert not ledger.affordable(ALL, other, POLICY).any()
 
 
 def test_users_may_be_at_different_places_of_a_plan(ledger):
-    assert ledger.commit(Entry("q0", b""), ALL[:1], PLAN, POLICY)
-    assert ledger.commit(Entry("q1", b""), ALL, PLAN, POLICY)
-    assert ledger.commit(Entry("q2", b""), ALL, PLAN, POLICY)
+    assert pays(ledger, "q0", ALL[:1], PLAN, POLICY)
+    assert pays(ledger, "q1", ALL, PLAN, POLICY)
+    assert pays(ledger, "q2", ALL, PLAN, POLICY)
     assert ledger.affordable(ALL, PLAN, POLICY).tolist() == [False, True, True]
     assert ledger.affordable(ALL, Cost(0.5), POLICY).all()
 
@@ -121,20 +166,20 @@ def test_users_may_be_at_different_places_of_a_plan(ledger):
 def test_sqlite_remembers_over_restarts_and_for_many_users(tmp_path):
     path = tmp_path / "ledger.db"
     names = np.array([f"user-{i}" for i in range(1201)])
-    assert SqliteLedger.create(path).commit(Entry("q", b"r"), names, Cost(1.5), POLICY)
+    assert pays(SqliteLedger.create(path), "q", names, Cost(1.5), POLICY, b"r")
     again = SqliteLedger(path)
-    assert again.reply("q") == b"r"
+    assert reply(again, "q") == b"r"
     assert not again.affordable(names, ONE, POLICY).any()
     assert again.spent() == {name: Cost(1.5) for name in names}
 
 
 def test_sqlite_remembers_plans_over_restarts(tmp_path):
     path = tmp_path / "ledger.db"
-    SqliteLedger.create(path).commit(Entry("q0", b""), np.array(["a"]), PLAN, POLICY)
+    pays(SqliteLedger.create(path), "q0", np.array(["a"]), PLAN, POLICY)
     again = SqliteLedger(path)
-    assert again.commit(Entry("q1", b""), np.array(["a", "b"]), PLAN, POLICY)
+    assert pays(again, "q1", np.array(["a", "b"]), PLAN, POLICY)
     assert again.spent() == {"a": Cost(1.5, 0.01), "b": Cost(1.5, 0.01)}
-    assert again.commit(Entry("q2", b""), np.array(["a"]), PLAN, POLICY)
+    assert pays(again, "q2", np.array(["a"]), PLAN, POLICY)
     assert again.affordable(np.array(["a", "b"]), PLAN, POLICY).tolist() == [False, True]
 
 
@@ -182,8 +227,9 @@ def test_a_place_that_does_not_exist_is_said(tmp_path):
 
 def test_the_book_has_every_charge_and_every_renewal(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
-    entry = Entry("q1", b"reply", 2**63 + 5, "gradient", "Codebook")
-    assert ledger.commit(entry, np.array(["a", "b"]), Cost(1.0, 0.01), POLICY)
+    entry = Entry("q1", 2**63 + 5, "gradient", "Codebook")
+    assert ledger.reserve(entry, np.array(["a", "b"]), Cost(1.0, 0.01), POLICY).users.all()
+    ledger.fulfil("q1", b"reply")
     assert ledger.renew(["b"]) == 1
     assert ledger.spent() == {"a": Cost(1.0, 0.01)}
     rows = [row[1:] for row in ledger.book()]
@@ -196,22 +242,22 @@ def test_the_book_has_every_charge_and_every_renewal(tmp_path):
     assert ledger.renew() == 1
     assert ledger.spent() == {}
     # What was answered is not answered anew: the same query still has its answer.
-    assert ledger.reply("q1") == b"reply"
-    assert not ledger.commit(entry, np.array(["a", "b"]), Cost(1.0), POLICY)
+    assert reply(ledger, "q1") == b"reply"
+    assert not pays(ledger, "q1", np.array(["a", "b"]), Cost(1.0), POLICY)
 
 
 def test_dates_decide_what_is_kept_and_never_what_may_be_spent(tmp_path):
     path, user = tmp_path / "ledger.db", np.array(["a"])
     ledger = SqliteLedger.create(path)
     for name, date in (("q1", "-400 days"), ("q2", "+400 days"), ("q3", "+0 days")):
-        assert ledger.commit(Entry(name, b"reply"), user, Cost(0.5), POLICY)
+        assert pays(ledger, name, user, Cost(0.5), POLICY, b"reply")
         with closing(sqlite3.connect(path)) as connection:  # as a clock that is wrong dates it
             connection.execute(
                 "UPDATE reply SET created = datetime('now', ?) WHERE digest = ?", (date, name)
             )
             connection.commit()
     assert ledger.forget_replies(days=90) == 1
-    assert [ledger.reply(name) for name in ("q1", "q2", "q3")] == [b"", b"reply", b"reply"]
+    assert [reply(ledger, name) for name in ("q1", "q2", "q3")] == [b"", b"reply", b"reply"]
     assert ledger.forget_replies(days=0) == 2  # all, the future one too
     assert ledger.spent() == {"a": Cost(1.5)}
     assert not ledger.affordable(user, ONE, POLICY).any()
@@ -220,26 +266,26 @@ def test_dates_decide_what_is_kept_and_never_what_may_be_spent(tmp_path):
 def test_what_is_left_of_a_plan_is_paid_anew_after_a_renewal(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     user = np.array(["a"])
-    assert ledger.commit(Entry("q0", b""), user, PLAN, POLICY)
+    assert pays(ledger, "q0", user, PLAN, POLICY)
     assert ledger.renew() == 1
-    assert ledger.commit(Entry("q1", b""), user, PLAN, POLICY)
+    assert pays(ledger, "q1", user, PLAN, POLICY)
     assert ledger.spent() == {"a": Cost(1.5, 0.01)}
 
 
 def test_a_reply_that_is_no_longer_kept_is_not_given_again(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
-    assert ledger.commit(Entry("q1", b"reply"), np.array(["a"]), Cost(0.1), POLICY)
+    assert pays(ledger, "q1", np.array(["a"]), Cost(0.1), POLICY, b"reply")
     assert ledger.forget_replies(days=1.0) == 0
-    assert ledger.reply("q1") == b"reply"
+    assert reply(ledger, "q1") == b"reply"
     assert ledger.forget_replies(days=0.0) == 1
-    assert ledger.reply("q1") == b"" and ledger.reply("q2") is None
-    assert not ledger.commit(Entry("q1", b"other"), np.array(["a"]), Cost(0.1), POLICY)
+    assert reply(ledger, "q1") == b"" and reply(ledger, "q2") is None
+    assert not pays(ledger, "q1", np.array(["a"]), Cost(0.1), POLICY, b"other")
     assert ledger.spent() == {"a": Cost(0.1)}
 
 
 def test_users_whom_the_ledger_does_not_know_are_an_error_and_renew_nobody(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
-    assert ledger.commit(Entry("q1", b"reply"), np.array(["a", "b"]), Cost(1.0), POLICY)
+    assert pays(ledger, "q1", np.array(["a", "b"]), Cost(1.0), POLICY, b"reply")
     with pytest.raises(LedgerError, match="knows no user 'nobody'"):
         ledger.renew(["b", "nobody"])
     assert set(ledger.spent()) == {"a", "b"}
@@ -264,17 +310,17 @@ def test_spending_of_users_counts_for_records_but_not_the_other_way_round(tmp_pa
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     for unit in ("user", "record"):  # nothing is spent: it may become either
         ledger.check(unit)
-    assert ledger.commit(Entry("q1", b""), USER, Cost(0.5), POLICY)
-    assert ledger.commit(Entry("q2", b""), USER, PLAN, RECORDS)
+    assert pays(ledger, "q1", USER, Cost(0.5), POLICY)
+    assert pays(ledger, "q2", USER, PLAN, RECORDS)
     ledger.check("record")
     with pytest.raises(LedgerError, match="single records"):
         ledger.check("user")
     with pytest.raises(LedgerError, match="single records"):
-        ledger.commit(Entry("q3", b""), np.array(["b"]), Cost(0.1), POLICY)
+        pays(ledger, "q3", np.array(["b"]), Cost(0.1), POLICY)
     assert ledger.renew() == 1
     with pytest.raises(LedgerError, match="single records"):
         SqliteLedger(tmp_path / "ledger.db").check("user")
-    assert ledger.reply("q3") is None and ledger.spent() == {}
+    assert reply(ledger, "q3") is None and ledger.spent() == {}
 
 
 @pytest.mark.parametrize("told_by", ["plan", "mechanism", "nothing"])
@@ -283,23 +329,24 @@ def test_an_older_ledger_opens_and_its_answers_tell_what_it_is_about(tmp_path, t
     ledger = SqliteLedger.create(path)
     mechanism = "RecordGaussian" if told_by == "mechanism" else "Codebook"
     cost = PLAN if told_by == "plan" else ONE
-    assert ledger.commit(Entry("q1", b"reply", 1, "gradient", mechanism), USER, cost, RECORDS)
+    assert ledger.reserve(Entry("q1", 1, "gradient", mechanism), USER, cost, RECORDS).users.all()
+    ledger.fulfil("q1", b"reply")
     as_made_before(path)
     older = SqliteLedger(path)
     assert older.spent() == {"a": Cost(cost.epsilon, cost.delta)}
     if told_by == "nothing":
         older.check("user")
-        assert older.commit(Entry("q2", b""), USER, ONE, POLICY)
+        assert pays(older, "q2", USER, ONE, POLICY)
     else:
         with pytest.raises(LedgerError, match="single records"):
             older.check("user")
     older.check("record")
-    assert older.reply("q1") == b"reply"
+    assert reply(older, "q1") == b"reply"
 
 
 def test_an_older_ledger_may_be_read_without_being_written(tmp_path):
     path = tmp_path / "ledger.db"
-    assert SqliteLedger.create(path).commit(Entry("q1", b""), USER, ONE, POLICY)
+    assert pays(SqliteLedger.create(path), "q1", USER, ONE, POLICY)
     as_made_before(path)
     before = path.read_bytes()
     assert SqliteLedger(path).spent() == {"a": ONE}
@@ -318,14 +365,14 @@ def formats(*paths):
 
 def test_an_older_ledger_becomes_one_of_todays_when_it_is_answered_from(tmp_path, caplog):
     path, copy, cost = tmp_path / "ledger.db", tmp_path / "ledger.db.format-0", Cost(0.5)
-    assert SqliteLedger.create(path).commit(Entry("q1", b"one"), USER, cost, POLICY)
+    assert pays(SqliteLedger.create(path), "q1", USER, cost, POLICY, b"one")
     as_made_before(path)
     copy.write_bytes(b"of an upgrade that was interrupted")
     copy.chmod(0o600)
 
     older, other = SqliteLedger(path), SqliteLedger(path)
-    assert older.commit(Entry("q2", b"two"), USER, cost, POLICY)
-    assert other.commit(Entry("q3", b"three"), USER, cost, POLICY)  # it was opened before
+    assert pays(older, "q2", USER, cost, POLICY, b"two")
+    assert pays(other, "q3", USER, cost, POLICY, b"three")  # it was opened before
 
     assert formats(path, copy) == [FORMAT, 0]
     assert caplog.text.count("is now of format") == 1
@@ -340,7 +387,7 @@ def test_a_ledger_that_cannot_be_copied_stays_what_it_is(tmp_path):
     as_made_before(path)
     (tmp_path / "ledger.db.format-0").mkdir()
     with pytest.raises(LedgerError):
-        SqliteLedger(path).commit(Entry("q1", b"one"), USER, ONE, POLICY)
+        pays(SqliteLedger(path), "q1", USER, ONE, POLICY, b"one")
     assert formats(path) == [0] and not SqliteLedger(path).spent()
 
 
@@ -369,13 +416,13 @@ def test_no_two_ledgers_have_one_identity(tmp_path):
 def test_a_file_that_takes_the_ledgers_place_is_no_ledger_of_its_users(tmp_path):
     path = tmp_path / "ledger.db"
     ledger = SqliteLedger.create(path)
-    assert ledger.commit(Entry("q1", b""), USER, Cost(2.0), POLICY)
+    assert pays(ledger, "q1", USER, Cost(2.0), POLICY)
     shutil.copyfile(path, tmp_path / "copy.db")
     os.replace(tmp_path / "copy.db", path)  # of the same identity, in another place
     for attempt in (
         lambda: ledger.affordable(USER, ONE, POLICY),
-        lambda: ledger.reply("q1"),
-        lambda: ledger.commit(Entry("q2", b""), np.array(["b"]), ONE, POLICY),
+        lambda: reply(ledger, "q1"),
+        lambda: pays(ledger, "q2", np.array(["b"]), ONE, POLICY),
         lambda: ledger.renew(),
         lambda: ledger.spent(),
     ):
@@ -409,7 +456,7 @@ def test_a_copy_of_the_file_shows_all_spending_whatever_another_tool_has_set(tmp
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM renewal").fetchall()
         reader.execute("COMMIT")
-        assert ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
+        assert pays(ledger, "q1", USER, ONE, POLICY)
         shutil.copyfile(path, copied)
     assert SqliteLedger(copied).spent() == {"a": ONE}
 
@@ -422,8 +469,8 @@ def test_a_ledger_that_another_tool_holds_in_wal_is_refused(tmp_path):
         tool.execute("PRAGMA journal_mode=WAL")
         tool.execute("SELECT * FROM spent").fetchall()
         with pytest.raises(LedgerError, match="locked"):
-            ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
-    assert ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
+            pays(ledger, "q1", USER, ONE, POLICY)
+    assert pays(ledger, "q1", USER, ONE, POLICY)
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\udfffb"])
@@ -432,7 +479,7 @@ def test_ids_that_cannot_be_written_are_named(tmp_path, name):
     names = np.array(["a", name])
     for attempt in (
         lambda: ledger.affordable(names, ONE, POLICY),
-        lambda: ledger.commit(Entry("q1", b""), names, ONE, POLICY),
+        lambda: pays(ledger, "q1", names, ONE, POLICY),
     ):
         with pytest.raises(LedgerError, match="Expected ids of Unicode characters, got '"):
             attempt()

@@ -30,7 +30,8 @@ class Node:
         """Whether a user pays so much, in a process of its own."""
         ledger, self.asked = SqliteLedger(self.path), self.asked + 1
         able = ledger.affordable(user, Cost(epsilon), policy).all()
-        paid = ledger.commit(Entry(str(self.asked), b"report"), user, Cost(epsilon), policy)
+        entry = Entry(str(self.asked))
+        paid = ledger.reserve(entry, user, Cost(epsilon), policy).users.all()
         assert paid == able
         return paid
 
@@ -99,7 +100,7 @@ def test_a_simulation_is_in_one_period():
 
     ledger = StateLedger(RecordDict(), 1)
     slot = np.array([0])
-    assert ledger.commit(Entry("1", b"report"), slot, Cost(1.0), POLICY)
+    assert ledger.reserve(Entry("1"), slot, Cost(1.0), POLICY).users.all()
     assert not ledger.affordable(slot, Cost(0.5), POLICY).any()
 
 

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.models import Network
+from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.supernode.settings import Settings, Table
 
 cli = import_module("ldp_flower.cli.app")
@@ -293,12 +295,50 @@ def test_a_node_with_records_is_as_it_should_be(records, monkeypatch):
         ({"records": np.zeros(3)}, "which has no such arrays"),
         ({"records": np.zeros((3, 2)), "targets": np.zeros(2)}, "records of shape [3, 2]"),
         ({"records": np.array([None]), "targets": np.zeros(1)}, "which has no such arrays"),
+        ({"records": np.zeros((2, 3)), "targets": np.array(["a", "b"])}, "Targets are no numbers"),
+        ({"records": np.zeros((2, 3)), "targets": np.array([1, np.nan])}, "1 of 2 targets are not"),
     ],
 )
 def test_records_that_cannot_be_used_are_found(records, arrays, told):
     np.savez(records, **arrays)
     checked = invoke("check", RECORDS_CONFIG, "--records", records)
     assert checked.exit_code == 2 and told in checked.stderr.replace("\n", " ")
+
+
+@pytest.fixture
+def net(records):
+    """Save a network that takes four numbers and knows two classes."""
+    product = Operation("aten.mm.default", (Reference(None), Reference("w")), {})
+    weight = Tensor("float32", (4, 2), True)
+    graph = Graph(Tensor("float32", (4,)), {"w": weight}, (product,), Reference(0), "cross_entropy")
+    Network(graph, {"w": np.zeros((4, 2), np.float32)}).save("net.json")
+    return "net.json"
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets", "code", "told"),
+    [
+        ((50, 4), np.arange(50) % 2, 0, "net.json: Of 50 records 50 count."),
+        ((50, 4), np.arange(50) % 2 + 1, 2, "25 count: 25 have a target outside 0..1."),
+        ((50, 4), np.full(50, 3), 2, "Of 50 records 0 count: 50 have a target outside 0..1."),
+        ((50, 4), np.array(["0", "1"] * 25), 2, "Targets are no numbers but <U1."),
+        ((50, 2, 2), np.arange(50) % 2, 2, "Expected records of 4, got 2 x 2."),
+        ((50, 4), np.zeros((50, 1)), 2, "Expected targets of one number, got 1."),
+    ],
+)
+def test_records_are_held_against_a_network_before_any_run(records, net, rows, targets, code, told):
+    np.savez(records, records=np.zeros(rows, np.float32), targets=targets)
+    checked = invoke("check", RECORDS_CONFIG, "--records", records, "--network", net)
+    assert checked.exit_code == code, checked.output
+    assert told in " ".join(checked.output.split())
+
+
+def test_a_network_that_cannot_be_read_is_found(records, net, tmp_path):
+    Path(net).write_text("{}")
+    checked = invoke("check", RECORDS_CONFIG, "--records", records, "--network", net)
+    assert checked.exit_code == 2 and "cannot be used" in checked.stderr
+    alone = invoke("check", RECORDS_CONFIG, "--network", net)
+    assert alone.exit_code == 2 and "Expected --network with --records" in alone.stderr
 
 
 @pytest.mark.parametrize(
@@ -337,14 +377,12 @@ def test_the_guides_commands_check_and_start_a_node_without_an_app(node, monkeyp
 @pytest.fixture
 def spent(tmp_path):
     ledger, policy = SqliteLedger.create(tmp_path / "ledger.db"), PrivacyPolicy(2.0)
-    first = Entry("q1", b"", 1 << 63, "gradient", "Codebook")
-    assert ledger.commit(first, np.array(["a", "<b>"]), Cost(0.5), policy)
-    assert ledger.commit(
-        Entry("q2", b"", 7, "view", "Codebook"), np.array(["a"]), Cost(1.5), policy
-    )
-    assert ledger.commit(
-        Entry("q3", b"", 7, "view", "Codebook"), np.array(["c"]), Cost(0.25), policy
-    )
+    for entry, users, epsilon in (
+        (Entry("q1", 1 << 63, "gradient", "Codebook"), ["a", "<b>"], 0.5),
+        (Entry("q2", 7, "view", "Codebook"), ["a"], 1.5),
+        (Entry("q3", 7, "view", "Codebook"), ["c"], 0.25),
+    ):
+        assert ledger.reserve(entry, np.array(users), Cost(epsilon), policy).users.all()
     assert ledger.renew(["<b>"]) == 1
     return tmp_path / "ledger.db"
 

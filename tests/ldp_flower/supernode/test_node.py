@@ -176,8 +176,8 @@ def test_the_journal_hears_what_was_paid(tmp_path):
     asked = message("query.report")
     failed = Message(Error(102, "broke"), reply_to=asked)
     with heard(SqliteLedger.__module__, logging.INFO) as paid:
-        assert ledger.commit(Entry("q", b""), np.array(["a", "b"]), Cost(0.5, 0.01), policy)
-    assert ledger.commit(Entry("r", b""), np.array(["a"]), Cost(0.25), policy)
+        ledger.reserve(Entry("q"), np.array(["a", "b"]), Cost(0.5, 0.01), policy)
+    ledger.reserve(Entry("r"), np.array(["a"]), Cost(0.25), policy)
     line = line_of(asked, failed, RUN, "site:app", 1.0, paid)
     assert "error 102 of site:app after 1.00 s; 2 of 2 users paid epsilon 0.5, delta 0.01." in line
     assert "0.25" not in line

@@ -1,0 +1,136 @@
+"""A node's records as a network takes them: whether arrays fit as a whole, and which records count.
+
+Whether arrays fit follows from their shape and type, which are public. What is in them decides
+nothing but what counts, and that only the operator's log says.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.models.graph import Limits, Tensor
+from ldp_flower.models.network import Network
+
+Rows = NDArray[Any]
+
+NUMBERS = "biuf"  # kinds of NumPy's types that are taken for numbers
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a network takes: a record, its target and, if this is a class, of how many."""
+
+    record: Tensor
+    target: Tensor
+    classes: int | None
+
+    @classmethod
+    def of(cls, network: Network, limits: Limits) -> Self:
+        """Return what a network takes; NetworkError if it is refused."""
+        classes = network.graph.loss == "cross_entropy"
+        output = network.check(limits).output
+        target = network.target(limits)
+        return cls(network.graph.record, target, output.shape[1] if classes else None)
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Return what a network takes that :meth:`Network.save` wrote; NetworkError as above."""
+        return cls.of(Network.load(file), Limits())
+
+    def __str__(self) -> str:
+        """Return what a node's arrays have to be."""
+        record, target = (in_words(each.shape) for each in (self.record, self.target))
+        return f"records of {record} and targets of {target}"
+
+    def misfit(self, records: Any, targets: Any) -> str | None:
+        """Return what is wrong with arrays as a whole, whatever is in them; None if they fit.
+
+        Of anything but arrays of numbers or texts each entry has a form of its own.
+        """
+        for name, values, tensor in (
+            ("records", records, self.record),
+            ("targets", targets, self.target),
+        ):
+            if not isinstance(values, np.ndarray) or values.dtype.kind == "O":
+                continue
+            if values.dtype.kind not in NUMBERS:
+                return f"Expected {name} that are numbers, got {values.dtype}."
+            if values.shape[1:] != tensor.shape:
+                got = in_words(values.shape[1:])
+                return f"Expected {name} of {in_words(tensor.shape)}, got {got}."
+        return None
+
+    def fitted(self, records: Any, targets: Any, most: int) -> tuple[Rows, Rows, str]:
+        """Return the first ``most`` records, their targets, and how many count, for the operator.
+
+        Each record becomes numbers by itself. One that is not of the network's shape, or holds
+        anything but numbers, keeps its place and counts nothing.
+        """
+        number = min(len(records), most)
+        rows, usable = _converted(records, self.record, number)
+        goals, known = _converted(targets, self.target, number)
+        goals[~(usable & known)] = -1 if self.target.dtype == "int64" else np.nan
+        if self.classes is None:
+            wrong, meant = "that is not finite", _each(np.isfinite(goals), np.all)
+        else:
+            wrong = f"outside 0..{self.classes - 1}"
+            meant = _each((goals >= 0) & (goals < self.classes), np.any)
+        faults = {
+            f"are not numbers of {in_words(self.record.shape)}": ~usable,
+            "hold a number that is not finite": usable & ~_each(np.isfinite(rows), np.all),
+            f"have a target that is not numbers of {in_words(self.target.shape)}": usable & ~known,
+            f"have a target {wrong}": usable & known & ~meant,
+        }
+        count = number - np.count_nonzero(np.any([*faults.values()], axis=0))
+        told = [f"{np.count_nonzero(fault)} {what}" for what, fault in faults.items() if any(fault)]
+        return (
+            rows,
+            goals,
+            f"Of {number} records {count} count{': ' if told else ''}" + (f"{', '.join(told)}."),
+        )
+
+
+def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[np.bool_]]:
+    """Return the first values, zeros for those that are not as they should be, and which are."""
+    found = np.zeros((number, *tensor.shape), tensor.dtype)
+    usable = np.zeros(number, bool)
+    with np.errstate(all="ignore"):
+        if isinstance(values, np.ndarray) and values.dtype.kind in NUMBERS:
+            if values.shape[1:] == tensor.shape:
+                found[:] = values[:number]
+                usable = _kept(values[:number], found)
+                found[~usable] = 0
+            return found, usable
+        for i in range(number):
+            try:
+                row = np.asarray(values[i])
+                if row.shape == tensor.shape and row.dtype.kind in NUMBERS:
+                    one = row[None].astype(tensor.dtype)
+                    if _kept(row[None], one)[0]:
+                        found[i], usable[i] = one[0], True
+            except KeyboardInterrupt:  # is the operator's
+                raise
+            except BaseException:  # a record may be anything, and fail in any way
+                continue
+    return found, usable
+
+
+def _kept(values: Rows, found: Rows) -> NDArray[np.bool_]:
+    """Whether whole numbers are what they were: a class of 1.5 is none."""
+    if found.dtype.kind != "i":
+        return np.ones(len(found), bool)
+    return _each(values == found, np.all)
+
+
+def _each(holds: Rows, together: Any) -> NDArray[np.bool_]:
+    """Return whether something holds for all, or any, of each record's numbers."""
+    return np.asarray(together(holds.reshape(len(holds), math.prod(holds.shape[1:])), axis=1), bool)
+
+
+def in_words(shape: tuple[int, ...]) -> str:
+    """Return a shape such as ``3 x 32 x 32``."""
+    return " x ".join(map(str, shape)) or "one number"
