@@ -84,7 +84,7 @@ def _on_grid(laws: Sequence[Losses]) -> Losses:
         masses += np.bincount(places + 1, shares * (1 - lower), size)
         total = np.convolve(total, masses)
     kept = np.flatnonzero(total)
-    return Losses(lowest + kept * step, np.log(total[kept]))
+    return Losses(np.asarray(lowest + kept * step), np.log(total[kept]))
 
 
 def smallest_epsilon(law: Losses, mu: float, delta: float, most: float) -> float:

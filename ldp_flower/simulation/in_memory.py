@@ -61,7 +61,7 @@ def run_in_memory(
     users stand in for ``num_users``; by default they are all. Raises WouldRefuse if the protocol
     refuses so many.
     """
-    from ..strategies.runtime import Run, TooFewReports
+    from ..strategies.runtime import Ask, Run, TooFewReports
     from ..strategies.runtime.population import SizeOnlyPopulation
 
     number = len(users) if num_users is None else num_users
@@ -87,8 +87,10 @@ def run_in_memory(
     disabled, logger.disabled = logger.disabled, True
     try:
         while True:
-            asks.append(running.send(reply))
-            reply = answer(asks[-1])
+            asked = running.send(reply)
+            assert isinstance(asked, Ask)  # planned are protocols that ask users
+            asks.append(asked)
+            reply = answer(asked)
     except TooFewReports as refused:
         raise WouldRefuse(str(refused)) from None
     except StopIteration as end:
