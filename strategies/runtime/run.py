@@ -115,7 +115,8 @@ class Run:
     Attributes
     ----------
     planned_steps : int, optional
-        Number of steps, where the protocol knows it.
+        Number of steps, where the protocol knows it. Steps beyond may follow, such as a check of
+        what was found.
     estimate : ArrayRecord, optional
         The estimate so far, where the protocol has one before its end.
     found : Result, optional
@@ -253,7 +254,8 @@ class LiveRun(Run):
         """
         if self._ask is None or self._is_over():
             return []
-        of = "" if self.planned_steps is None else f" of {self.planned_steps}"
+        planned = self.planned_steps
+        of = f" of {planned}" if planned is not None and self.number <= planned else ""
         logger.info(
             "[STEP %d%s] %s: asking %d users",
             *(self.number, of, self._ask.question.name, self._ask.cohort.size),
