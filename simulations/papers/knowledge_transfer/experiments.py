@@ -19,6 +19,7 @@ from ldp_flower.strategies import (
     PrivateFrankWolfe,
 )
 
+from ...baselines.two_stage import TwoStage
 from ...harness.runs import Task, sweep_of
 from .data import NOISE, coefficients, silos, table
 from .printed import printed_transfer
@@ -145,6 +146,21 @@ def _printed(setting: Setting, users: Users | GeneratedUsers, seed: int) -> Outc
     return Outcome(result.coef, result.epsilon)
 
 
+def _two_stage(setting: Setting, users: Users | GeneratedUsers, seed: int) -> Outcome:
+    """Return what the one silo computes; it is told what the strategies are told."""
+    everyone, told = users.take(np.arange(1)), setting.public
+    method = TwoStage(
+        sparsity=setting.sparsity,
+        epsilon=setting.epsilon,
+        delta=setting.delta,
+        row_bound=1.25 * math.sqrt(setting.sparsity * _VARIANCE),
+        target_bound=1.5 * told["target_scale"],
+        radius=1.25 * math.sqrt(setting.sparsity),
+    )
+    x, y = everyone.features.astype(np.float64), everyone.targets.astype(np.float64)
+    return Outcome(method.estimate(x, y, np.random.default_rng(seed)), setting.epsilon)
+
+
 def _no_privacy(setting: Setting, users: Users | GeneratedUsers, seed: int) -> Outcome:
     everyone = users.take(np.arange(setting.num_silos))
     steps = 1000 if setting.design == "uniform" else 60
@@ -162,6 +178,7 @@ METHODS: dict[str, Method] = {
     "KnowledgeTransfer": _private(_transfer()),
     "KnowledgeTransfer, one wave": _private(_transfer(num_waves=1)),
     "KnowledgeTransfer, answers": _private(_transfer(num_answers=500)),
+    "two stages (Kifer et al.)": _two_stage,
     "printed (no guarantee)": _printed,
     "no privacy": _no_privacy,
 }
@@ -206,6 +223,7 @@ _CENTRAL = (
     "printed (no guarantee)",
     "no privacy",
 )
+_CENTRAL_LINEAR = (*_CENTRAL, "two stages (Kifer et al.)")
 _REAL = tuple(name for name in _CENTRAL if not name.startswith("printed"))
 _FEW = ("PeelingDpIht", "PeelingTransfer", "DpIht (DP-IGHT)")
 _MANY = ("KnowledgeTransfer", "KnowledgeTransfer, one wave", "KnowledgeTransfer, answers")
@@ -239,11 +257,11 @@ def _over_silos(title: str, epsilon: float) -> Grid:
 
 _LINEAR, _LOGISTIC = (0.8, 2.0, 3.5, 5.0), (2.0, 5.0, 10.0)
 GRIDS: dict[str, Grid] = {
-    "i": _over_epsilon("(i) n=800, d=1000, s=10, linear", _FIRST, _LINEAR, _CENTRAL),
+    "i": _over_epsilon("(i) n=800, d=1000, s=10, linear", _FIRST, _LINEAR, _CENTRAL_LINEAR),
     "i-logistic": _over_epsilon(
         "(i) logistic", replace(_FIRST, link="logistic"), _LOGISTIC, _CENTRAL
     ),
-    "ii": _over_epsilon("(ii) n=4000, d=5000, s=50, linear", _SECOND, _LINEAR, _CENTRAL),
+    "ii": _over_epsilon("(ii) n=4000, d=5000, s=50, linear", _SECOND, _LINEAR, _CENTRAL_LINEAR),
     "ii-logistic": _over_epsilon(
         "(ii) logistic", replace(_SECOND, link="logistic"), _LOGISTIC, _CENTRAL
     ),

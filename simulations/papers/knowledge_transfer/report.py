@@ -14,6 +14,7 @@ _STYLES = {  # colour, marker, line
     "PeelingTransfer": (figures.BLUE, "^", "-"),
     "PrivateFrankWolfe": (figures.PURPLE, "D", "-"),
     "DpIht (DP-IGHT)": (figures.YELLOW, "P", "-"),
+    "two stages (Kifer et al.)": (figures.RED, "s", "-"),
     "KnowledgeTransfer": (figures.INK, "v", "-"),
     "KnowledgeTransfer, one wave": (figures.INK, "v", ":"),
     "KnowledgeTransfer, answers": (figures.PINK, "X", "-"),

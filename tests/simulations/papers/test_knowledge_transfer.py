@@ -65,7 +65,7 @@ def test_every_method_runs_and_a_sweep_does_not_repeat_itself(tmp_path, monkeypa
     point = experiments.Setting("uniform", "identity", 1, 60, 30, 2, 5.0)
     many = experiments.replace(point, num_silos=40)
     grids = {
-        "i": experiments.Grid("small", "epsilon", ((point, experiments._CENTRAL),)),
+        "i": experiments.Grid("small", "epsilon", ((point, experiments._CENTRAL_LINEAR),)),
         "silos": experiments.Grid(
             "silos", "num_silos", ((point, experiments._FEW), (many, experiments._MANY[:2]))
         ),
@@ -80,11 +80,12 @@ def test_every_method_runs_and_a_sweep_does_not_repeat_itself(tmp_path, monkeypa
     assert (tmp_path / "runs.csv").read_text().startswith(first)
     rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
     assert (
-        len(rows) == len({tuple(row[name] for name in experiments.sweep.key) for row in rows}) == 8
+        len(rows) == len({tuple(row[name] for name in experiments.sweep.key) for row in rows}) == 9
     )
     epsilons = {row["method"]: row["true_epsilon"] for row in rows}
     assert epsilons["no privacy"] == epsilons["printed (no guarantee)"] == ""
     assert epsilons["KnowledgeTransfer"] == epsilons["PeelingTransfer"] == "5.0"
+    assert epsilons["two stages (Kifer et al.)"] == "5.0"
     assert "| small | epsilon 5 |" in (tmp_path / "table.md").read_text()
     assert (tmp_path / "knowledge-transfer.png").stat().st_size > 10_000
     assert "nominal" in capsys.readouterr().out
