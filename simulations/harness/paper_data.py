@@ -101,9 +101,8 @@ def _unlike_users(rows: Floats) -> str:
 
 
 def _refused(path: Path, name: str, expected: str, got: str, where: str) -> ValueError:
-    return ValueError(
-        f"Expected {name} in {path}: {expected}; got {got}. It is described by {where}."
-    )
+    said = f"Expected {name} in {path}: {expected}; got: {got.rstrip('.')}."
+    return ValueError(f"{said} It is described by {where}.")
 
 
 COVERTYPE = SparseData(

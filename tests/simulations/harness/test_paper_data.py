@@ -54,7 +54,7 @@ def test_sparse_records_are_as_their_file_has_them(name, shape, targets, suffix,
         ("COVERTYPE", "2 55:1\n", "55 features"),  # another data set
         ("COVERTYPE", "2596,51,3\n", "2596,51,3"),  # the other format of the same data
         ("COVERTYPE", "", "no record"),
-        ("COVERTYPE", "2 0:1\n", "0 in position"),  # columns counted from 0
+        ("COVERTYPE", "2 0:1\n", "Invalid index 0"),  # columns counted from 0
         ("RCV1", "2 1:.5\n", "the target 2"),
         ("E2006", "nan 1:.5\n", "the target nan"),
         ("E2006", None, "No such file"),
