@@ -108,6 +108,46 @@ class Expectation(PlainFields):
         return max(each.report_bytes for each in self.randomizers)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LowerBound:
+    """What a paper proves that no protocol can beat, up to a constant that it does not state.
+
+    Parameters
+    ----------
+    source : str
+        Paper and theorem.
+    among : str
+        The protocols that it is about: ``"that asks everybody once and at one time"``.
+    rate : str
+        What the mean squared error of the coefficients is at least, times a constant.
+    symbols : str
+        What the letters of the rate stand for.
+    holds_for : str
+        The data, and the range of the numbers, that the theorem is about.
+    outside : tuple of str
+        Which of these a plan's numbers do not meet, in words.
+    """
+
+    source: str
+    among: str
+    rate: str
+    symbols: str
+    holds_for: str
+    outside: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it as a text."""
+        outside = ""
+        if self.outside:
+            outside = f" It does not cover this plan: {'; '.join(self.outside)}."
+        return (
+            f"{self.source}: for every protocol {self.among} there are data with a mean squared "
+            f"error of the coefficients of at least a constant times {self.rate}, with "
+            f"{self.symbols}. The theorem is about {self.holds_for}.{outside} The paper does not "
+            "state the constant, so that no number follows."
+        )
+
+
 class Plannable:
     """A protocol with a plan, by a formula or by simulation, or with a reason for having none."""
 
@@ -141,6 +181,10 @@ class Plannable:
         known, and WouldRefuse if a run with these numbers would be refused before anybody is asked.
         """
         raise NoPlan(self._why_not())
+
+    def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
+        """Return what is proved that no protocol of its kind can beat, where something is."""
+        return ()
 
     @classmethod
     def _why_not(cls) -> str:

@@ -167,6 +167,7 @@ def _show(plan: Plan) -> None:
             ("rounds", str(expected.rounds)),
             *(("assumes", text) for text in expected.assumes),
             *(("know", text) for text in expected.notes),
+            *(("limit", str(bound)) for bound in plan.lower_bounds),
         ]
         console.print(Padding(grid_of(facts), (1, 0)), width=_WIDTH, soft_wrap=False)
     crowds = sorted({point["users"] for point in plan.curve})

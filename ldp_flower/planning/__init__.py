@@ -1,11 +1,12 @@
 """What error to expect of a protocol, from public numbers, before anybody is asked."""
 
-from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
+from ..expectation import Expectation, LowerBound, NoPlan, Plannable, Setting, WouldRefuse
 from .plan import Plan, plan
 from .variants import expectation
 
 __all__ = [
     "Expectation",
+    "LowerBound",
     "NoPlan",
     "Plan",
     "Plannable",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
+from ..expectation import Expectation, LowerBound, NoPlan, Plannable, Setting, WouldRefuse
 from ..presentation import charts, page
 from ..presentation.page import Section, listed, table_of
 from ..presentation.words import counted, guarantee, number
@@ -56,6 +56,8 @@ class Plan:
         reaches the target while the others stay; None if none does.
     curve : tuple of dict
         Expected errors at other numbers of users and epsilon, with their ranges.
+    lower_bounds : tuple of LowerBound
+        What papers prove that no protocol can beat: rates, as none of them states its constant.
     """
 
     protocol: str
@@ -69,6 +71,7 @@ class Plan:
     target: float
     changes: dict[str, float | None]
     curve: tuple[dict[str, float], ...]
+    lower_bounds: tuple[LowerBound, ...] = ()
 
     @property
     def holder(self) -> str:
@@ -107,7 +110,7 @@ class Plan:
     def __repr__(self) -> str:
         expected = self.expected
         notes = [*expected.assumes, *expected.notes] if expected else []
-        return "\n".join([*self.sentences(), *notes])
+        return "\n".join([*self.sentences(), *notes, *map(str, self.lower_bounds)])
 
     def _answer(self) -> str:
         if self.expected is None:
@@ -179,6 +182,9 @@ class Plan:
         return [
             Section("", [self._asked(), _NO_DATA]),
             Section("What to expect", [*self.sentences(), figure]),
+            Section(
+                "What no protocol can beat", [listed([str(each) for each in self.lower_bounds])]
+            ),
             Section(f"What it costs each {whom}", [self._costs()]),
             Section("What is protected", [guarantee(self.epsilon, self.delta, self.protects)]),
             Section("What this rests on", [listed(expected.assumes)] if expected else []),
@@ -347,6 +353,9 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
         target=aim if math.isfinite(aim) else math.nan,
         changes=changes,
         curve=_curve(variants),
+        lower_bounds=variants.strategy(variants.setting, variants.epsilon).lower_bounds(
+            variants.setting
+        ),
     )
 
 

@@ -4,8 +4,7 @@ from ..harness.command import StudyCommand, carry_out
 from ..harness.runs import Task
 from .grids import GRIDS, settings_of
 from .report import draw, table
-from .runs import sweep
-from .user_level.methods import METHODS
+from .runs import METHODS, sweep
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -16,6 +16,8 @@ _STYLES = {  # colour, marker
     "two-round": (figures.BLUE, "P"),
     "multi-round": (figures.PINK, "X"),
     "LDP-IHT, per record": (figures.RED, "s"),
+    "each record": (figures.GREY, "<"),
+    "each record at epsilon / m": (figures.GREY, ">"),
     "local Lasso": (figures.PURPLE, "^"),
     "LDPPROX": (figures.YELLOW, "D"),
     "oracle": (figures.INK, "v"),

@@ -49,11 +49,11 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 3.
     ``"paper"`` is that algorithm with its calibration corrected: noise is for the
     diameter of the records' domain, not the radius; projected features, half of which are
-    longer than 1, are shortened to ``1 + 2 / sqrt(projected_dim)`` instead of 1; features
-    and target share one Gaussian report; and the variance that is taken off is that which was
-    added. Noise is then squared on the server: it has a use from epsilon 4, 16 features
-    and 400,000 users, if what matters varies most. What ``"auto"`` changes is that users
-    multiply before the noise. Curvature below what noise alone would show is raised to it.
+    longer than 1, are shortened to ``1 + 2 / sqrt(projected_dim)`` instead of 1; and
+    features and target share one Gaussian report. Noise is then squared on the server: it
+    has a use from epsilon 4, 16 features and 400,000 users, if what matters varies most.
+    What ``"auto"`` changes is that users multiply before the noise. Curvature below what
+    noise alone would show is raised to it.
     """
 
     card = Card(

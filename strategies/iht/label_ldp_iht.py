@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy.optimize import brentq
 
-from ldp_flower.expectation import Setting
+from ldp_flower.expectation import LowerBound, Setting
 from ldp_flower.guarantee.questions import Labels
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import project_on_ball
@@ -27,6 +27,7 @@ from ldp_flower.validation import (
     check_unused,
 )
 
+from ..forecasts import lower_bounds
 from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, normal_users
 from ..numerics.denoising import clipped_square, kept
 from ..runtime import (
@@ -205,6 +206,11 @@ class LabelLdpIht(SparseStrategy):
             setting.quality or USUAL_R2,
             max_users=max(_MAX_PLANNED // self.dim, 1),
         )
+
+    def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
+        """Return what is proved of sparse regressions whose labels are protected."""
+        rounds = len(self._sizes(setting.num_users)) > 1
+        return lower_bounds.labels(self.epsilon, self.delta, rounds=rounds)
 
     def protocol(self, run: Run) -> Protocol:
         """Estimate the scale unless there is a bound; then ask for labels less predictions."""

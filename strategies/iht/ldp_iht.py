@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.expectation import NoPlan, Setting
+from ldp_flower.expectation import LowerBound, NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient, RidgeStep
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
@@ -16,6 +16,7 @@ from ldp_flower.randomizers import Estimate, Randomizer, SubsetHypercube, ball_c
 from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
 from ldp_flower.values.links import LINKS
 
+from ..forecasts import lower_bounds
 from ..forecasts.populations import (
     USUAL_R2,
     LinearUsers,
@@ -210,6 +211,15 @@ class LdpIht(FeatureStrategy[LinearResult]):
             rows=rows,
             variance_between=setting.variance_between or 0.0,
             feature_size=size if self._one_record_each else None,
+        )
+
+    def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
+        """Return what is proved of sparse regressions whose rows are protected."""
+        if self._one_record_each:
+            return lower_bounds.one_row(self.epsilon, rounds=True)
+        rows = rows_of(setting, self.samples_per_user)
+        return lower_bounds.many_rows(
+            self.epsilon, setting.num_users, self.dim, self._sparsity, rows
         )
 
     def protocol(self, run: Run) -> Protocol:

@@ -8,13 +8,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ldp_flower.expectation import NoPlan, Setting
+from ldp_flower.expectation import LowerBound, NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import Positive, check_unused
 
+from ..forecasts import lower_bounds
 from ..forecasts.populations import (
     USUAL_R2,
     LinearUsers,
@@ -144,6 +145,10 @@ class NonInteractiveIht(SparseStrategy):
             planned_length(self.radius, self.dim),
             feature_size=math.sqrt(variance),
         )
+
+    def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
+        """Return what is proved of sparse regressions from one question."""
+        return lower_bounds.one_row(self.epsilon, self.delta, rounds=False)
 
     def protocol(self, run: Run) -> Protocol:
         """Ask everybody for the gradient at zero, solve, threshold."""

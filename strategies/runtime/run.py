@@ -125,7 +125,8 @@ class Run:
     Attributes
     ----------
     planned_steps : int, optional
-        Number of steps, where the protocol knows it.
+        Number of steps, where the protocol knows it. Steps beyond may follow, such as a check of
+        what was found.
     num_records : int, optional
         Number of records that silos which train on them declare; None: no census was taken.
     estimate : ArrayRecord, optional
@@ -271,7 +272,8 @@ class LiveRun(Run):
         """
         if self._ask is None or self._is_over():
             return []
-        of = "" if self.planned_steps is None else f" of {self.planned_steps}"
+        planned = self.planned_steps
+        of = f" of {planned}" if planned is not None and self.number <= planned else ""
         logger.info(
             "[STEP %d%s] %s: asking %d users",
             *(self.number, of, self._ask.name, self._ask.cohort.size),

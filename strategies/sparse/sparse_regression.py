@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from ldp_flower.expectation import NoPlan, Setting
+from ldp_flower.expectation import LowerBound, NoPlan, Setting
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     ClassCoefficients,
@@ -19,6 +19,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Count, Floats, Positive, check_choice, check_unused
 
+from ..forecasts import lower_bounds
 from ..forecasts.populations import (
     USUAL_R2,
     LinearUsers,
@@ -157,6 +158,11 @@ class SparseRegression(SparseWaves):
             variance_between=setting.variance_between or 0.0,
             scale=self.target_scale,
         )
+
+    def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
+        """Return what is proved of sparse regressions whose users are protected."""
+        rows, sparsity = rows_of(setting, self.samples_per_user), min(_PLANNED_SPARSITY, self.dim)
+        return lower_bounds.many_rows(self.epsilon, setting.num_users, self.dim, sparsity, rows)
 
     def protocol(self, run: Run) -> Protocol:
         """Run the waves; with numbers as targets a hold-out cohort checks the model."""

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
-from ldp_flower.expectation import Setting
+from ldp_flower.expectation import LowerBound, Setting
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
 from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
 
+from ..forecasts import lower_bounds
 from ..forecasts.populations import (
     USUAL_R2,
     LinearUsers,
@@ -125,6 +126,13 @@ class SelectedRegression(SparseStrategy):
             rows=rows_of(setting, self.samples_per_user),
             variance_between=setting.variance_between or 0.0,
             scale=self.target_scale,
+        )
+
+    def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
+        """Return what is proved of sparse regressions whose users are protected."""
+        rows = rows_of(setting, self.samples_per_user)
+        return lower_bounds.many_rows(
+            self.epsilon, setting.num_users, self.dim, self.sparsity, rows
         )
 
     def protocol(self, run: Run) -> Protocol:

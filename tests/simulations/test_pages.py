@@ -34,7 +34,6 @@ WITHOUT_RUNS = {
     "user-level-error.png",
     "user-level-selection.png",
     "variance.png",  # of formulas
-    "wang-xu.png",
 }
 
 

@@ -1,9 +1,10 @@
-"""The data: Wang & Gu's design, silos of it, and two real tables with very many features."""
+"""The data: Wang & Gu's design, silos of it, and real tables with very many features."""
 
 import unicodedata
 from collections import Counter
 from functools import lru_cache
-from importlib.resources import files
+from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from scipy.special import expit
 from sklearn.datasets import load_digits
 
 from ldp_flower import GeneratedUsers, Users
+
+from ...harness.paper_data import E2006, RCV1, SparseData
 
 Floats = NDArray[np.floating]
 
@@ -68,9 +71,43 @@ def _split(x: Floats, y: Floats, seed: int) -> Table:
     return Table(x[train], y[train], x[test], y[test])
 
 
-def table(name: str, seed: int) -> Table:
-    """Return ``names`` or ``digits``, split at random into four fifths and one."""
+class Files(NamedTuple):
+    """A data set of the paper's, from files, and what the paper takes of it."""
+
+    data: SparseData
+    train: str
+    test: str
+    num_features: int
+    most_tests: int
+
+
+FILES = {
+    "e2006": Files(E2006, "E2006.train", "E2006.test", 25_000, 3308),
+    "rcv1": Files(RCV1, "rcv1_train.binary", "rcv1_test.binary", 20_000, 10_000),
+}
+
+
+def table(name: str, seed: int, folder: Path | None = None) -> Table:
+    """Return ``names`` or ``digits``, split into four fifths and one, or one of ``FILES``."""
+    if name in FILES:
+        assert folder is not None
+        return _of_files(FILES[name], folder, seed)
     return _split(*(_names() if name == "names" else _digits()), seed)
+
+
+def _of_files(files: Files, folder: Path, seed: int) -> Table:
+    """Return half of the training records (the paper's private ones), some features and tests."""
+    rng = np.random.default_rng([seed, 4])
+    columns = np.sort(rng.choice(files.data.num_features, files.num_features, replace=False))
+
+    def chosen(name: str, most: int | None) -> tuple[Floats, Floats]:
+        plain = folder / name
+        x, y = files.data.load(plain if plain.exists() else folder / f"{name}.bz2")
+        rows = rng.permutation(len(y))[: (len(y) + 1) // 2 if most is None else most]
+        x = x[rows][:, columns].toarray().astype(np.float32)
+        return x, y[rows] if files.data is E2006 else (y[rows] > 0).astype(np.float32)
+
+    return Table(*chosen(files.train, None), *chosen(files.test, files.most_tests))
 
 
 @lru_cache(maxsize=1)
@@ -91,7 +128,11 @@ def _names() -> tuple[Floats, Floats]:
     The names are those of the package gender-guesser.
     """
     try:
-        lines = (files("gender_guesser") / "data" / "nam_dict.txt").read_text("utf-8").splitlines()
+        lines = (
+            (resources.files("gender_guesser") / "data" / "nam_dict.txt")
+            .read_text("utf-8")
+            .splitlines()
+        )
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("The names need: pip install gender-guesser") from error
     women: dict[str, bool] = {}

@@ -1,5 +1,7 @@
 """The table and the figure from the file of runs."""
 
+import math
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,6 +16,7 @@ _STYLES = {  # colour, marker, line
     "PeelingTransfer": (figures.BLUE, "^", "-"),
     "PrivateFrankWolfe": (figures.PURPLE, "D", "-"),
     "DpIht (DP-IGHT)": (figures.YELLOW, "P", "-"),
+    "two stages (Kifer et al.)": (figures.RED, "s", "-"),
     "KnowledgeTransfer": (figures.INK, "v", "-"),
     "KnowledgeTransfer, one wave": (figures.INK, "v", ":"),
     "KnowledgeTransfer, answers": (figures.PINK, "X", "-"),
@@ -33,7 +36,7 @@ def table(runs: pd.DataFrame) -> Table:
             if any(cells):
                 value = f"{grid.varied.removeprefix('num_')} {getattr(setting, grid.varied):g}"
                 found.append([grid.title, value, *cells])
-    title = "Relative error, or share of wrong classes; mean (standard deviation)"
+    title = "Relative error, share of wrong classes or MSE; mean (standard deviation)"
     return Table(title, ["setting", "", *shown], found, names=["setting", ""])
 
 
@@ -58,20 +61,23 @@ def draw(runs: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _panel(axes: Axes, grid: Grid, runs: pd.DataFrame) -> None:
+    first = grid.points[0][0]
+    measure = "relative error" if first.design == "uniform" else "wrong classes"
+    measure = "mean squared residual" if first.design == "e2006" else measure
     for method, (colour, marker, line) in _STYLES.items():
         shown = [s for s, methods in grid.points if method in methods]
         points = [(s, select(runs, s, method)["error"]) for s in shown]
         points = [(getattr(s, grid.varied), errors.mean()) for s, errors in points if len(errors)]
         if points:
             x, y = zip(*points, strict=True)
-            clipped = [min(value, _MOST_ERROR) for value in y]
+            most = _MOST_ERROR if measure == "relative error" else math.inf
+            clipped = [min(value, most) for value in y]
             axes.plot(x, clipped, line, color=colour, marker=marker, ms=5, label=method)
-    real = grid.points[0][0].design != "uniform"
     figures.finish(axes, grid.title)
     axes.set_xlabel("silos" if grid.varied == "num_silos" else "epsilon")
-    axes.set_ylabel("wrong classes" if real else "relative error")
-    axes.set_ylim(0, 0.55 if real else None)
-    if not real:
+    axes.set_ylabel(measure)
+    axes.set_ylim(0, 0.55 if measure == "wrong classes" else None)
+    if measure == "relative error":
         axes.set_yscale("log")
         axes.set_ylim(0.01, 1.1 * _MOST_ERROR)
     if grid.varied == "num_silos":

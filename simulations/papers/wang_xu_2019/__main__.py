@@ -1,5 +1,7 @@
 """Run both experiments of Wang & Xu (ICML 2019), then print the table and draw the figure."""
 
+from pathlib import Path
+
 from ...harness.command import StudyCommand, carry_out
 from .experiments import sweep, tasks
 from .report import draw, table
@@ -13,8 +15,9 @@ def main(arguments: list[str] | None = None) -> None:
         seeds=5,
         quick="all methods at one small setting each",
     )
+    command.add_argument("--covertype", type=Path, help="Covertype's file (default: scikit-learn)")
     options = command.options(arguments)
-    carry_out(options, sweep, tasks(options.seeds, options.quick), table, draw)
+    carry_out(options, sweep(options.covertype), tasks(options.seeds, options.quick), table, draw)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import logging
 from functools import lru_cache
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -9,10 +10,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.datasets import fetch_covtype
 
+from ...harness.paper_data import COVERTYPE
+
 Floats = NDArray[np.float64]
 
 LABEL_NOISE = 0.05  # C: labels are <x, theta> + U[-C, C]
-COVERTYPE_ROWS, COVERTYPE_COLUMNS = 581_012, 54
+COVERTYPE_ROWS, _LODGEPOLE = 581_012, 2
 
 
 def labelled(rows: int, dim: int, sparsity: int, seed: int) -> tuple[Floats, Floats, Floats]:
@@ -25,20 +28,23 @@ def labelled(rows: int, dim: int, sparsity: int, seed: int) -> tuple[Floats, Flo
 
 
 @lru_cache(maxsize=1)
-def covertype(allow_download: bool = True) -> tuple[Floats, Floats, str]:
+def covertype(file: Path | None) -> tuple[Floats, Floats, str]:
     """Return normalised features, the class "lodgepole pine or not", and where they are from.
 
     Columns are brought to mean 0 and variance 1 (by the data: what is compared are errors on
-    these data, not privacy end to end), rows to length 1. Where Covertype cannot be fetched a
-    synthetic stand-in of the same width takes its place, see :func:`stand_in`.
+    these data, not privacy end to end), rows to length 1. Without a file scikit-learn fetches
+    Covertype; where it cannot, a synthetic stand-in of the same width takes its place, see
+    :func:`stand_in`.
     """
-    if allow_download:
-        try:
-            data, target = fetch_covtype(return_X_y=True, n_retries=1, delay=0.1)
-            return _normalised(data), (target == 2).astype(float), "Covertype"
-        except (URLError, OSError) as error:
-            logging.getLogger(__name__).warning("Covertype cannot be fetched: %s", error)
-    return *stand_in(COVERTYPE_ROWS // 4), "stand-in"
+    if file is not None:
+        features, classes = COVERTYPE.load(file)
+        return _normalised(features.toarray()), (classes == _LODGEPOLE).astype(float), "Covertype"
+    try:
+        data, target = fetch_covtype(return_X_y=True, n_retries=1, delay=0.1)
+    except (URLError, OSError) as error:
+        logging.getLogger(__name__).warning("Covertype cannot be fetched: %s", error)
+        return *stand_in(COVERTYPE_ROWS // 4), "stand-in"
+    return _normalised(data), (target == _LODGEPOLE).astype(float), "Covertype"
 
 
 def stand_in(rows: int, seed: int = 0) -> tuple[Floats, Floats]:
@@ -55,7 +61,7 @@ def stand_in(rows: int, seed: int = 0) -> tuple[Floats, Floats]:
     area = np.eye(4)[rng.integers(0, 4, rows)]
     soil = np.eye(40)[rng.choice(40, rows, p=frequencies / frequencies.sum())]
     x = _normalised(np.concatenate([numbers, area, soil], axis=1))
-    theta = np.zeros(COVERTYPE_COLUMNS)
+    theta = np.zeros(COVERTYPE.num_features)
     chosen = [*rng.choice(10, 5, replace=False), *rng.choice(np.arange(10, 34), 5, replace=False)]
     theta[chosen] = 5 * rng.choice([-1.0, 1.0], 10)
     return x, (rng.random(rows) < expit(x @ theta)).astype(float)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ldp_flower import Users, simulate
 from ldp_flower.iht import iht, objective
 from ldp_flower.strategies import DpIht, LabelLdpIht
 from ldp_flower.strategies.runtime.coefficients import LinearResult
+from ldp_flower.sweep import Sweep
 
 from ...harness.runs import Task, sweep_of
 from . import printed
@@ -87,8 +89,9 @@ def _no_noise(setting: Setting, x: Floats, y: Floats, seed: int) -> Outcome:
 
 
 LABEL_METHODS = {
-    "LabelLdpIht, pure": _honest(),
+    "LabelLdpIht": _honest(),
     "LabelLdpIht, Lasso": _honest(solver="lasso"),
+    "LabelLdpIht, one round": _honest(method="paper"),
     "LabelLdpIht, one bit": _honest(mechanism="bit"),
     "LabelLdpIht, Gaussian": _honest(delta=printed.DELTA),
     "printed noise, solved well": _printed_noise(lambda x, y, s, rng: iht(x, y, s)),
@@ -137,9 +140,9 @@ METHODS = {"labels": LABEL_METHODS, "silos": SILO_METHODS}
 
 
 @lru_cache(maxsize=4)
-def _silo_data(setting: Setting, seed: int) -> tuple[Floats, Floats, float, str]:
+def _silo_data(setting: Setting, seed: int, file: Path | None) -> tuple[Floats, Floats, float, str]:
     """Return a random part of Covertype, and the smallest loss that IHT finds on it."""
-    x, y, name = covertype()
+    x, y, name = covertype(file)
     rng = np.random.default_rng(seed)
     rows = rng.choice(len(x), setting.rows, replace=False)
     x, y = np.ascontiguousarray(x[rows, : setting.dim]), y[rows]
@@ -147,8 +150,8 @@ def _silo_data(setting: Setting, seed: int) -> tuple[Floats, Floats, float, str]
     return x, y, objective(best, x, y, link="logistic", ridge=RIDGE), name
 
 
-def run(task: Task) -> dict[str, Any]:
-    """Return what is measured of a run.
+def run(task: Task, covertype_file: Path | None = None) -> dict[str, Any]:
+    """Return what is measured of a run; Covertype is read from a file, if there is one.
 
     The error is that of the coefficients over their length (labels), or the loss above
     the smallest that was found without privacy (silos).
@@ -161,7 +164,7 @@ def run(task: Task) -> dict[str, Any]:
         found = method(setting, x, y, task.seed)
         error = float(np.linalg.norm(found.coef - theta) / np.linalg.norm(theta))
     else:
-        x, y, best, name = _silo_data(replace(setting, epsilon=0.0), task.seed)
+        x, y, best, name = _silo_data(replace(setting, epsilon=0.0), task.seed, covertype_file)
         found = method(setting, x, y, task.seed)
         error = objective(found.coef, x, y, link="logistic", ridge=RIDGE) - best
     return {
@@ -186,10 +189,14 @@ VARIED: dict[str, dict[str, tuple[float, ...]]] = {
 }
 BASES = {"labels": _LABELS, "silos": _SILOS}
 ROWS = {"labels": _LABEL_ROWS, "silos": _SILO_ROWS}
-#: What is drawn in every panel; all methods are in the table, at the base setting.
+#: What is drawn in every panel, and its name there; the table has all methods, at the base setting.
 CURVES = {
-    "labels": ("LabelLdpIht, pure", "printed noise, solved well"),
-    "silos": ("DpIht, one silo", "printed noise (c = 1), 400 steps"),
+    "labels": {
+        "LabelLdpIht": "rounds",
+        "LabelLdpIht, one round": "one round",
+        "printed noise, solved well": "printed",
+    },
+    "silos": {"DpIht, one silo": "honest", "printed noise (c = 1), 400 steps": "printed"},
 }
 
 
@@ -211,4 +218,7 @@ def tasks(seeds: Iterable[int], quick: bool) -> list[Task]:
     return list(found)
 
 
-sweep = sweep_of(Setting, ["data", "true_epsilon", "delta", "error"], run)
+def sweep(covertype_file: Path | None) -> Sweep[Task]:
+    """Return the sweep that reads Covertype from a file, if there is one."""
+    measured = ["data", "true_epsilon", "delta", "error"]
+    return sweep_of(Setting, measured, partial(run, covertype_file=covertype_file))

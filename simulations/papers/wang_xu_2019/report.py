@@ -14,6 +14,12 @@ from .experiments import BASES, CURVES, METHODS, ROWS, VARIED, Setting
 _HEAD = ["setting", "method", "nominal eps", "true eps", "median error", "range [seeds]", "data"]
 _COLOURS = (figures.GREEN, figures.RED, figures.BLUE, figures.PURPLE)
 _MARKERS = ("o", "s", "^", "D")
+_LINES = {  # style and width
+    "rounds": ("-", 2.0),
+    "one round": ("--", 1.2),
+    "honest": ("-", 2.0),
+    "printed": (":", 1.2),
+}
 _NAMES = {"dim": "p", "sparsity": "s", "epsilon": "eps"}
 _TITLES = {
     "labels": "labels: relative error",
@@ -56,7 +62,7 @@ def table(runs: pd.DataFrame) -> Table:
 
 
 def draw(runs: pd.DataFrame) -> dict[str, Figure]:
-    """Draw the two figures of the paper, one a row: honest noise, and beside it the printed."""
+    """Draw the two figures of the paper, one a row: the library's, the paper's round, the print."""
     figure, every = figures.panels(6, 3, (14 / 3, 5.2))
     for row, (experiment, base) in zip((every[:3], every[3:]), BASES.items(), strict=True):
         for axes, (name, values) in zip(row, VARIED[experiment].items(), strict=True):
@@ -69,14 +75,13 @@ def draw(runs: pd.DataFrame) -> dict[str, Figure]:
 def _panel(
     axes: Axes, runs: pd.DataFrame, base: Setting, name: str, values: tuple[float, ...]
 ) -> None:
-    honest, printed = CURVES[base.experiment]
     axes.set_xscale("log")
     if base.experiment == "labels":
         axes.set_yscale("log")
     else:
         axes.set_yscale("symlog", linthresh=1e-3)
     for colour, marker, value in zip(_COLOURS, _MARKERS, values, strict=False):
-        for method, style, width in ((honest, "-", 2.0), (printed, ":", 1.2)):
+        for method, kind in CURVES[base.experiment].items():
             points, worth = [], ""
             for rows in ROWS[base.experiment]:
                 setting = replace(base, **{name: value, "rows": rows})  # type: ignore[arg-type]
@@ -87,9 +92,9 @@ def _panel(
             if not points:
                 continue
             x, y = zip(*points, strict=True)
-            kind = "honest" if method == honest else "printed"
+            style, width = _LINES[kind]
             label = f"{_NAMES[name]}={value:g}, {kind}: true eps {worth}"
-            face = colour if method == honest else "white"
+            face = "white" if kind == "printed" else colour
             axes.plot(x, y, style, color=colour, marker=marker, mfc=face, lw=width, label=label)
     fixed = {"dim": base.dim, "sparsity": base.sparsity, "epsilon": base.epsilon}
     del fixed[name]

@@ -12,6 +12,7 @@ from ldp_flower import plan
 from ldp_flower.cli import app as commands
 from ldp_flower.planning import (
     Expectation,
+    LowerBound,
     NoPlan,
     Plannable,
     Setting,
@@ -53,6 +54,20 @@ class Known(Plannable):
         )
 
 
+class Limited(Known):
+    def lower_bounds(self, setting):
+        return (
+            LowerBound(
+                source="A paper, Theorem 1",
+                among="that asks once",
+                rate="1 / n",
+                symbols="n users",
+                holds_for=f"{setting.num_users} users",
+                outside=("epsilon is large", "n is small"),
+            ),
+        )
+
+
 class Unknown(Known):
     no_plan = "Nobody knows."
 
@@ -84,6 +99,24 @@ def test_what_is_told_reaches_the_target_and_little_less_does_not(target):
     if epsilon is not None:
         assert 0.4 / epsilon <= target
         assert 0.4 / (epsilon / 1.16) > target
+
+
+def test_what_no_protocol_can_beat_stands_beside_what_to_expect(monkeypatch):
+    monkeypatch.setitem(catalogue.PROTOCOLS, "Limited", Limited)
+    made = plan(Limited, num_users=10_000, num_features=4, epsilon=2.0)
+    said = (
+        "A paper, Theorem 1: for every protocol that asks once there are data with a mean squared "
+        "error of the coefficients of at least a constant times 1 / n, with n users. The theorem "
+        "is about 10000 users. It does not cover this plan: epsilon is large; n is small. The "
+        "paper does not state the constant, so that no number follows."
+    )
+    assert repr(made).endswith(said)
+    assert said in made.to_html() and "What no protocol can beat" in made.to_html()
+    arguments = ["plan", "Limited", "--users", "10000", "--features", "4", "--epsilon", "2"]
+    shown = " ".join(CliRunner().invoke(commands.app, arguments).output.split())
+    assert f"limit {said}" in shown
+    free = plan(Known, num_users=10_000, num_features=4, epsilon=2.0)
+    assert free.lower_bounds == () and "What no protocol can beat" not in free.to_html()
 
 
 def test_what_nothing_reaches_is_said():

@@ -69,7 +69,39 @@ def test_the_stand_in_is_as_its_docstring_says():
     loss = {"link": "logistic", "ridge": 1e-3}
     best = objective(iht(x, y, 10, **loss), x, y, **loss)
     assert 0.4 < best < 0.6
-    assert covertype()[2] == "stand-in"
+    assert covertype(None)[2] == "stand-in"
+
+
+def test_covertype_is_read_from_a_file(tmp_path):
+    """Ten numbers, four areas, forty soils, in libsvm's format; lodgepole pine is class 2."""
+    from simulations.papers.wang_xu_2019 import experiments
+    from simulations.papers.wang_xu_2019.data import covertype
+
+    rng = np.random.default_rng(0)
+    classes = rng.integers(1, 8, 500)
+    with (path := tmp_path / "covtype").open("w") as file:
+        for label in classes:
+            numbers = " ".join(f"{c}:{rng.normal(label, 3):.4f}" for c in range(1, 11))
+            file.write(f"{label} {numbers} {rng.integers(11, 15)}:1 {rng.integers(15, 55)}:1\n")
+    x, y, name = covertype(path)
+    assert name == "Covertype" and x.shape == (500, 54)
+    np.testing.assert_array_equal(y, classes == 2)
+    np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1)
+    setting = experiments.Setting("silos", 300, 54, 3, 1.0)
+    row = experiments.run(experiments.Task(setting, "DpIht, one silo", 0), path)
+    assert row["data"] == "Covertype" and row["true_epsilon"] == 1.0
+
+
+def test_the_librarys_rounds_and_the_papers_one_are_drawn_beside_the_print():
+    """At the base setting the rounds are better than noise that is truly worth epsilon 439."""
+    from simulations.papers.wang_xu_2019.experiments import BASES, CURVES, Task, run
+
+    methods = [name for name in CURVES["labels"] if name.startswith("LabelLdpIht")]
+    assert [CURVES["labels"][name] for name in methods] == ["rounds", "one round"]
+    rows = [run(Task(BASES["labels"], name, 0)) for name in CURVES["labels"]]
+    rounds, one_round, printed = (row["error"] for row in rows)
+    assert rounds < printed < one_round / 10
+    assert rows[0]["true_epsilon"] == rows[1]["true_epsilon"] == 2 < 439 < rows[2]["true_epsilon"]
 
 
 @pytest.mark.long

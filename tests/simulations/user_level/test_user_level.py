@@ -176,7 +176,7 @@ def test_a_sweep_does_not_repeat_what_its_file_holds(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return runs.methods.zero(population)
 
-    monkeypatch.setitem(runs.methods.METHODS, "zero", runs.methods.Method("asks nothing", method))
+    monkeypatch.setitem(runs.METHODS, "zero", runs.methods.Method("asks nothing", method))
     tasks = [
         Task(Setting(epsilon=epsilon), "zero", seed) for seed in (0, 1) for epsilon in (0.5, 2)
     ]
@@ -241,6 +241,24 @@ def test_every_method_declares_a_guarantee_that_is_known():
     assert METHODS["two-round"].guarantee == METHODS["multi-round"].guarantee == "user-level LDP"
     with pytest.raises(ValueError, match=r"Expected guarantee in .*, got 'LDP'"):
         Method("LDP", zero)
+
+
+def test_records_one_by_one_protect_records_or_at_a_part_of_epsilon_users(monkeypatch):
+    """What a record's report costs is what its mechanism is made for."""
+    from simulations.user_level import runs
+
+    spent = []
+
+    def noted(method, records, rng):
+        spent.append((method.epsilon, sum(len(y) for _, y in records)))
+        return np.zeros(method.dim)
+
+    monkeypatch.setattr(runs.ItemLevel, "estimate", noted)
+    each, part = (runs.METHODS[name] for name in ("each record", "each record at epsilon / m"))
+    for method in (each, part):
+        method.estimate(small(epsilon=3.0))  # 12 users of 5 records
+    assert spent == [(3.0, 60), (0.6, 60)]
+    assert each.guarantee == "record-level LDP" and part.guarantee == "user-level LDP"
 
 
 def test_the_grids_start_from_the_papers_setting():

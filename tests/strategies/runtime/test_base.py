@@ -423,6 +423,18 @@ def test_the_result_states_what_the_dearest_user_spent():
     assert not unseeded.privacy.seeded
 
 
+def test_steps_that_are_not_planned_are_not_counted_beyond_the_plan(caplog):
+    class Planned(Twice):
+        def protocol(self, run):
+            run.planned_steps = 2
+            return (yield from super().protocol(run))
+
+    with caplog.at_level("INFO", "flwr"):
+        Planned(epsilon=1.25).start(Grid(make_users(60)[0], 2, seed=1), timeout=1, num_nodes=2)
+    steps = [text.split("]")[0] for text in caplog.messages if text.startswith("[STEP ")]
+    assert steps == ["[STEP 1 of 2", "[STEP 2 of 2", "[STEP 3"]
+
+
 def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
     users, _ = make_users(60)
     grid = Grid(users, 2, seed=1, policy=PrivacyPolicy(1.0))

@@ -1,0 +1,113 @@
+"""What papers prove that no protocol for sparse regressions can beat.
+
+Rates are as printed. No paper states its constant, so that nothing here returns a number.
+"""
+
+import math
+
+from ldp_flower.expectation import LowerBound
+
+_WANG_XU = "Wang & Xu (ICML 2019)"
+_MA_JIA_YANG = "Ma, Jia & Yang (ICML 2024)"
+_ROUNDS = "of pure epsilon that asks everybody once, in any number of rounds,"
+_ONE_ROUND = "of pure epsilon that asks everybody once and at the same time"
+_SIGNS = "one coefficient, features that are signs, noise within 2 and epsilon up to 1/2"
+_SIGNAL = "n epsilon^2"
+_MANY_ROWS = "d features, s coefficients and n users of m rows"
+
+
+def one_row(epsilon: float, delta: float = 0.0, *, rounds: bool) -> tuple[LowerBound, ...]:
+    """Return the bound where a whole row is protected, of each user, with or without rounds."""
+    return (
+        LowerBound(
+            source=f"{_WANG_XU}, Theorem {2 if rounds else 1}",
+            among=_ROUNDS if rounds else _ONE_ROUND,
+            rate=f"min(1, {'p' if rounds else 'p log(p)'} / (n epsilon^2))",
+            symbols="p features and n users of one row",
+            holds_for=_SIGNS,
+            outside=(*_impure(delta), *_beyond(epsilon, 0.5)),
+        ),
+    )
+
+
+def labels(epsilon: float, delta: float, *, rounds: bool) -> tuple[LowerBound, ...]:
+    """Return the bound where labels are protected and features are public."""
+    return (
+        LowerBound(
+            source=f"{_WANG_XU}, Theorem 6",
+            among=f"{_ONE_ROUND} and protects labels only",
+            rate="min(1, C^2 s log(p / s) / (n epsilon^2))",
+            symbols="p features, s coefficients, noise within C and n users of one row",
+            holds_for="features that are signs and nearly uncorrelated, coefficients of length up "
+            "to 1 and epsilon up to 1/2",
+            outside=(
+                *(("it asks in several rounds",) * rounds),
+                *_impure(delta),
+                *_beyond(epsilon, 0.5),
+            ),
+        ),
+    )
+
+
+def many_rows(
+    epsilon: float, num_users: int, dim: int, sparsity: int, rows: float
+) -> tuple[LowerBound, ...]:
+    """Return the bounds where all rows of a user are protected together."""
+    signal, beyond = num_users * epsilon**2, _beyond(epsilon, 1.0)
+    if rows == 1:
+        return (
+            LowerBound(
+                source=f"{_MA_JIA_YANG}, Proposition 2.2",
+                among=_ROUNDS,
+                rate="d s / (n epsilon^2)",
+                symbols="d features, s coefficients and n users of one row",
+                holds_for="sub-Gaussian features, coefficients up to 1 and epsilon up to 1",
+                outside=beyond,
+            ),
+        )
+    few = []
+    if rows <= sparsity * math.log(dim):
+        few.append(
+            LowerBound(
+                source=f"{_MA_JIA_YANG}, Proposition 2.3",
+                among=_ROUNDS,
+                rate="1 / s",
+                symbols=_MANY_ROWS,
+                holds_for="sub-Gaussian features, m up to s log(d), n epsilon^2 from s^2 to about "
+                "sqrt(d), and epsilon up to 1",
+                outside=(
+                    *beyond,
+                    *_above(sparsity**2, signal, "s^2", _SIGNAL),
+                    *_above(signal, math.sqrt(dim), _SIGNAL, "sqrt(d)"),
+                ),
+            )
+        )
+    return (
+        LowerBound(
+            source=f"{_MA_JIA_YANG}, Theorem 2.4",
+            among=_ROUNDS,
+            rate="s^2 / (n m epsilon^2)",
+            symbols=_MANY_ROWS,
+            holds_for="sub-Gaussian features, coefficients of at least sqrt(s / m), m up to d, "
+            "n epsilon^2 from s^2 to d, and epsilon up to 1",
+            outside=(
+                *beyond,
+                *_above(rows, dim, "m", "d"),
+                *_above(sparsity**2, signal, "s^2", _SIGNAL),
+                *_above(signal, dim, _SIGNAL, "d"),
+            ),
+        ),
+        *few,
+    )
+
+
+def _beyond(epsilon: float, most: float) -> tuple[str, ...]:
+    return (f"epsilon is {epsilon:g}",) if epsilon > most else ()
+
+
+def _impure(delta: float) -> tuple[str, ...]:
+    return (f"delta is {delta:g}",) if delta else ()
+
+
+def _above(number: float, most: float, name: str, limit: str) -> tuple[str, ...]:
+    return (f"{name} = {number:,.0f} is above {limit} = {most:,.0f}",) if number > most else ()
