@@ -1,8 +1,8 @@
 """Models as data: a network as a text of pure tensor operations, checked before it runs.
 
-``parsing`` reads the text, ``operations`` is the closed list with a row for each operation,
-``arguments``, ``shapes`` and ``layers`` are what rows say, ``checking`` compares a graph with
-them, ``graph`` holds bounds. They need no PyTorch; ``interpreter`` and ``export`` do, and are
+``parsing`` reads the text, ``operations`` is the closed list with a row for each operation, whose
+parts are in ``signatures``, ``arguments``, ``shapes`` and ``layers``; ``checking`` compares a graph
+with it, ``graph`` holds bounds. They need no PyTorch; ``interpreter`` and ``export`` do, and are
 imported when they are needed.
 """
 

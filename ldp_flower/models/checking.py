@@ -6,7 +6,8 @@ from typing import Any
 
 from .arguments import Held
 from .graph import FLOATS, MAX_DIMS, Graph, Limits, NetworkError, Operation, Reference, Tensor
-from .operations import OPERATIONS, Results
+from .operations import row_of
+from .signatures import Results
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Shapes:
 
         NetworkError if its arguments do not fit, or a result is larger than ``most`` numbers.
         """
-        row = OPERATIONS[operation.name]
+        row = row_of(operation.name)
         arguments = tuple(map(self._argument, operation.arguments))
         keywords = {key: self._argument(each) for key, each in operation.keywords.items()}
         found, flops = row.results(arguments, keywords)
@@ -58,11 +59,11 @@ class Shapes:
         if isinstance(reference.source, str):
             return Held(self._parameters[reference.source], False)
         found, usable, of_record = self._results[reference.source]
+        parts = found[:usable] if isinstance(found, tuple) else ()
         if isinstance(found, Tensor) and reference.part is None:
             return Held(found, of_record)
-        if isinstance(found, tuple) and reference.part is not None:
-            for each in found[:usable][reference.part : reference.part + 1]:
-                return Held(each, of_record)
+        if reference.part is not None and reference.part < len(parts):
+            return Held(parts[reference.part], of_record)
         raise NetworkError(
             f"Expected a part of operation {reference.source} that there is and that may be used, "
             f"got {reference.part}."

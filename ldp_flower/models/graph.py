@@ -146,7 +146,8 @@ class Limits(PlainFields):
     intermediates : int (default: 67,108,864)
         Numbers in all intermediate values of one record together.
     flops : int (default: 50,000,000,000)
-        Floating-point operations to evaluate one record.
+        Floating-point operations to evaluate one record. What takes longer than a sum, as
+        exponentials do, counts as many sums as it takes.
     """
 
     text_bytes: int = 1 << 22
