@@ -96,8 +96,9 @@ class LdpClientApp(ClientApp):
     3. The sum over a user's life of the epsilons (deltas) of all different queries
        that it answers is at most ``max_epsilon`` (``max_delta``), as read off the
        mechanisms that the client itself builds from its closed registry.
-    4. The spend and the reply are on the ledger before the reply is sent; the same
-       query gets the same bytes again.
+    4. The spend is on the ledger before rows are looked at, and the reply before it is sent; the
+       same query gets the same bytes again. Whatever fails in between, the reply is one that the
+       same noise may give with any rows.
     5. The handlers never raise, and error replies are fixed texts or about the query.
     6. Where the operator protects single records of silos (``unit`` "record"), 1 and 3 are
        about each record instead, whatever the silo's other records are.

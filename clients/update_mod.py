@@ -123,8 +123,8 @@ class LdpUpdateMod:
     4. The spend is on the ledger before training begins, and the report before the reply
        is sent. The same query (randomizer, model and the app's other records; not the
        run's id) gets the same bytes again and trains nothing: training twice would be a
-       second look. If there is no report yet, it trains at no further cost, and the first
-       report that is stored is the answer to all.
+       second look. If there is no report yet, it trains at no further cost (once more, and then
+       the update is 0), and the first report that is stored is the answer to all.
     5. The mod never raises, and error replies are fixed texts or about the query.
     6. What training writes into the message, its metadata or the context changes
        nothing of this: what counts of them is copied before it runs.

@@ -154,7 +154,8 @@ class LdpUserUpdateMod(LdpUpdateMod):
        is left out, and trains nothing; others go on.
     4. The spends are on the ledger before training begins, and the reports before the reply
        is sent. The same query gets the same bytes again and trains nobody. If there are no
-       reports yet, those who have paid train at no further cost.
+       reports yet, those who have paid train at no further cost (once more, and then their
+       updates are 0).
     5. The mod never raises, and error replies are fixed texts or about the query.
     6. A train function sees one user at a time: copies of its rows, of the model and of the
        config, a context without state, and global random generators that start from the
