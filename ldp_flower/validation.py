@@ -92,7 +92,7 @@ def _options(kind: Any) -> tuple[frozenset[Any], tuple[Check, ...]]:
     if get_origin(kind) is Annotated:
         own, *marks = get_args(kind)
         kinds, checks = _options(own)
-        return kinds, (*checks, *filter(callable, marks))
+        return kinds, (*checks, *(mark for mark in marks if callable(mark)))
     if get_origin(kind) in (Union, UnionType):
         options = [_options(each) for each in get_args(kind)]
         return frozenset().union(*(kinds for kinds, _ in options)), tuple(
