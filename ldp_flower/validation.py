@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cache, partial, wraps
 from inspect import Parameter, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +92,7 @@ def _options(kind: Any) -> tuple[frozenset[Any], tuple[Check, ...]]:
     if get_origin(kind) is Annotated:
         own, *marks = get_args(kind)
         kinds, checks = _options(own)
-        return kinds, (*checks, *cast("filter[Check]", filter(callable, marks)))
+        return kinds, (*checks, *(mark for mark in marks if callable(mark)))
     if get_origin(kind) in (Union, UnionType):
         options = [_options(each) for each in get_args(kind)]
         return frozenset().union(*(kinds for kinds, _ in options)), tuple(

@@ -42,8 +42,9 @@ def losses_of(counts: Mapping[float, int], delta: float) -> Losses:
             return Losses(np.array([sum(law.losses.max() for law in laws)]), np.zeros(1))
         return _on_grid(laws)
     for law in laws:
-        pairs = zip(total, law, strict=True)
-        total = Losses(*(np.add.outer(ours, theirs).ravel() for ours, theirs in pairs))
+        losses = np.add.outer(total.losses, law.losses).ravel()
+        logs = np.add.outer(total.log_probabilities, law.log_probabilities).ravel()
+        total = Losses(losses, logs)
     return total
 
 
@@ -75,7 +76,7 @@ def _on_grid(laws: Sequence[Losses]) -> Losses:
     step = sum(float(np.ptp(law.losses)) for law in laws) / _MOST_LOSSES
     lowest, total = 0.0, np.ones(1)
     for law in laws:
-        lowest += law.losses.min()
+        lowest += float(law.losses.min())
         above = (law.losses - law.losses.min()) / step
         places = np.floor(above).astype(np.int64)
         lower = np.expm1((places + 1 - above) * step) / math.expm1(step)
