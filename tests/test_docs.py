@@ -43,7 +43,6 @@ def test_the_tutorial_with_your_own_data(tmp_path, monkeypatch, capsys):
     """From a CSV to a table, a picture and a page; then the same in a deployment's two files."""
     monkeypatch.chdir(tmp_path)
     page = (DOCS / "your-own-data.md").read_text("utf-8")
-    assert len(page.split()) < 1200
     names: dict[str, object] = {}
     for example in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(example, names)
@@ -71,7 +70,6 @@ def test_the_tutorial_with_your_own_data(tmp_path, monkeypatch, capsys):
 
 def test_the_example_of_a_series(capsys):
     page = (DOCS / "recurring.md").read_text("utf-8")
-    assert len(page.split()) < 900
     names: dict[str, object] = {}
     exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
     assert "collection 6 of 6, over 3,000 users" in capsys.readouterr().out
@@ -161,7 +159,6 @@ def test_the_example_with_several_users_behind_one_node(tmp_path):
 def test_the_record_dp_sgd_example():
     """Labels are by the first of four features, which has a weight of many deviations then."""
     text = (DOCS / "silos.md").read_text().partition("## DP-SGD in an app of your own")[2]
-    assert len(text.split()) < 500
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
     rows = torch.randn(4, 1000, 4, generator=torch.Generator().manual_seed(0))
     labels = (rows[..., 0] > 0).long()
@@ -180,7 +177,6 @@ def test_the_record_dp_sgd_example():
 def test_the_models_as_data_example():
     """Labels are by the sign of the first of four features."""
     text = (DOCS / "models-as-data.md").read_text("utf-8")
-    assert len(text.split()) < 860
     names = {}
     exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
     rows = np.random.default_rng(0).normal(size=(5, 2000, 4)).astype(np.float32)
@@ -197,7 +193,6 @@ def test_the_models_as_data_example():
 
 def test_the_public_encoder_example():
     page = (DOCS / "public-encoder.md").read_text("utf-8")
-    assert len(page.split()) < 900
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, object] = {}
     exec(example, names)
@@ -294,7 +289,6 @@ def test_the_knowledge_transfer_example():
 def test_the_tutorial_runs_in_an_empty_folder_as_it_is_printed(tmp_path):
     """Its files are all that there is, and it prints what it says."""
     text = (DOCS / "add-a-protocol.md").read_text()
-    assert len(text.split()) < 700
     for file in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         name = re.match(r"# (\w+\.py)\n", file)[1]
         assert f"`{name}`" in text
@@ -330,11 +324,6 @@ def test_paths_in_the_plan_exist(page):
     assert paths
     for path in paths:
         assert list(ROOT.glob(path)), path
-
-
-def test_pages_are_short():
-    assert len(PLAN.split()) < 960  # it has a row for every room
-    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").split()) < 500
 
 
 def test_the_readme_says_in_one_sentence_what_to_read():

@@ -71,8 +71,3 @@ def test_the_noise_is_that_of_the_mechanism():
         assert small.variance == pytest.approx(large.variance, rel=1e-3)
         assert c == pytest.approx(ball_codebook(epsilon, 100).variance, rel=0.05)
         assert users == pytest.approx(c / 0.6**2, rel=0.05)
-
-
-def test_the_page_is_short():
-    prose = re.sub(r"```.*?```|^\|.*?$", "", PAGE, flags=re.DOTALL | re.MULTILINE)
-    assert len(prose.split()) < 750
