@@ -9,8 +9,7 @@ def flushed() -> Iterator[None]:
     """Take numbers next to zero for zero, where the processor can.
 
     In this thread and those that it starts: PyTorch's are started by its first large operation.
-    Functions such as exp and log, which PyTorch takes from a library, still take longer for some
-    numbers than for others.
+    For functions such as exp see :mod:`ldp_flower.models.steady`.
     """
     import torch
 

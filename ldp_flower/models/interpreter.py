@@ -7,6 +7,7 @@ from typing import Any, Self
 import torch
 from torch.nn import functional as F
 
+from . import steady
 from .graph import RECORD, Dtype, Graph, Operation, Reference
 
 Tensors = Mapping[str, torch.Tensor]
@@ -98,12 +99,20 @@ def _group_norm(
     return torch.ops.aten.native_group_norm.default(*plain, *others)
 
 
-# A view of a record's own layout need not be one under vmap.
 _INSTEAD: Mapping[str, Callable[..., Any]] = {
-    "aten.view.default": torch.reshape,
+    "aten.view.default": torch.reshape,  # a record's own layout need not have a view under vmap
     "aten.embedding.default": _embedding,
     "aten.native_group_norm.default": _group_norm,
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
+    "aten.exp.default": steady.exp,
+    "aten.log.default": steady.log,
+    "aten.sqrt.default": steady.sqrt,
+    "aten.sin.default": steady.sin,
+    "aten.cos.default": steady.cos,
+    "aten.erf.default": steady.erf,
+    "aten.tanh.default": steady.tanh,
+    "aten.elu.default": steady.elu,
+    "aten.pow.Tensor_Scalar": steady.power,
 }
 
 
@@ -131,10 +140,10 @@ def _of_numbers(loss: Loss, *within: float) -> Loss:
 #: The closed list of losses: from an output, for a batch of one, and a target to a number.
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": _cross_entropy,
-    "binary_cross_entropy": _of_numbers(F.binary_cross_entropy_with_logits, 0, 1),
+    "binary_cross_entropy": _of_numbers(steady.binary_cross_entropy, 0, 1),
     "mse": _of_numbers(F.mse_loss),
     "huber": _of_numbers(F.huber_loss),
-    "poisson": _of_numbers(F.poisson_nll_loss, 0),
+    "poisson": _of_numbers(steady.poisson, 0),
 }
 
 
