@@ -314,16 +314,17 @@ class Node:
         """
         if self.terms.rehearsal:  # nobody pays
             claim = self._claim(asked)
-        else:
-            entry = Entry(asked.digest, self.run_id, *asked.summary)
-            accounts, policy = self.accounts[asked.slots], self.terms.policy
+            kept = self._reply_in(claim)
+            return kept or self._computed(asked.slots[claim.users], randomised, claim.attempts)
+        entry = Entry(asked.digest, self.run_id, *asked.summary)
+        accounts, policy = self.accounts[asked.slots], self.terms.policy
+        # A copy of the message waits for the answer: it must not be taken for another attempt.
+        with self.ledger.answering(asked.digest):
             claim = self.ledger.reserve(entry, accounts, asked.cost, policy, asked.series)
-        if (reply := self._reply_in(claim)) is not None:
-            return reply
-        report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
-        if self.terms.rehearsal:
-            return report
-        return _kept(self.ledger.fulfil(asked.digest, report.to_bytes()))
+            if (reply := self._reply_in(claim)) is not None:
+                return reply
+            report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
+            return _kept(self.ledger.fulfil(asked.digest, report.to_bytes()))
 
     def _claim(self, asked: Asked) -> Claim:
         """Return what the ledger holds of a question, or else who could pay for it."""

@@ -15,6 +15,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -25,6 +26,7 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..randomness import Words
+from .answer_lock import answering
 from .budget import Cost, PrivacyPolicy
 from .ledger_file import LedgerError, LedgerFile, fact, is_over, series_keys
 
@@ -202,6 +204,10 @@ class StateLedger:
             self.fulfil(entry.digest, claim.to_bytes())
         return claim
 
+    def answering(self, digest: str) -> AbstractContextManager[None]:
+        """Keep nobody waiting: a simulated node is one process."""
+        return nullcontext()
+
     def fulfil(self, digest: str, reply: bytes) -> bytes:
         """Store the reply to a reserved query: a simulated node is one process."""
         replies = self._config(self._replies_name)
@@ -228,6 +234,10 @@ class SqliteLedger(LedgerFile):
     LedgerError
         If the file is missing or is no ledger, and by all methods if another file takes its place.
     """
+
+    def answering(self, digest: str) -> AbstractContextManager[None]:
+        """Wait until nobody else answers a query, see :func:`~.answer_lock.answering`."""
+        return answering(self._path.with_name(f"{self._path.name}-answers"), digest)
 
     def check(self, unit: str) -> None:
         """Raise LedgerError unless costs with this privacy unit could be written now.

@@ -42,10 +42,9 @@ class Shapes:
         keywords = {key: self._argument(each) for key, each in operation.keywords.items()}
         found, flops = row.results(arguments, keywords)
         results = found if isinstance(found, tuple) else (found,)
-        if not all(1 <= each.size <= self._most for each in results):
-            raise NetworkError(
-                f"Expected values of 1 to {self._most} numbers, got {max(r.size for r in results)}."
-            )
+        if any(min(each.shape, default=1) < 1 or each.size > self._most for each in results):
+            shapes = [list(each.shape) for each in results]
+            raise NetworkError(f"Expected values of 1 to {self._most} numbers, got {shapes[:8]}.")
         if any(len(each.shape) > MAX_DIMS for each in results):
             raise NetworkError(f"Expected values of at most {MAX_DIMS} dimensions.")
         of_record = any(self.find(each).of_record for each in operation.references())

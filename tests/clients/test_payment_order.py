@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from test_update_mod import query as training
 from test_user_update_mod import app_of, people, slots_in, up
 
 from ldp_flower.clients import LdpClientApp, Refusal, respond
+from ldp_flower.guarantee.answer_lock import answering
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.messages import Report
@@ -165,3 +168,52 @@ def test_a_rehearsal_that_fails_spends_nothing(ledger, node_config, monkeypatch)
     monkeypatch.setattr(respond, "values_of", lambda *given: 1 / 0)
     reply = ask(LdpClientApp(lambda context: PEOPLE), query(1), node_config | {"rehearsal": True})
     assert arrays_of(reply) and ledger.spent() == {}
+
+
+def test_copies_that_come_at_once_wait_for_one_answer(ledger, node_config, monkeypatch):
+    """A copy must not count as an attempt that crashed, or others would be answered by noise."""
+    honest, computing, going_on = respond.compute, threading.Event(), threading.Event()
+    computed = []
+
+    def compute(*given):
+        computed.append(1)
+        computing.set()
+        assert going_on.wait(30)
+        return honest(*given)
+
+    monkeypatch.setattr(respond, "compute", compute)
+    app = LdpClientApp(lambda context: PEOPLE)
+    with ThreadPoolExecutor(3) as pool:
+        copies = [pool.submit(ask, app, query(1), node_config) for _ in range(3)]
+        assert computing.wait(30)
+        assert not any(copy.done() for copy in copies)
+        going_on.set()
+        replies = [report_in(copy.result()) for copy in copies]
+    assert replies[0] == replies[1] == replies[2]
+    assert len(computed) == 1
+    assert spent_of(ledger) == dict.fromkeys(PEOPLE.ids, 1.0)
+    with SqliteLedger(node_config["ledger-path"]).open() as connection:
+        (answers,) = connection.execute("SELECT COUNT(*) FROM reply").fetchone()
+    assert answers == 1
+
+
+def test_a_lock_ends_with_its_process_and_keeps_no_other_question_waiting(tmp_path):
+    path, first, second = tmp_path / "locks", "ab" * 20, "cd" * 20
+    with answering(path, first), answering(path, second):
+        pass
+    there = multiprocessing.get_context("fork").Event()
+
+    def hold():
+        with answering(path, first):
+            there.set()
+            signal.pause()
+
+    holder = multiprocessing.get_context("fork").Process(target=hold)
+    holder.start()
+    assert there.wait(30)
+    with answering(path, second):
+        pass
+    os.kill(holder.pid, signal.SIGKILL)
+    with answering(path, first):
+        pass
+    holder.join()
