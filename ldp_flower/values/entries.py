@@ -144,14 +144,15 @@ def _plain(found: list[Any]) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell holds nothing: None, NaN, or what pandas has for them."""
+    """Whether a cell holds nothing: None, NaN, what a mask hides, or what pandas has for them."""
     if type(value) is str or type(value) is int:  # most of them
         return False
     return value is None or of_entry(_differs, value, True)
 
 
 def _differs(value: Any) -> bool:
-    return bool(value != value)  # pandas' own has no truth
+    differs = value != value
+    return differs is np.ma.masked or bool(differs)  # pandas' own has no truth
 
 
 def is_blank(value: Any) -> bool:
@@ -186,10 +187,13 @@ def as_array(values: Any) -> NDArray[Any] | None:
 
 
 def _unmasked(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array in which what a mask hides is missing."""
+    """Return an array in which what a mask hides is missing, whatever lies beneath it."""
     if not isinstance(array, np.ma.MaskedArray):
         return array
-    if array.dtype.kind in "mMfc":
-        absent: Any = "NaT" if array.dtype.kind in "mM" else np.nan
-        return np.asarray(array.filled(absent))
-    return np.asarray(np.ma.MaskedArray(array, dtype=object).filled(None))
+    hidden = np.ma.getmaskarray(array)
+    if hidden.dtype.names:  # a record is hidden with any of its fields
+        hidden = hidden.view(np.bool_).reshape(*hidden.shape, -1).any(axis=-1)
+    has_own = array.dtype.kind in "mMfc"  # NaT or NaN
+    shown = np.array(array.data, None if has_own else object)
+    shown[hidden] = "NaT" if array.dtype.kind in "mM" else np.nan if has_own else None
+    return shown
