@@ -248,7 +248,8 @@ class Users(PlainFields):
         ----------
         items : array_like of int or str, shape (rows,)
             Each entry counts by its own type, whatever the others are: an integer (or a
-            float that is one) in ``[0, 2**53)`` is its own number, a string becomes a number
+            float that is one; of four bytes below ``2**24``, of two below ``2**11``) in
+            ``[0, 2**53)`` is its own number, a string becomes a number
             below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
             Anything else is no item, and its row is passed over.
         groups, ids, missing_ids

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ..validation import check_choice
 from .entries import Column, as_array, entries, is_blank
+from .merged import exact_below
 
 #: What becomes of rows without the name of a user: an error, or they are left out.
 MissingIds = Literal["raise", "drop"]
@@ -15,7 +16,6 @@ MissingIds = Literal["raise", "drop"]
 _CHOICES: Final = ("raise", "drop")
 _MAX_NAME_CHARS = 256  # characters; arrays of texts are as wide as their longest one
 _MAX_ROWS_NAMED = 5
-_EXACT: Final = float(1 << 53)  # whole floats from here on may stand for several integers
 
 
 def check_missing_ids(missing_ids: str, named: object) -> None:
@@ -89,10 +89,11 @@ def _whole(
         return listed
     if not (array[~absent] == np.floor(array[~absent])).all():
         return listed
-    if (np.abs(array[~absent]) >= _EXACT).any():
+    exact = exact_below(array.dtype)
+    if (np.abs(array[~absent]) >= exact).any():
         raise ValueError(
-            f"Expected integers below 2**53 in {argument}, which are floats as some are missing: "
-            "larger ones are not told apart. Read the column as text."
+            f"Expected integers below 2**{exact.bit_length() - 1} in {argument}, which are floats "
+            "as some are missing: larger ones are not told apart. Read the column as text."
         )
     return [None if none else int(name) for name, none in zip(listed, absent, strict=True)]
 
