@@ -231,8 +231,8 @@ def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
     )
     if isinstance(kind, Categories) and any(is_merged(value, exact) for value in unknown):
         text += (
-            f". Whole floats from 2**{exact.bit_length() - 1} on are among them, as pandas makes of "
-            "integers beside a missing entry, and do not tell these apart: read the column as "
+            f". Whole floats from 2**{exact.bit_length() - 1} on are among them, as pandas makes "
+            "of integers beside a missing entry, and do not tell these apart: read the column as "
             'text, or as "Int64"'
         )
     elif nowhere.all():

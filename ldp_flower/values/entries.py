@@ -192,7 +192,7 @@ def _unmasked(array: NDArray[Any]) -> NDArray[Any]:
         return array
     hidden = np.ma.getmaskarray(array)
     if hidden.dtype.names:  # a record is hidden with any of its fields
-        hidden = hidden.view(np.bool_).reshape(*hidden.shape, -1).any(axis=-1)
+        hidden = np.asarray(hidden.view(np.bool_).reshape(*hidden.shape, -1).any(axis=-1))
     has_own = array.dtype.kind in "mMfc"  # NaT or NaN
     shown = np.array(array.data, None if has_own else object)
     shown[hidden] = "NaT" if array.dtype.kind in "mM" else np.nan if has_own else None
