@@ -56,9 +56,10 @@ def entries(values: Any, what: str = "a column") -> list[Any]:
 
     An entry that its library cannot give is None: Arrow keeps texts that are not UTF-8, and years
     that Python has no dates for. How many there are of ``what`` is logged. Raises ValueError if it
-    is one text, or one value that is no column.
+    is one text, one value that is no column, or a set or dict, whose order is nobody's rows.
     """
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    unordered = isinstance(values, str | bytes | set | frozenset | dict)
+    if unordered or not isinstance(values, Iterable):
         raise ValueError(f"Expected a column, one entry a row, got {type(values).__name__}.")
     if isinstance(values, np.ndarray):
         flat = _unmasked(values).ravel()
@@ -88,10 +89,7 @@ def _collect(column: Any, found: list[Any]) -> None:
         return
     if (coded := _coded(array)) is not None:
         codes, words = coded
-        found += [
-            None if code is None or code == -1 else words[code] if 0 <= code < len(words) else _LOST
-            for code in codes
-        ]
+        found += [None if code in (None, -1) else words.get(code, _LOST) for code in codes]
         return
     names = (name for name in ("tolist", "to_pylist", "to_list") if has(column, name))
     listing = next(names, None)
@@ -114,7 +112,7 @@ def _collect(column: Any, found: list[Any]) -> None:
         _collect(rows[part], found)
 
 
-def _coded(array: Any) -> tuple[list[Any], list[Any]] | None:
+def _coded(array: Any) -> tuple[list[Any], dict[int, Any]] | None:
     """Return the codes of a column of categories, and what they stand for; None if it is none.
 
     Neither pandas nor Arrow looks whether there is a category for each code; and pandas makes
@@ -123,8 +121,11 @@ def _coded(array: Any) -> tuple[list[Any], list[Any]] | None:
     for codes, words in (("codes", "categories"), ("indices", "dictionary")):
         if has(array, codes, words):
             known: list[Any] = []
-            _collect(getattr(array, words), known)
-            return getattr(array, codes).tolist(), known
+            used, all_words = getattr(array, codes).tolist(), getattr(array, words)
+            places = [i for i in set(used) - {None} if 0 <= i < len(all_words)]
+            if places:  # not all: each of many chunks may have all the words of a column
+                _collect(all_words.take(np.array(places)), known)
+            return used, dict(zip(places, known, strict=True))
     return None
 
 
@@ -183,7 +184,7 @@ def as_array(values: Any) -> NDArray[Any] | None:
     own_type = not (kind is None or isinstance(kind, np.dtype) or has(values, "__dlpack__"))
     if own_type or has(values, "to_pylist") or not has(values, "__array__"):
         return None
-    return np.asarray(values)
+    return of_entry(np.asarray, values, None)  # PyTorch has types that NumPy has not
 
 
 def _unmasked(array: NDArray[Any]) -> NDArray[Any]:

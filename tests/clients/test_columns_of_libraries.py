@@ -409,6 +409,49 @@ def test_a_mask_in_a_list_is_missing():
     assert not entries_of.is_missing(np.ma.array(7, mask=False))
 
 
+@pytest.mark.parametrize("kind", ["Int128", "UInt128"])
+def test_integers_that_numpy_has_no_type_for_are_numbers(kind):
+    if not hasattr(pl, kind):
+        pytest.skip("This polars has no such type.")
+    column = pl.Series([None, 2**100, 2], dtype=getattr(pl, kind))
+    users = SCHEMA_OF_BOTH.users({"number": column, "code": column})
+    assert users.missing[:, 1].tolist() == [True, False, False]
+    assert users.features[:, 1].tolist() == [0, 2, 0.4]
+
+
+def test_tensors_that_numpy_does_not_take_are_read():
+    torch = pytest.importorskip("torch")
+    for tensor in (torch.tensor([1.0, 2]).bfloat16(), torch.tensor([1.0, 2], requires_grad=True)):
+        users = SCHEMA_OF_BOTH.users({"number": tensor, "code": tensor})
+        np.testing.assert_allclose(users.features[:, 1], [0.2, 0.4])
+
+
+@pytest.mark.parametrize("column", [{1, 2}, frozenset((1, 2)), {1: "a", 2: "b"}])
+def test_what_has_no_order_of_rows_is_no_column(column):
+    for take in (entries_of.entries, Users.from_items, Categories(["1", "2"]).coded):
+        message = f"Expected a column, one entry a row, got {type(column).__name__}"
+        with pytest.raises(ValueError, match=message):
+            take(column)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "pandas on Arrow"])
+def test_each_chunk_decodes_the_words_it_uses(library, monkeypatch):
+    words = pa.array([f"word {i}" for i in range(500)])
+    chunks = [pa.DictionaryArray.from_arrays(pa.array([i, None]), words) for i in range(100)]
+    table = LIBRARIES[library](pa.table({"x": pa.chunked_array(chunks)}))
+    decoded, collect = [], entries_of._collect
+
+    def counted(column, found):
+        before = len(found)
+        collect(column, found)
+        decoded.append(len(found) - before)
+
+    monkeypatch.setattr(entries_of, "_collect", counted)
+    found = entries_of.entries(table["x"])
+    assert found == [each for i in range(100) for each in (f"word {i}", None)]
+    assert sum(decoded) <= 5 * len(found)
+
+
 def test_how_many_entries_cannot_be_read_is_logged_with_the_column(caplog):
     loaded("polars", "string", True)
     told = [record.message for record in caplog.records]
