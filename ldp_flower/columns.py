@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from .validation import Floats, PlainFields, check_number, check_positive, plain
 from .values.entries import entries, is_blank, is_missing, of_entry
+from .values.merged import exact_in, is_merged
 from .values.numbers import as_numbers
 
 _TRUTHS = ("0", "1"), ("False", "True")  # two names of the same
 _MAX_COLUMNS_NAMED = 5  # columns that a table's log names
 _MAX_TYPES_NAMED = 3  # types of entries, of a column in which none can be used
-_EXACT = float(1 << 53)  # whole floats from here on may stand for several integers
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,15 @@ class Categories(PlainFields):
     other : str, optional
         The category that all values which are not listed count as, last of all if it is not
         listed itself. By default such values are left out, as missing ones always are, and
-        empty texts that are not listed, and whole floats from 2**53 on: pandas makes floats of
-        integers beside a missing entry, which then may stand for several categories.
+        empty texts that are not listed, and whole floats from 2**53 on (2**24 in NumPy's four
+        bytes, 2**11 in two): pandas makes floats of integers beside a missing entry, which then
+        may stand for several categories.
 
     Raises
     ------
     ValueError
-        If there are fewer than two categories, some are equal, one is None, NaN or a float from
-        2**53 on, which may stand for several integers, or they are a set.
+        If there are fewer than two categories, some are equal, one is None, NaN or such a
+        float, which may stand for several integers, or they are a set.
     """
 
     values: Sequence[object]
@@ -128,10 +129,10 @@ class Categories(PlainFields):
             raise ValueError(f"Expected categories in an order, got a set: {self.values!r}.")
         if any(map(is_missing, self.values)):
             raise ValueError(f"Expected categories without missing entries, got {self.values!r}.")
-        if any(map(_is_merged, self.values)):
+        if any(map(is_merged, self.values)):
             raise ValueError(
-                f"Expected integers or texts for categories from 2**53 on, got {self.values!r}: "
-                "floats do not tell them apart."
+                "Expected integers or texts for categories from 2**53 on (2**24 in floats of four "
+                f"bytes, 2**11 in two), got {self.values!r}: floats do not tell them apart."
             )
         declared = [plain(value) for value in self.values]
         labels: tuple[str | None, ...] = tuple(map(_label, declared))
@@ -166,7 +167,7 @@ class Categories(PlainFields):
         for one, other in (_TRUTHS, _TRUTHS[::-1]):
             if set(one) <= set(place) and not set(other) & set(place):
                 place |= {same: place[label] for label, same in zip(one, other, strict=True)}
-        found = entries(values)
+        found, exact = entries(values), exact_in(values)
         rest = np.nan if self.other is None else place[self.other]
         place = {"": np.nan} | place  # a CSV file has an empty text for what is missing
         return np.array(
@@ -174,7 +175,7 @@ class Categories(PlainFields):
                 place.get(value, rest)
                 if type(value) is str
                 else np.nan
-                if is_missing(value) or _is_merged(value)
+                if is_missing(value) or is_merged(value, exact)
                 else place.get(of_entry(_text, value, None), rest)
                 for value in found
             ],
@@ -220,7 +221,7 @@ def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
     nowhere = np.isnan(numbers if isinstance(kind, Numeric) else kind.coded(values))
     if not nowhere.any():
         return
-    found = entries(values)
+    found, exact = entries(values), exact_in(values)
     unknown = [found[i] for i in np.flatnonzero(nowhere) if not is_blank(found[i])]
     if not unknown:
         return
@@ -228,10 +229,11 @@ def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
     text = (
         f"{len(unknown)} of {len(found)} entries in column {name!r} are {what} and count as missing"
     )
-    if isinstance(kind, Categories) and any(map(_is_merged, unknown)):
+    if isinstance(kind, Categories) and any(is_merged(value, exact) for value in unknown):
         text += (
-            ". Whole floats from 2**53 on are among them, of which pandas makes integers beside a "
-            'missing entry and does not tell them apart: read the column as text, or as "Int64"'
+            f". Whole floats from 2**{exact.bit_length() - 1} on are among them, as pandas makes "
+            "of integers beside a missing entry, and do not tell these apart: read the column as "
+            'text, or as "Int64"'
         )
     elif nowhere.all():
         types = sorted({of_entry(_type_of, value, "?") for value in unknown})
@@ -274,12 +276,3 @@ def _text(value: Any) -> str:
     if isinstance(value, float | np.floating) and value.is_integer():
         value = int(value)
     return str.__str__(str(value))
-
-
-def _is_merged(value: object) -> bool:
-    """Whether a float may stand for several integers."""
-    return issubclass(type(value), float | np.floating) and of_entry(_is_beyond, value, False)
-
-
-def _is_beyond(value: Any) -> bool:
-    return _EXACT <= abs(float(value)) < math.inf

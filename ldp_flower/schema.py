@@ -22,7 +22,7 @@ from .columns import (
 )
 from .guarantee.budget import in_simulation
 from .guarantee.users import Users
-from .table_file import check_spelling, names_in, read_table
+from .table_file import names_in, read_table
 from .validation import Floats, PlainFields
 from .values.entries import Column, has
 from .values.names import MissingIds, check_missing_ids
@@ -405,8 +405,6 @@ class TableLoader:
             named = None if ids is None else names_in(files[1])
             columns = [*self.schema.columns_read, *filter(None, [self.user_column])]
             read = read_table(table, columns, quoted=self.quoted)
-            if self.user_column is not None:
-                check_spelling(table, read[self.user_column], self.user_column)
             self._kept[key] = self.schema.users(
                 read, self.user_column, named, missing_ids=self.missing_ids
             )

@@ -13,9 +13,8 @@ from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
-from .values.entries import entries, is_blank
+from .values.entries import entries
 
 
 def read_table(
@@ -125,18 +124,6 @@ def names_in(path: Path) -> list[str]:
         return [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"The file {path} cannot be read: {error}") from error
-
-
-def check_spelling(path: Path, names: list[Any], column: str) -> None:
-    """Raise ValueError unless each user has one spelling."""
-    known: dict[str, str] = {}
-    for name in dict.fromkeys(str(name) for name in names if not is_blank(name)):
-        other = known.setdefault(normalize("NFC", name).strip(), name)
-        if other != name:
-            raise ValueError(
-                f"Expected one spelling of each name in {column!r} of {path}, got {other!a} and "
-                f"{name!a}: of two users each would spend a whole budget."
-            )
 
 
 # A field in quotes, which are doubled within it, or one without; and what ends it.

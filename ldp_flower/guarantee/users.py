@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..validation import PlainFields, check_integer
 from ..values.entries import Column, columns_of
 from ..values.items import item_numbers
-from ..values.names import MissingIds, as_names, check_missing_ids, missing_rows
+from ..values.names import MissingIds, as_names, check_missing_ids, check_names, missing_rows
 from ..values.numbers import as_numbers, as_table, without_numbers
 
 
@@ -49,7 +49,8 @@ class Users(PlainFields):
     Raises
     ------
     ValueError
-        If shapes disagree, offsets are no integers or decrease, or ids are not unique or empty.
+        If shapes disagree, offsets are no integers or decrease, or ids are not unique or empty, or
+        no names that a ledger keeps; see :meth:`from_rows`.
 
     Notes
     -----
@@ -104,6 +105,8 @@ class Users(PlainFields):
             )
         if ids is not None and (np.strings.strip(ids) == "").any():
             raise ValueError("Expected ids that are not empty, got one that is.")
+        if ids is not None:
+            check_names("ids", ids.tolist())
 
     def __repr__(self) -> str:
         """Return the numbers of users and features, which are public."""
@@ -174,8 +177,9 @@ class Users(PlainFields):
         ValueError
             If shapes disagree, groups or ids are neither all strings nor all integers (7 and
             ``"7"``, or 7.0, would be two accounts of one person) or missing, ids repeat, a group
-            is not among them, or a name cannot be kept on a ledger: it has more than 256
-            characters, or NUL or half a surrogate pair among them.
+            is not among them, a name has two spellings (spaces around it, or accents as NFC and
+            NFD), or cannot be kept on a ledger: it has more than 256 characters, or NUL or half a
+            surrogate pair among them.
         """
         table = as_table(features, num_features)
         named = columns_of(features)
@@ -248,7 +252,8 @@ class Users(PlainFields):
         ----------
         items : array_like of int or str, shape (rows,)
             Each entry counts by its own type, whatever the others are: an integer (or a
-            float that is one) in ``[0, 2**53)`` is its own number, a string becomes a number
+            float that is one; of four bytes below ``2**24``, of two below ``2**11``) in
+            ``[0, 2**53)`` is its own number, a string becomes a number
             below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
             Anything else is no item, and its row is passed over.
         groups, ids, missing_ids

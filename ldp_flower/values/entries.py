@@ -56,9 +56,10 @@ def entries(values: Any, what: str = "a column") -> list[Any]:
 
     An entry that its library cannot give is None: Arrow keeps texts that are not UTF-8, and years
     that Python has no dates for. How many there are of ``what`` is logged. Raises ValueError if it
-    is one text, or one value that is no column.
+    is one text, one value that is no column, or a set or dict, whose order is nobody's rows.
     """
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    unordered = isinstance(values, str | bytes | set | frozenset | dict)
+    if unordered or not isinstance(values, Iterable):
         raise ValueError(f"Expected a column, one entry a row, got {type(values).__name__}.")
     if isinstance(values, np.ndarray):
         flat = _unmasked(values).ravel()
@@ -88,10 +89,7 @@ def _collect(column: Any, found: list[Any]) -> None:
         return
     if (coded := _coded(array)) is not None:
         codes, words = coded
-        found += [
-            None if code is None or code == -1 else words[code] if 0 <= code < len(words) else _LOST
-            for code in codes
-        ]
+        found += [None if code in (None, -1) else words.get(code, _LOST) for code in codes]
         return
     names = (name for name in ("tolist", "to_pylist", "to_list") if has(column, name))
     listing = next(names, None)
@@ -114,7 +112,7 @@ def _collect(column: Any, found: list[Any]) -> None:
         _collect(rows[part], found)
 
 
-def _coded(array: Any) -> tuple[list[Any], list[Any]] | None:
+def _coded(array: Any) -> tuple[list[Any], dict[int, Any]] | None:
     """Return the codes of a column of categories, and what they stand for; None if it is none.
 
     Neither pandas nor Arrow looks whether there is a category for each code; and pandas makes
@@ -123,8 +121,11 @@ def _coded(array: Any) -> tuple[list[Any], list[Any]] | None:
     for codes, words in (("codes", "categories"), ("indices", "dictionary")):
         if has(array, codes, words):
             known: list[Any] = []
-            _collect(getattr(array, words), known)
-            return getattr(array, codes).tolist(), known
+            used, all_words = getattr(array, codes).tolist(), getattr(array, words)
+            places = [i for i in set(used) - {None} if 0 <= i < len(all_words)]
+            if places:  # not all: each of many chunks may have all the words of a column
+                _collect(all_words.take(np.array(places)), known)
+            return used, dict(zip(places, known, strict=True))
     return None
 
 
@@ -144,14 +145,15 @@ def _plain(found: list[Any]) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell holds nothing: None, NaN, or what pandas has for them."""
+    """Whether a cell holds nothing: None, NaN, what a mask hides, or what pandas has for them."""
     if type(value) is str or type(value) is int:  # most of them
         return False
     return value is None or of_entry(_differs, value, True)
 
 
 def _differs(value: Any) -> bool:
-    return bool(value != value)  # pandas' own has no truth
+    differs = value != value
+    return differs is np.ma.masked or bool(differs)  # pandas' own has no truth
 
 
 def is_blank(value: Any) -> bool:
@@ -182,14 +184,17 @@ def as_array(values: Any) -> NDArray[Any] | None:
     own_type = not (kind is None or isinstance(kind, np.dtype) or has(values, "__dlpack__"))
     if own_type or has(values, "to_pylist") or not has(values, "__array__"):
         return None
-    return np.asarray(values)
+    return of_entry(np.asarray, values, None)  # PyTorch has types that NumPy has not
 
 
 def _unmasked(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array in which what a mask hides is missing."""
+    """Return an array in which what a mask hides is missing, whatever lies beneath it."""
     if not isinstance(array, np.ma.MaskedArray):
         return array
-    if array.dtype.kind in "mMfc":
-        absent: Any = "NaT" if array.dtype.kind in "mM" else np.nan
-        return np.asarray(array.filled(absent))
-    return np.asarray(np.ma.MaskedArray(array, dtype=object).filled(None))
+    hidden = np.ma.getmaskarray(array)
+    if hidden.dtype.names:  # a record is hidden with any of its fields
+        hidden = np.asarray(hidden.view(np.bool_).reshape(*hidden.shape, -1).any(axis=-1))
+    has_own = array.dtype.kind in "mMfc"  # NaT or NaN
+    shown = np.array(array.data, None if has_own else object)
+    shown[hidden] = "NaT" if array.dtype.kind in "mM" else np.nan if has_own else None
+    return shown

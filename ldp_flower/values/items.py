@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ..validation import check_integer, is_integer, plain_arguments
 from .entries import as_array, entries, of_entry
+from .merged import exact_below
 
 _PERSON = b"ldp-flower items"
-_END = 1 << 53  # numbers of items are kept as float64
 
 
 @plain_arguments
@@ -59,7 +59,8 @@ def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
     """Return the number that each entry is as an item by itself, NaN where it is none.
 
     Integers and whole floats in ``[0, 2**53)`` are their own number (a missing entry makes
-    floats of pandas' integers); a string is :func:`hash_items` of it; anything else is no
+    floats of pandas' integers; of NumPy's four bytes they are below ``2**24``, of two below
+    ``2**11``); a string is :func:`hash_items` of it; anything else is no
     item. Raises ValueError if ``num_bits`` is out of range, or an array has several dimensions.
     """
     check_integer("num_bits", num_bits, 1, 40)
@@ -69,7 +70,9 @@ def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
     if array is not None and array.dtype.kind in "iuf":
         with np.errstate(all="ignore"):
             numbers = array.astype(np.float64)
-            whole = (numbers >= 0) & (numbers < _END) & (array == np.floor(array))
+            whole = (
+                (numbers >= 0) & (numbers < exact_below(array.dtype)) & (array == np.floor(array))
+            )
         return np.where(whole, numbers, np.nan)
     listed = entries(items)
     hashes = {name: _hash(name, num_bits) for name in {i for i in listed if type(i) is str}}
@@ -79,7 +82,7 @@ def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
 
 def _own_number(item: Any) -> float:
     whole = is_integer(item) or (isinstance(item, float | np.floating) and item.is_integer())
-    return float(item) if whole and 0 <= int(item) < _END else math.nan
+    return float(item) if whole and 0 <= int(item) < exact_below(type(item)) else math.nan
 
 
 def _hash(name: str, num_bits: int) -> int:

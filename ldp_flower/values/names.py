@@ -2,20 +2,22 @@
 
 import re
 from typing import Any, Final, Literal
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..validation import check_choice
 from .entries import Column, as_array, entries, is_blank
+from .merged import exact_below
 
 #: What becomes of rows without the name of a user: an error, or they are left out.
 MissingIds = Literal["raise", "drop"]
 
 _CHOICES: Final = ("raise", "drop")
 _MAX_NAME_CHARS = 256  # characters; arrays of texts are as wide as their longest one
+_NOT_KEPT: Final = re.compile("[\0\ud800-\udfff]")
 _MAX_ROWS_NAMED = 5
-_EXACT: Final = float(1 << 53)  # whole floats from here on may stand for several integers
 
 
 def check_missing_ids(missing_ids: str, named: object) -> None:
@@ -33,8 +35,8 @@ def as_names(
     Names are accounts on the ledger, where one person must not have two: they are all texts, in
     their order, or all integers, in order of size. 7 and ``np.int64(7)`` are the same. None, NaN
     and texts of nothing but spaces are missing, which raises ValueError or, if they are to be
-    dropped, is -1. Raises ValueError as well if entries are anything else or both, or a name has
-    more than 256 characters, or some that no ledger keeps (NUL, half a surrogate pair).
+    dropped, is -1. Raises ValueError as well if entries are anything else or both, or by
+    :func:`check_names`.
     """
     array = as_array(values)
     if array is not None and array.ndim != 1:
@@ -62,7 +64,9 @@ def as_names(
     place = {name: i for i, name in enumerate(distinct)}
     which = np.full(len(listed), -1)
     which[~absent] = np.fromiter((place[name] for name in named), np.int64, len(named))
-    return [_name(argument, name) for name in distinct], which
+    texts = [_text(argument, name) for name in distinct]
+    check_names(argument, texts)
+    return texts, which
 
 
 def missing_rows(which: NDArray[np.int64]) -> str:
@@ -89,10 +93,11 @@ def _whole(
         return listed
     if not (array[~absent] == np.floor(array[~absent])).all():
         return listed
-    if (np.abs(array[~absent]) >= _EXACT).any():
+    exact = exact_below(array.dtype)
+    if (np.abs(array[~absent]) >= exact).any():
         raise ValueError(
-            f"Expected integers below 2**53 in {argument}, which are floats as some are missing: "
-            "larger ones are not told apart. Read the column as text."
+            f"Expected integers below 2**{exact.bit_length() - 1} in {argument}, which are floats "
+            "as some are missing: larger ones are not told apart. Read the column as text."
         )
     return [None if none else int(name) for name, none in zip(listed, absent, strict=True)]
 
@@ -103,14 +108,37 @@ def _kind_of_name(kind: type) -> str:
     return "int" if issubclass(kind, int | np.integer) else kind.__name__
 
 
-def _name(argument: str, name: Any) -> str:
-    too_long = f"Expected {argument} of at most {_MAX_NAME_CHARS} characters"
-    if not isinstance(name, str):
-        if int(name).bit_length() > 3 * _MAX_NAME_CHARS:
-            raise ValueError(f"{too_long}, got an integer of {int(name).bit_length()} bits.")
-        return str(int(name))
-    if len(name) > _MAX_NAME_CHARS:
-        raise ValueError(f"{too_long}, got {len(name)}.")
-    if re.search("[\0\ud800-\udfff]", name):
-        raise ValueError(f"Expected {argument} without NUL and surrogates, got {name!r}.")
-    return name
+def _text(argument: str, name: Any) -> str:
+    if isinstance(name, str):
+        return name
+    if int(name).bit_length() > 3 * _MAX_NAME_CHARS:
+        raise ValueError(
+            f"Expected {argument} of at most {_MAX_NAME_CHARS} characters, "
+            f"got an integer of {int(name).bit_length()} bits."
+        )
+    return str(int(name))
+
+
+def check_names(argument: str, names: list[str]) -> None:
+    """Raise ValueError unless a ledger can keep these distinct names, each of them another user's.
+
+    Two spellings of one name are two accounts of one person: with spaces around it or without, or
+    with accents as characters of their own (NFD) or not (NFC).
+    """
+    if (longest := max(map(len, names), default=0)) > _MAX_NAME_CHARS:
+        raise ValueError(
+            f"Expected {argument} of at most {_MAX_NAME_CHARS} characters, got {longest}."
+        )
+    if _NOT_KEPT.search("".join(names)):
+        wrong = next(filter(_NOT_KEPT.search, names))
+        raise ValueError(f"Expected {argument} without NUL and surrogates, got {wrong!r}.")
+    spelled = [normalize("NFC", name).strip() for name in names]
+    if spelled == names:  # most of the time, and known at once
+        return
+    known: dict[str, str] = {}
+    for name, spelling in zip(names, spelled, strict=True):
+        if (other := known.setdefault(spelling, name)) != name:
+            raise ValueError(
+                f"Expected one spelling of each name in {argument}, got {other!a} and {name!a}: "
+                "of two users each would spend a whole budget."
+            )

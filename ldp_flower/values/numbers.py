@@ -125,7 +125,7 @@ def _numbers_at_once(column: Any) -> NDArray[Any] | None:
     else:
         kind: Any = getattr(column, "dtype", None)
         numbers = has(kind, "is_integer", "is_float") and (kind.is_integer() or kind.is_float())
-    return np.asarray(column) if numbers else None
+    return of_entry(np.asarray, column, None) if numbers else None  # NumPy has none of 128 bits
 
 
 def _row(row: Any) -> NDArray[np.float64] | None:

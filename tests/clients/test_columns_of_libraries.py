@@ -344,6 +344,114 @@ def test_what_a_mask_hides_is_missing():
         np.testing.assert_array_equal(coded, [0.0, np.nan])
 
 
+SCHEMA_OF_BOTH = Schema({"number": Numeric(-10, 10), "code": Categories(["a", "b"], other="z")})
+MASKED = {
+    "text": (["ann", "?", "cy"], "cy"),
+    "bytes": ([b"a", b"?", b"c"], "b'c'"),
+    "integer": ([1, 999999, 3], "3"),
+    "boolean": ([True, True, False], "False"),
+    "float": ([1.5, 1e20, 3.0], "3"),
+    "complex": ([1j, 2j, 3j], "3j"),
+    "object": (np.array(["ann", 7, "cy"], object), "cy"),
+    "moment": (np.arange(3).astype("M8[s]"), "1970-01-01T00:00:02"),
+    "duration": (np.arange(3).astype("m8[s]"), "2 seconds"),
+    "record": (np.array([(1, 2), (3, 4), (5, 6)], "i4,i4"), "(5, 6)"),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_hidden_entry_of_every_kind_is_as_none(name):
+    """What lies beneath a mask, and what NumPy fills in for it, is nobody's entry."""
+    plain, shown = MASKED[name]
+    masked = np.ma.MaskedArray(plain, [False, True, False])
+    before = masked.data.copy()
+    categories = Categories([shown, "?", "N/A", "None", "999999"], other="other")
+    column = [masked[0], None, masked[2]]
+    np.testing.assert_array_equal(categories.coded(masked)[1:], [np.nan, 0])
+    np.testing.assert_array_equal(categories.coded(masked), categories.coded(column))
+    found = SCHEMA_OF_BOTH.users({"number": masked, "code": masked})
+    expected = SCHEMA_OF_BOTH.users({"number": column, "code": column})
+    np.testing.assert_array_equal(found.missing, expected.missing)
+    np.testing.assert_array_equal(found.features, expected.features)
+    items = (Users.from_items(each).features for each in (masked, column))
+    np.testing.assert_array_equal(*items)
+    assert (masked.data == before).all()
+
+
+def test_everybody_answers_beside_a_hidden_moment(tmp_path):
+    moments = np.ma.MaskedArray(np.arange(USERS).astype("M8[s]"), ~OTHERS)
+    dim = SCHEMA_OF_BOTH.num_features
+    query = Query(Mean(np.zeros(dim)), SubsetHypercube(2.0, dim), SALT, 0, HASH_END, 1)
+    SqliteLedger.create(tmp_path / "ledger.db")
+    app = LdpClientApp(
+        lambda context: SCHEMA_OF_BOTH.users({"number": moments, "code": moments}, NAMES)
+    )
+    config = {"max-epsilon": 2.0, "ledger-path": str(tmp_path / "ledger.db")}
+    slots = Report.from_record_dict(ask(app, query, config).content).arrays["slots"]
+    assert slots.tolist() == list(range(USERS))
+
+
+def test_hidden_names_are_missing_names():
+    for names in (["ann", "bob", "cy", "dan"], [1, 2, 3, 4]):
+        groups = np.ma.MaskedArray(names, [False, True, False, True])
+        for column in (groups, list(groups)):
+            with pytest.raises(ValueError, match=r"got 2 of 4 \(rows 1, 3"):
+                Users.from_rows(np.ones((4, 1)), None, column)
+            users = Users.from_rows(np.ones((4, 1)), None, column, missing_ids="drop")
+            assert users.ids.tolist() == [str(names[0]), str(names[2])]
+
+
+def test_a_mask_in_a_list_is_missing():
+    for hidden in (np.ma.masked, np.ma.array(7, mask=True)):
+        assert entries_of.is_missing(hidden)
+        coded = Categories(["7", "x"], other="x").coded([7, hidden, 8])
+        np.testing.assert_array_equal(coded, [0, np.nan, 1])
+    assert not entries_of.is_missing(np.ma.array(7, mask=False))
+
+
+@pytest.mark.parametrize("kind", ["Int128", "UInt128"])
+def test_integers_that_numpy_has_no_type_for_are_numbers(kind):
+    if not hasattr(pl, kind):
+        pytest.skip("This polars has no such type.")
+    column = pl.Series([None, 2**100, 2], dtype=getattr(pl, kind))
+    users = SCHEMA_OF_BOTH.users({"number": column, "code": column})
+    assert users.missing[:, 1].tolist() == [True, False, False]
+    assert users.features[:, 1].tolist() == [0, 2, 0.4]
+
+
+def test_tensors_that_numpy_does_not_take_are_read():
+    torch = pytest.importorskip("torch")
+    for tensor in (torch.tensor([1.0, 2]).bfloat16(), torch.tensor([1.0, 2], requires_grad=True)):
+        users = SCHEMA_OF_BOTH.users({"number": tensor, "code": tensor})
+        np.testing.assert_allclose(users.features[:, 1], [0.2, 0.4])
+
+
+@pytest.mark.parametrize("column", [{1, 2}, frozenset((1, 2)), {1: "a", 2: "b"}])
+def test_what_has_no_order_of_rows_is_no_column(column):
+    for take in (entries_of.entries, Users.from_items, Categories(["1", "2"]).coded):
+        message = f"Expected a column, one entry a row, got {type(column).__name__}"
+        with pytest.raises(ValueError, match=message):
+            take(column)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "pandas on Arrow"])
+def test_each_chunk_decodes_the_words_it_uses(library, monkeypatch):
+    words = pa.array([f"word {i}" for i in range(500)])
+    chunks = [pa.DictionaryArray.from_arrays(pa.array([i, None]), words) for i in range(100)]
+    table = LIBRARIES[library](pa.table({"x": pa.chunked_array(chunks)}))
+    decoded, collect = [], entries_of._collect
+
+    def counted(column, found):
+        before = len(found)
+        collect(column, found)
+        decoded.append(len(found) - before)
+
+    monkeypatch.setattr(entries_of, "_collect", counted)
+    found = entries_of.entries(table["x"])
+    assert found == [each for i in range(100) for each in (f"word {i}", None)]
+    assert sum(decoded) <= 5 * len(found)
+
+
 def test_how_many_entries_cannot_be_read_is_logged_with_the_column(caplog):
     loaded("polars", "string", True)
     told = [record.message for record in caplog.records]

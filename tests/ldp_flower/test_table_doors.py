@@ -275,6 +275,27 @@ def test_codes_that_pandas_has_merged_are_missing_and_told(caplog):
         Categories([2.0**53, 7])
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [("f2", 11), (">f4", 24), ("f4", 24), ("f8", 53)])
+def test_integers_that_floats_of_any_width_have_merged_are_nobody(dtype, bits, caplog):
+    end = 2**bits
+    last = np.array([end - 1, np.nan], dtype)
+    merged = np.array([end, end + 1, np.nan, end - 1], dtype)
+    assert merged[0] == merged[1]
+    kind = Categories([end - 1, end, end + 1], other="other")
+    for column in (merged, pd.Series(merged), list(merged)):
+        np.testing.assert_array_equal(kind.coded(column), [np.nan, np.nan, np.nan, 0])
+        items = Users.from_items(column).features[:, 0]
+        np.testing.assert_array_equal(items, [np.nan, np.nan, np.nan, end - 1])
+    Schema({"code": kind}).users({"code": merged})
+    assert f"Whole floats from 2**{bits} on" in caplog.text
+    with pytest.raises(ValueError, match=rf"below 2\*\*{bits} in groups, .* not told apart"):
+        Users.from_rows(np.ones((4, 1)), None, merged, missing_ids="drop")
+    users = Users.from_rows(np.ones((2, 1)), None, last, missing_ids="drop")
+    assert users.ids.tolist() == [str(end - 1)]
+    with pytest.raises(ValueError, match="integers or texts for categories"):
+        Categories([merged[0], 7])
+
+
 def test_codes_of_an_arrow_table_stay_apart_in_an_estimator():
     pa = pytest.importorskip("pyarrow")
     from ldp_flower.estimators.base import in_memory, named_columns

@@ -108,11 +108,11 @@ def test_a_simulation_takes_its_nodes_share_of_a_table(tmp_path):
         ("", {"user_column": "person"}, "names of columns in the first line"),
         (CSV.replace("name", "age"), {"user_column": "person"}, r"more of \['age'\]"),
         (CSV.replace("name", "person"), {"user_column": "person"}, r"more of \['person'\]"),
-        (CSV + "z, 7,70,,b\n", {"user_column": "person"}, "one spelling .* got '7' and ' 7'"),
+        (CSV + "z, 7,70,,b\n", {"user_column": "person"}, "one spelling .* got ' 7' and '7'"),
         (
             CSV + "z,ren\u00e9,70,,b\nz,rene\u0301,70,,b\n",
             {"user_column": "person"},
-            r"got 'ren\\xe9' and 'rene\\u0301'",
+            r"got 'rene\\u0301' and 'ren\\xe9'",
         ),
     ],
 )
@@ -120,6 +120,16 @@ def test_what_is_wrong_with_a_table_is_said(table, text, options, message):
     table.write_text(text, "utf-8")
     with pytest.raises(ValueError, match=message):
         SCHEMA.loader(table, **options)(context())
+
+
+@pytest.mark.parametrize("other", ["a ", "\ta", "a\u00a0"])
+def test_the_file_of_all_users_has_one_spelling_of_each(table, tmp_path, other):
+    ids = tmp_path / "ids.txt"
+    ids.write_text(f"a\n{other}\n", "utf-8")
+    table.write_text("person,age\na,50\n")
+    loader = Schema({"age": Numeric(0, 100)}).loader(table, user_column="person", ids=ids)
+    with pytest.raises(ValueError, match="one spelling of each name in ids, got"):
+        loader(context())
 
 
 def test_files_of_windows_are_read(table, tmp_path):

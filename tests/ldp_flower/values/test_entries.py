@@ -309,6 +309,8 @@ def test_integers_of_any_type_are_one_account():
         (["a", "a\0"], "Expected groups without NUL and surrogates"),
         (["a", "\ud800"], "Expected groups without NUL and surrogates"),
         (["a", "x" * 257], "Expected groups of at most 256 characters, got 257"),
+        (["a", "a "], "Expected one spelling of each name in groups, got 'a' and 'a '"),
+        (["\u00e9", "e\u0301"], r"Expected one spelling .* got 'e\\u0301' and '\\xe9'"),
         ([1, 10**400], "Expected groups of at most 256 characters, got an integer of 1329 bits"),
         ("ab", "Expected a column, one entry a row, got str"),
         (np.zeros((2, 1), int), "Expected one entry a row in groups"),
@@ -317,3 +319,18 @@ def test_integers_of_any_type_are_one_account():
 def test_names_that_no_ledger_keeps_are_refused(groups, message):
     with pytest.raises(ValueError, match=message):
         Users.from_rows(np.zeros((2, 1)), groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("a\0b", "Expected ids without NUL and surrogates, got 'a.x00b'"),
+        ("a\ud800", "Expected ids without NUL and surrogates"),
+        ("x" * 257, "Expected ids of at most 256 characters, got 257"),
+        (" good", "Expected one spelling of each name in ids, got 'good' and ' good'"),
+    ],
+)
+def test_ids_that_no_ledger_keeps_are_refused_at_construction(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Users(np.zeros((2, 1)), np.zeros(2), np.arange(3), np.array(["good", wrong]))
+    Users(np.zeros((2, 1)), np.zeros(2), np.arange(3), np.array(["good", "x" * 256]))
