@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .validation import Floats, PlainFields, check_number, check_positive, plain
+from .validation import Floats, PlainFields, check_number, check_positive, own_number, plain
 from .values.entries import entries, is_blank, is_missing, of_entry
 from .values.merged import exact_in, is_merged
 from .values.numbers import as_numbers
@@ -58,11 +58,14 @@ class Numeric(PlainFields):
         if self.scale is not None:
             check_positive("scale", self.scale)
         if not (
-            math.isfinite(self._centre) and math.isfinite((self.high - self.low) / self._scale)
+            math.isfinite(self._centre)
+            and self._scale > 0
+            and math.isfinite((self.high - self.low) / self._scale)
         ):
             raise ValueError(
                 "Expected bounds whose middle and whose distance in units of the scale are finite, "
-                f"got low {self.low} and high {self.high} with scale {self._scale}."
+                f"and a scale above 0, got low {self.low} and high {self.high} with scale "
+                f"{self._scale}."
             )
 
     @property
@@ -245,7 +248,8 @@ def plain_of(kind: Numeric | Categories) -> dict[str, Any]:
     """Return what is declared as plain values, for JSON; see :func:`kind_of`."""
     if isinstance(kind, Categories):
         values = [
-            value if isinstance(value, bool | int | str) else str(value) for value in kind.declared
+            value if type(value) in (bool, int, str) else label
+            for value, label in zip(kind.declared, kind.values, strict=True)
         ]
         return {"values": values} | ({} if kind.other is None else {"other": kind.other})
     return {name: value for name, value in vars(kind).items() if value is not None}
@@ -273,6 +277,7 @@ def _type_of(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
+    value = own_number(value)
     if isinstance(value, float | np.floating) and value.is_integer():
         value = int(value)
     return str.__str__(str(value))

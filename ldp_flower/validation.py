@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from enum import Enum
 from functools import cache, partial, wraps
 from inspect import Parameter, signature
 from types import NoneType, UnionType
@@ -23,8 +24,9 @@ MAX_INTEGER = (1 << 63) - 1  # that messages and arrays hold
 def plain(value: Any) -> Any:
     """Return Python's own value for a NumPy scalar, and anything else as it is.
 
-    Arrays without dimensions are scalars, too. Messages take Python's numbers only, and those of a
-    few bytes overflow and round.
+    Arrays without dimensions are scalars, too, and numbers of classes derived from Python's become
+    Python's own. Messages take these only, numbers of a few bytes overflow and round, and a derived
+    class may have its own arithmetic.
     """
     if isinstance(value, np.ndarray) and value.ndim == 0 and not value.dtype.hasobject:
         value = value[()]
@@ -32,6 +34,20 @@ def plain(value: Any) -> Any:
         return float(value)
     if isinstance(value, np.integer | np.bool_ | np.str_) and not _is_duration(value):
         return value.item()
+    return own_number(value)
+
+
+def own_number(value: Any) -> Any:
+    """Return Python's own number for one of a derived class, and anything else as it is.
+
+    What its methods would make of it has no part in it. Members of an enumeration stay what they
+    are, and so do True and False.
+    """
+    kind = type(value)
+    if issubclass(kind, float) and not issubclass(kind, Enum):
+        return float.__float__(value)
+    if issubclass(kind, int) and not issubclass(kind, bool | Enum):
+        return int.__int__(value)
     return value
 
 
@@ -58,6 +74,8 @@ def of_type(name: str, value: Any, kind: Any) -> Any:
     if value is None and NoneType in kinds:
         return None
     if kinds <= {int, float, NoneType}:
+        if isinstance(value, Enum):
+            value = own_number(value.value)
         for check in checks:
             check(name, value)
         if float in kinds:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -245,6 +246,8 @@ def network_in(graph: Graph, content: RecordDict, name: str) -> Network:
     try:
         record = content.array_records[name]
         arrays = {name: array.numpy() for name, array in record.items()}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError  # an archive of arrays, which NumPy's reader opens, too
     except Exception as error:  # NumPy's reader fails in many ways on forged headers
         raise MessageError("Expected parameters as NumPy arrays.") from error
     return Network(graph, arrays)

@@ -10,9 +10,10 @@ at random are not charged as if they had been: no amplification by sampling.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from fractions import Fraction
+from typing import Any, Literal, get_args
 
 from ..randomizers.real_valued.gaussian import gaussian_mu
 from ..validation import (
@@ -21,10 +22,12 @@ from ..validation import (
     check_fraction,
     check_integer,
     check_positive,
+    plain,
     plain_arguments,
 )
 from .privacy_loss import losses_of, smallest_epsilon
 
+_NOTHING = Fraction(0)
 _MOST_REPORTS = 1_000_000_000  # the law of their losses fits in memory
 
 # ------------------------------------------------------------------ Gaussian mechanism
@@ -77,21 +80,22 @@ class GaussianEvent(PlainFields):
 Event = RandomizedResponseEvent | GaussianEvent
 
 
-def total_mu(events: Sequence[GaussianEvent]) -> float:
+def total_mu(events: Iterable[GaussianEvent]) -> float:
     """Return the mu of several Gaussian reports, exact: the root of the sum of squares."""
+    events = _listed("events", events, GaussianEvent)
     return math.hypot(*(math.sqrt(event.count) * event.mu for event in events))
 
 
 @plain_arguments
 def total_epsilon(
-    events: Sequence[Event], delta: float, method: Literal["best", "basic"] = "best"
+    events: Iterable[Event], delta: float, method: Literal["best", "basic"] = "best"
 ) -> float:
     """Return an epsilon that holds, at ``delta``, for all these reports of one user together.
 
     Parameters
     ----------
-    events : sequence of RandomizedResponseEvent or GaussianEvent
-        What the user answers, adaptively or not.
+    events : iterable of RandomizedResponseEvent or GaussianEvent
+        What the user answers, adaptively or not. Anything else in it raises ValueError.
     delta : float
         Delta of the whole, in [0, 1).
     method : {"best", "basic"} (default: "best")
@@ -102,6 +106,7 @@ def total_epsilon(
     if not 0 <= delta < 1:
         raise ValueError(f"Expected delta in [0, 1), got {delta}.")
     check_choice("method", method, ("best", "basic"))
+    events = _listed("events", events, Event)
     mu = total_mu([event for event in events if isinstance(event, GaussianEvent)])
     counts: dict[float, int] = {}
     for event in events:
@@ -111,17 +116,39 @@ def total_epsilon(
         return math.inf if mu else _summed(counts)
     if method == "best":
         return _composed(counts, mu, delta)
-    return _summed(counts) + (_composed({}, mu, delta) if mu else 0.0)
+    gaussian = _composed({}, mu, delta) if mu else 0.0
+    return _summed(counts, Fraction(gaussian)) if math.isfinite(gaussian) else math.inf
 
 
-def _summed(counts: Mapping[float, int]) -> float:
-    return math.fsum(epsilon * count for epsilon, count in counts.items())
+def _listed(name: str, values: Iterable[Any], kind: Any) -> list[Any]:
+    """Return all values, which may come only once; ValueError if one is of another type."""
+    if not isinstance(values, Iterable):
+        raise ValueError(f"Expected an iterable of {name}, got {values!r}.")
+    listed = list(values)
+    for value in listed:
+        if not isinstance(value, kind):
+            names = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
+            raise ValueError(f"Expected {name} of type {names}, got {value!r}.")
+    return listed
+
+
+def _summed(counts: Mapping[float, int], further: Fraction = _NOTHING) -> float:
+    """Return so many epsilons of each size and ``further`` together, rounded up."""
+    exact = sum((Fraction(epsilon) * count for epsilon, count in counts.items()), further)
+    try:
+        rounded = float(exact)
+    except OverflowError:
+        return math.inf
+    return rounded if rounded >= exact else math.nextafter(rounded, math.inf)
 
 
 def _composed(counts: Mapping[float, int], mu: float, delta: float) -> float:
     """Return the epsilon of so many pure reports of each epsilon and of Gaussian ones."""
+    if not math.isfinite(mu):
+        return math.inf
     # A normal number is above x with probability exp(-x**2 / 2) at most.
-    most = _summed(counts) + mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
+    reach = math.sqrt(-2 * math.log(delta))
+    most = _summed(counts, Fraction(mu) * (Fraction(mu) / 2 + Fraction(reach)))
     if not math.isfinite(most):
         return math.inf
     return smallest_epsilon(losses_of(counts, delta), mu, delta, most)
@@ -155,4 +182,12 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -
 @plain_arguments
 def noise_multiplier_epsilon(noise_multipliers: Iterable[float], delta: float) -> float:
     """Return the epsilon, at ``delta``, of sums with these noises over their clips."""
-    return gaussian_epsilon(total_mu([GaussianEvent(2 / z) for z in noise_multipliers]), delta)
+    if not isinstance(noise_multipliers, Iterable):
+        raise ValueError(f"Expected an iterable of noise_multipliers, got {noise_multipliers!r}.")
+    events = []
+    for noise_multiplier in noise_multipliers:
+        check_positive("noise_multipliers", noise_multiplier)
+        events.append(GaussianEvent(2 / plain(noise_multiplier)))
+    if not events:
+        raise ValueError("Expected at least one of noise_multipliers, got none.")
+    return gaussian_epsilon(total_mu(events), delta)

@@ -6,12 +6,13 @@ Gaussian noise is added in closed form (:func:`smallest_epsilon`).
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erfcx, ndtr
 
+from ..randomizers.real_valued.gaussian import log_gaussian_delta
 from ..validation import Floats
 
 _NEGLIGIBLE = 50.0  # in nats: what is so much less likely than delta changes nothing of it
@@ -36,6 +37,14 @@ def losses_of(counts: Mapping[float, int], delta: float) -> Losses:
     unlikely = _NEGLIGIBLE - math.log(delta)
     laws = [_of_equal(epsilon, count, unlikely) for epsilon, count in counts.items()]
     laws.sort(key=lambda law: len(law.losses))
+    losses, log_probabilities = _of_all(laws, delta)
+    # Larger losses lie on the safe side: these are larger by what rounding took from their sums.
+    rounded = 2 * len(laws) * sys.float_info.epsilon * sum(law.losses.max() for law in laws)
+    return Losses(losses + rounded, log_probabilities)
+
+
+def _of_all(laws: Sequence[Losses], delta: float) -> Losses:
+    """Return the law of the sum of losses, from the law of fewest losses on."""
     total = Losses(np.zeros(1), np.zeros(1))
     if len(laws) > 1 and math.prod(len(law.losses) for law in laws) > _MOST_LOSSES:
         if delta < _SMALLEST_DELTA:  # as if all that can be lost were lost
@@ -107,40 +116,21 @@ def smallest_epsilon(law: Losses, mu: float, delta: float, most: float) -> float
 
     def excess(epsilon: float) -> float:
         rest = epsilon - law.losses
-        logs = law.log_probabilities + (_log_delta(rest, mu) if mu else _log_excess(rest))
+        logs = law.log_probabilities + (log_gaussian_delta(rest, mu) if mu else _log_excess(rest))
         return float(np.logaddexp.reduce(np.clip(logs, -1e4, None))) - aim
 
     if excess(0.0) <= 0:
         return 0.0
     if excess(most) > 0:
         return most
-    epsilon = float(brentq(excess, 0.0, most, xtol=1e-300, rtol=1e-14))
+    epsilon = float(brentq(excess, 0.0, most, xtol=5e-324, rtol=1e-14))
     step = 1e-15
     while epsilon < most and excess(epsilon) > 0:
         epsilon, step = epsilon * (1 + step), 2 * step
-    return min(epsilon, most)
+    return min(epsilon * (1 + 8 * sys.float_info.epsilon), most)  # no rounding is as large
 
 
 def _log_excess(epsilon: Floats) -> Floats:
     """Return the logarithm of ``max(0, 1 - exp(epsilon))``."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(-np.expm1(np.minimum(epsilon, 0.0))))
-
-
-def _log_delta(epsilon: Floats, mu: float) -> Floats:
-    """Return the logarithm of the delta of a Gaussian mechanism, at an epsilon of any sign.
-
-    With t = epsilon / mu - mu / 2 it is Phi(-t) - e^epsilon Phi(-t - mu), and e^epsilon is
-    phi(t) / phi(t + mu): no exponential of epsilon is left, where epsilon is large.
-    """
-    t = epsilon / mu - mu / 2
-    with np.errstate(over="ignore", divide="ignore", under="ignore"):
-        beyond = t + mu
-        right = np.maximum(t, 0.0)
-        tail = (erfcx(right / math.sqrt(2)) - erfcx((right + mu) / math.sqrt(2))) / 2
-        far = -(right**2) / 2 + np.log(tail)
-        left = np.minimum(t, 0.0)
-        scaled = np.exp(-(left**2) / 2) * erfcx(np.maximum(beyond, 0.0) / math.sqrt(2)) / 2
-        second = np.where(beyond > 0, scaled, np.exp(np.minimum(epsilon, 0.0)) * ndtr(-beyond))
-        near = np.log(ndtr(-left) - second)
-    return np.asarray(np.where(t > 0, far, near))

@@ -104,7 +104,7 @@ _DTYPES = {"<f8", "<f4", "|u1", "<u2", "<u4", "<i8"}
 
 # What is looked at of a message at all. These bounds come first, so that the work is small
 # whatever a message holds.
-_MAX_FIELDS, _MAX_CHARS = 64, 256  # number of fields, and characters of a name or a short text
+_MAX_FIELDS, _MAX_CHARS = 64, 256  # number of fields or arrays, characters of a name or text
 _MAX_LAYOUT = 1 << 20  # characters of a layout
 _MAX_DIGITS, _MAX_DIMS = 13, 8  # digits of a number in a layout, and number of dimensions
 
@@ -139,14 +139,25 @@ def pack(arrays: Arrays) -> tuple[str, bytes]:
     return json.dumps(layout), b"".join(contents)
 
 
-def unpack(layout: str, payload: bytes) -> dict[str, NDArray[Any]]:
-    """Undo :func:`pack`; MessageError if the layout is malformed or does not fit the payload."""
+def unpack(layout: str, payload: bytes, *, own: bool = False) -> dict[str, NDArray[Any]]:
+    """Undo :func:`pack`; MessageError if the layout is malformed or does not fit the payload.
+
+    A message has few arrays of short names; what one has packed and kept oneself, a network's
+    parameters, may have more.
+    """
     arrays: dict[str, NDArray[Any]] = {}
     position = 0
     try:
         if len(layout) > _MAX_LAYOUT:
             raise ValueError
-        for name, dtype, shape in json.loads(layout, parse_int=_short):
+        described = json.loads(layout, parse_int=_short)
+        if not isinstance(described, list) or (len(described) > _MAX_FIELDS and not own):
+            raise ValueError
+        for name, dtype, shape in described:
+            if not isinstance(name, str) or name in arrays:
+                raise ValueError
+            if len(name) > _MAX_CHARS and not own:
+                raise ValueError
             if dtype not in _DTYPES or not isinstance(shape, list) or len(shape) > _MAX_DIMS:
                 raise ValueError
             if not all(type(n) is int and n >= 0 for n in shape):
@@ -155,7 +166,7 @@ def unpack(layout: str, payload: bytes) -> dict[str, NDArray[Any]]:
             if end > len(payload):
                 raise ValueError
             flat = np.frombuffer(payload[position:end], dtype)
-            arrays[str(name)] = flat.reshape(shape).copy()
+            arrays[name] = flat.reshape(shape).copy()
             position = end
         if position != len(payload):
             raise ValueError
@@ -375,7 +386,7 @@ class Report:
     def from_bytes(cls, encoded: bytes) -> "Report":
         """Undo :meth:`to_bytes`."""
         layout, _, payload = encoded.partition(b"\n")
-        return cls(unpack(layout.decode(), payload))
+        return cls(unpack(layout.decode(), payload, own=True))
 
     def to_record_dict(self) -> RecordDict:
         """Encode for a Flower message."""

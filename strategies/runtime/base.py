@@ -7,6 +7,7 @@ needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 """
 
 import logging
+import math
 import textwrap
 import time
 from abc import abstractmethod
@@ -28,7 +29,7 @@ from ldp_flower.schema import Schema
 from ldp_flower.validation import (
     PlainFields,
     check_integer,
-    check_number,
+    check_range,
     check_seed,
     plain_arguments,
 )
@@ -363,14 +364,14 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
         evaluate_config : ConfigRecord, optional
             For Flower's signature: no node is asked to evaluate, so it has to be empty.
         timeout : float (default: 3600)
-            Seconds to wait for the answers of one step.
+            Seconds to wait for the answers of one step, at least 0.
         evaluate_fn : callable, optional
             Called with the number of a step and the estimate after it, where a protocol
             has one: by default after the last.
         num_nodes : int, optional
             Number of nodes to wait for; by default until no new one comes.
         roster_timeout : float (default: 120.0)
-            Seconds to wait for the nodes.
+            Seconds to wait for the nodes, at least 0.
         max_users_per_node : int (default: 16,777,216)
             Largest number of users that a node may claim to hold, and with it the share of
             the estimate that it may decide; one that claims more is rejected.
@@ -405,7 +406,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
                 f"Expected no evaluate_config, got {dict(evaluate_config)}: no node is asked to "
                 "evaluate. Take evaluate_fn, on the server's own rows."
             )
-        check_number("timeout", timeout)
+        check_range("timeout", timeout, 0, math.inf)
         arguments = self._arguments(initial_arrays, num_rounds, train_config)
         self.summary()
         with self.opened(
@@ -467,8 +468,8 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
             If another run of this strategy is under way.
         """
         check_integer("max_users_per_node", max_users_per_node, 1, MAX_USERS_PER_NODE)
-        check_number("timeout", timeout)
-        check_number("roster_timeout", roster_timeout)
+        check_range("timeout", timeout, 0, math.inf)
+        check_range("roster_timeout", roster_timeout, 0, math.inf)
         if num_nodes is not None:
             check_integer("num_nodes", num_nodes, 1)
         check_seed("seed", seed)

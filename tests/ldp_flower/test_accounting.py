@@ -4,6 +4,7 @@ import itertools
 import math
 import time
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -14,6 +15,7 @@ from ldp_flower.accounting import (
     GaussianEvent,
     RandomizedResponseEvent,
     gaussian_epsilon,
+    noise_multiplier_epsilon,
     total_epsilon,
     total_mu,
     zcdp_epsilon,
@@ -21,6 +23,7 @@ from ldp_flower.accounting import (
 )
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu
 
+R, G = RandomizedResponseEvent, GaussianEvent
 DELTAS = (1e-2, 1e-3, 1e-5, 1e-6)
 SIGMAS = {  # standard deviation over sensitivity
     0.5: (3.147, 4.610, 7.032, 8.058),
@@ -118,28 +121,85 @@ REPORTS = [
 @pytest.mark.parametrize("reports", REPORTS, ids=str)
 def test_pure_reports_compose_exactly(reports, delta):
     """Against all outcomes of up to twelve reports: never below the truth, and within 1e-7."""
-    with mp.workdps(60):
+    with mp.workdps(140):
         epsilon = total_epsilon([RandomizedResponseEvent(each) for each in reports], delta)
-        assert epsilon <= math.fsum(reports)
-        # Their sum, too, is rounded to a float.
-        assert enumerated(reports, mp.mpf(epsilon) * (1 + mp.mpf(4e-16))) <= delta
+        assert epsilon <= math.nextafter(math.fsum(reports), math.inf)
+        assert enumerated(reports, mp.mpf(epsilon)) <= delta
         if epsilon:
             assert enumerated(reports, mp.mpf(epsilon) * (1 - mp.mpf(1e-7))) > delta
 
 
-@pytest.mark.parametrize("mu", [1e-3, 0.1, 1.0, 30.0, 1e3])
-@pytest.mark.parametrize("delta", [0.4, 1e-6, 1e-100, 1e-300])
+@pytest.mark.parametrize("mu", [1e-17, 1e-8, 9.9e-5, 1e-3, 0.1, 1.0, 30.0, 1e3, 1e9, 1e150])
+@pytest.mark.parametrize("delta", [0.4, 1e-6, 1e-18, 1e-100, 1e-300])
 def test_gaussian_epsilon_is_exact_and_rounded_up(mu, delta):
-    def true_delta(epsilon):
-        return mp.ncdf(mp.mpf(mu) / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(
-            -mp.mpf(mu) / 2 - epsilon / mu
-        )
-
     with mp.workdps(60):
         for epsilon in (gaussian_epsilon(mu, delta), total_epsilon([GaussianEvent(mu)], delta)):
-            assert true_delta(mp.mpf(epsilon)) <= delta
+            assert true_delta(mp.mpf(epsilon), mu) <= delta
             if epsilon:
-                assert true_delta(mp.mpf(epsilon) * (1 - mp.mpf(1e-8))) > delta
+                assert true_delta(mp.mpf(epsilon) * (1 - mp.mpf(1e-8)), mu) > delta
+
+
+@pytest.mark.parametrize("mu", [1e-60, 1e-17, 1e-8, 9.9e-5, 1.1e-4, 0.1, 3.0])
+@pytest.mark.parametrize("place", [0.0, 1e-9, 0.1, 2.0, 30.0])
+def test_gaussian_delta_is_exact(mu, place):
+    """Before, it was 0 at mu 1e-17 and epsilon 0, and its difference of two terms was lost."""
+    with mp.workdps(700):
+        true = true_delta(mp.mpf(place * mu), mu)
+        assert 1 - 1e-7 <= float(gaussian_delta(place * mu, mu) / true) <= 1 + 1e-7
+        if mu < 1e-4:
+            assert gaussian_delta(place * mu, mu) >= true * (1 - mp.mpf(1e-12))
+
+
+@pytest.mark.parametrize("mu", [1e-17, 1e-9, 5e-5])
+def test_little_gaussian_noise_beside_pure_reports_counts(mu):
+    with mp.workdps(60):
+        for delta in (1e-6, 1e-18):
+            found = total_epsilon([R(0.3, 2), G(mu)], delta)
+            likely = 1 / (1 + mp.exp(-mp.mpf(0.3)))
+            losses = {2: likely**2, 0: 2 * likely * (1 - likely), -2: (1 - likely) ** 2}
+            delta_of = sum(
+                share * true_delta(mp.mpf(found) - each * mp.mpf(0.3), mu)
+                for each, share in losses.items()
+            )
+            assert delta_of <= delta
+
+
+def true_delta(epsilon, mu):
+    mu = mp.mpf(mu)
+    return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+
+
+def test_sums_of_pure_epsilons_are_rounded_up():
+    """Before, three reports at 0.1 cost 0.3 exactly, which is below three times the float 0.1."""
+    for epsilons in ([0.1, 0.2, 0.3], [0.1] * 3, [1e-17, 1.0], [0.7] * 9, [1e300, 1e-300]):
+        exact = sum(map(Fraction, epsilons))
+        for method in ("best", "basic"):
+            for delta in (0.0, 1e-300):
+                found = total_epsilon([R(each) for each in epsilons], delta, method)
+                assert exact <= found <= math.nextafter(float(exact), math.inf)
+    assert total_epsilon([R(1.0)] * 10, 0.0) == 10.0
+
+
+def test_events_may_come_once():
+    """Before, a generator of events was used up by the first of two loops, and cost nothing."""
+    events = [R(1.0, 3), G(0.5), R(0.2)]
+    for method in ("best", "basic"):
+        listed = total_epsilon(events, 1e-6, method)
+        assert total_epsilon((event for event in events), 1e-6, method) == listed
+        assert total_epsilon(iter(events), 1e-6, method) == listed
+    assert total_epsilon(iter([G(1.0), R(1.0)]), 0.0) == math.inf
+    assert total_mu(G(1.0) for _ in range(4)) == 2.0
+    noises = noise_multiplier_epsilon([3.0, 4.0], 1e-6)
+    assert noise_multiplier_epsilon((each for each in (3.0, 4.0)), 1e-6) == noises
+
+
+@pytest.mark.parametrize("events", [[1.0], ["x"], [[R(5.0)]], [R(1.0), None], {R(1.0): 1.0, 2: 1}])
+def test_what_is_no_event_is_refused(events):
+    """Before, it counted nothing."""
+    with pytest.raises(ValueError, match="Expected events of type RandomizedResponseEvent or"):
+        total_epsilon(events, 1e-6)
+    with pytest.raises(ValueError, match="Expected events of type GaussianEvent, got"):
+        total_mu(events)
 
 
 def slow(value):
@@ -147,7 +207,6 @@ def slow(value):
 
 
 GRID = 1e-4
-R, G = RandomizedResponseEvent, GaussianEvent
 MIXED = [
     [R(0.1, 100)],
     [R(0.5, 4), G(0.5)],
@@ -260,6 +319,12 @@ def test_what_is_refused():
         (lambda: total_epsilon([], math.nan), "delta"),
         (lambda: RandomizedResponseEvent(math.inf), "epsilon"),
         (lambda: GaussianEvent(1.0, 0), "count"),
+        (lambda: total_epsilon(R(1.0), 1e-6), "iterable of events"),
+        (lambda: total_mu(3.0), "iterable of events"),
+        (lambda: noise_multiplier_epsilon(2.0, 1e-6), "iterable of noise_multipliers"),
+        (lambda: noise_multiplier_epsilon(iter([]), 1e-6), "one of noise_multipliers"),
+        (lambda: noise_multiplier_epsilon(iter([0.0]), 1e-6), "noise_multipliers > 0"),
+        (lambda: noise_multiplier_epsilon(iter(["2"]), 1e-6), "noise_multipliers to be a number"),
         (lambda: GaussianEvent(1.0, 10**10), "count"),
     ):
         with pytest.raises(ValueError, match=f"Expected.*{name}"):

@@ -1,4 +1,8 @@
 import json
+from datetime import date, timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -90,6 +94,62 @@ def test_it_survives_json():
     np.testing.assert_array_equal(again.features(ROWS), SCHEMA.features(ROWS))
 
 
+class Answer(IntEnum):
+    NO = 1
+    YES = 2
+
+
+class Named(Enum):
+    NO = "no"
+    YES = "yes"
+
+
+class Marked(int):
+    def __str__(self):
+        return "marked"
+
+
+class Spoken(float):
+    def __str__(self):
+        return "spoken"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0, 2.0],
+        [1.5, 2.0, 3],
+        [7, "8", True],
+        [False, True],
+        [0.0, 1.0],
+        ["a", "", "1.0"],
+        [np.float32(0.5), np.float64(2), np.int8(3), np.bool_(True), np.str_("x")],
+        [float("inf"), -0.0],
+        [10**30, 2**53],
+        [Decimal("1.0"), Decimal(2), Fraction(1, 3)],
+        [b"x", b"y"],
+        [date(2020, 1, 1), np.datetime64("2020-01-02"), timedelta(3)],
+        [pd.Timestamp(2020, 1, 1), pd.Timestamp(2021, 1, 1)],
+        list(Answer),
+        list(Named),
+        [Marked(7), Marked(8)],
+        [Spoken(2.5), Spoken(3.0)],
+        [(1, 2), (1.0, 3)],
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("other", [None, "rest"])
+def test_categories_of_every_type_survive_json(values, other):
+    """Before, 1.0 became "1.0" in JSON and is the category "1", so that no entry matched."""
+    schema = Schema({"x": Categories(values, other)}, "y", Categories(values))
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    assert again == schema and again.digests() == schema.digests()
+    places = list(range(len(values)))
+    for kind in (schema.columns["x"], again.columns["x"]):
+        assert kind.coded(pd.Series(values, dtype=object)).tolist() == places
+        assert kind.coded(list(kind.declared[: len(values)])).tolist() == places
+
+
 @pytest.mark.parametrize(
     "plain",
     [
@@ -115,6 +175,7 @@ def test_what_is_no_schema_is_refused(plain):
         lambda: Numeric(0, 1, scale=0),
         lambda: Numeric(-1e308, 1e308),
         lambda: Numeric(0, 1e300, scale=1e-300),
+        lambda: Numeric(0, 5e-324),
         lambda: Categories(["one"]),
         lambda: Categories([7, 7.0]),
         lambda: Categories("ab"),

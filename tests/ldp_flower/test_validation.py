@@ -2,15 +2,22 @@
 
 from dataclasses import fields
 from decimal import Decimal
+from enum import IntEnum
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from ldp_flower import PrivacyPolicy, Users, simulate
+from ldp_flower import Numeric, PrivacyPolicy, Users, simulate
+from ldp_flower.accounting import (
+    GaussianEvent,
+    RandomizedResponseEvent,
+    noise_multiplier_epsilon,
+    total_epsilon,
+)
 from ldp_flower.randomizers import Codebook, SubsetHypercube, randomizer_from_config
 from ldp_flower.strategies import HeavyHitters, LabelLdpIht, LdpFedAvg, LdpIht, UserLevelMean
-from ldp_flower.validation import check_fraction, check_integer, check_positive
+from ldp_flower.validation import check_fraction, check_integer, check_positive, plain
 
 NO_NUMBERS = ["2.0", None, True, np.True_, [1, 2], Fraction(2), Decimal(2), 2j]
 
@@ -99,3 +106,41 @@ def test_a_duration_is_no_integer():
     """To NumPy it is."""
     with pytest.raises(ValueError, match="Expected an integer n >= 0"):
         check_integer("n", np.timedelta64(5, "ns"), 0)
+
+
+class OddFloat(float):
+    def __add__(self, *other):
+        return 99.0
+
+    __radd__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __float__ = __add__
+
+
+class OddInt(int):
+    def __add__(self, *other):
+        return 99
+
+    __radd__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __int__ = __index__ = __add__
+
+
+class Size(IntEnum):
+    TWO = 2
+
+
+@pytest.mark.parametrize("two", [OddFloat(2), OddInt(2), Size.TWO], ids=["float", "int", "enum"])
+def test_a_number_of_a_derived_class_counts_as_its_value(two):
+    """Before, its own arithmetic decided what a column is, and what reports cost."""
+    column = Numeric(0, two)
+    assert column == Numeric(0, 2) and type(column.high) is float
+    assert column.restore([1.0]).tolist() == Numeric(0, 2).restore([1.0]).tolist()
+    events = [RandomizedResponseEvent(two), GaussianEvent(two)]
+    assert type(events[0].epsilon) is type(events[1].mu) is float
+    expected = total_epsilon([RandomizedResponseEvent(2), GaussianEvent(2)], 1e-6)
+    assert total_epsilon(events, 1e-6) == expected
+    for noises in ([two], iter([two])):
+        assert noise_multiplier_epsilon(noises, 1e-6) == noise_multiplier_epsilon([2], 1e-6)
+    if isinstance(two, int):
+        assert type(RandomizedResponseEvent(1.0, two).count) is int
+
+
+def test_a_member_of_an_enumeration_stays_one_where_no_number_is_wanted():
+    assert plain(Size.TWO) is Size.TWO and plain(True) is True

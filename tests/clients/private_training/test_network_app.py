@@ -1,6 +1,8 @@
 """A node that trains networks which come as data: what is refused, paid and replied."""
 
+import pickle
 from dataclasses import replace
+from io import BytesIO
 from uuid import uuid4
 
 import numpy as np
@@ -268,6 +270,28 @@ def test_parameters_that_do_not_fit_are_refused(ledger, node_config, arrays):
     app, sent = App(), content()
     sent[ARRAYS] = record_of({"b": np.zeros(2, np.float32), **arrays})
     assert deployed(app.app, sent, node_config).error.code == Refusal.MALFORMED
+    assert app.loaded == 0 and ledger.spent() == {}
+
+
+@pytest.mark.parametrize("forged", ["npz", "npz of none", "pickle", "no header", "long header"])
+def test_parameters_that_are_no_arrays_are_refused(ledger, node_config, forged):
+    """Before, an archive of arrays was a failure of the app, not a malformed message."""
+    archive, empty = BytesIO(), BytesIO()
+    np.savez(archive, w=np.zeros((4, 2), np.float32))
+    np.savez(empty)
+    data = {
+        "npz": archive.getvalue(),
+        "npz of none": empty.getvalue(),
+        "pickle": pickle.dumps(np.zeros((4, 2), np.float32)),
+        "no header": b"no header",
+        "long header": b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
+    }[forged]
+    app, sent = App(), content()
+    arrays = dict(sent[ARRAYS])
+    arrays["w"] = Array("float32", (4, 2), "numpy.ndarray", data)
+    sent[ARRAYS] = ArrayRecord(arrays)
+    error = deployed(app.app, sent, node_config).error
+    assert error.code == Refusal.MALFORMED and "parameters as NumPy arrays" in error.reason
     assert app.loaded == 0 and ledger.spent() == {}
 
 

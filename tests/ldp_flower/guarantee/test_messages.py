@@ -1,4 +1,5 @@
 import contextlib
+import json
 
 import numpy as np
 import pytest
@@ -143,6 +144,42 @@ def test_malformed_queries_are_refused(content):
 def test_unpacking_noise_raises_nothing_else(layout, payload):
     with contextlib.suppress(MessageError):
         unpack(layout, payload)
+
+
+EMPTY = ("<f8", [0])
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        [[f"a{i}", *EMPTY] for i in range(65)],
+        [["a" * 257, *EMPTY]],
+        [["a", *EMPTY], ["a", *EMPTY]],
+        [[1, *EMPTY]],
+        [[None, *EMPTY]],
+        [[["a"], *EMPTY]],
+        {"abc": 1},
+    ],
+    ids=["many", "long name", "twice", "number", "null", "list", "object"],
+)
+def test_a_layout_of_many_or_odd_names_is_refused(described):
+    """Before, a layout was bounded by its length only, and the last array of a name counted."""
+    layout = json.dumps(described)
+    with pytest.raises(MessageError, match="layout of arrays"):
+        unpack(layout, b"")
+    with pytest.raises(MessageError, match="layout of arrays"):
+        Query.from_record_dict(changed({"layout": layout}, [np.zeros(0, np.uint8)]))
+
+
+def test_what_one_has_kept_oneself_may_have_many_arrays():
+    """Parameters of a trained network, which the ledger keeps for a reply that is lost."""
+    arrays = {f"block.{i}.{'weight' * 50}": np.full(2, i, np.float32) for i in range(200)}
+    kept = Report.from_bytes(Report(arrays).to_bytes()).arrays
+    assert list(kept) == sorted(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(kept[name], array)
+    few = {f"a{i}" + "x" * 200: np.zeros(1) for i in range(64)}
+    assert set(unpack(*pack(few))) == set(few)
 
 
 def test_packing_keeps_types_and_shapes():

@@ -163,6 +163,9 @@ def test_an_app_that_does_not_answer_is_told_what_it_lacks(strategy, app, advice
     [
         ({"timeout": "5"}, "timeout to be a number, got '5'"),
         ({"roster_timeout": None}, "roster_timeout to be a number, got None"),
+        ({"timeout": float("nan")}, "0 <= timeout <= inf, got nan"),
+        ({"roster_timeout": float("nan")}, "0 <= roster_timeout <= inf, got nan"),
+        ({"roster_timeout": -1}, "0 <= roster_timeout <= inf, got -1"),
         ({"num_nodes": "4"}, "an integer num_nodes, got '4'"),
         ({"num_nodes": 0}, "an integer num_nodes >= 1, got 0"),
         ({"seed": "a"}, "an integer seed, got 'a'"),
