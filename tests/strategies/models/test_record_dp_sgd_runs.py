@@ -207,6 +207,24 @@ def test_deployed_silos_pay_once_however_often_the_server_dies(network, tmp_path
         assert cost.epsilon == 4.0  # the plan, once
 
 
+class Late(Grid):
+    """Silos whose first answers are paid for and never come."""
+
+    def _handle(self, message):
+        reply = super()._handle(message)
+        return None if message.metadata.group_id == "1" else reply
+
+
+@pytest.mark.slow
+def test_silos_whose_answers_never_came_hold_the_plan_and_the_error_says_so(network, tmp_path):
+    grid, store = Late(1, ledgers=tmp_path), tmp_path / "run.db"
+    with pytest.raises(TooFewReports, match="Up to 1 users .* may have spent budget") as refused:
+        RecordDpSgd(network, **PLAN).start(grid, num_nodes=1, timeout=1.0, store=store)
+    assert "holds the whole plan, epsilon 4 at delta 1e-05" in f"{refused.value}"
+    (cost,) = SqliteLedger(tmp_path / "1.db").spent().values()
+    assert (cost.epsilon, cost.delta) == (4.0, 1e-5)
+
+
 # ------------------------------------------------------------------- before anybody pays
 
 
