@@ -87,8 +87,8 @@ class Step:
         lost = f", {self.lost:,} may have spent budget all the same" if self.lost else ""
         return (
             f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered"
-            f"{spent}{lost}; nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent"
-            f"{reasons}"
+            f"{spent}{lost}; nodes: {self.errors} errors, {self.rejected} rejected, "
+            f"{self.silent} silent{reasons}"
         )
 
 
