@@ -182,7 +182,8 @@ class Exchange:
     def answer(self, number: int, ask: Asked, population: Population) -> tuple[Any, Step]:
         """Check and put together a step's stored replies, unless it is over and condensed."""
         if (kept := self._store.condensed(number)) is not None:
-            return ask.from_bytes(kept[0]), made(Step, kept[1])
+            with self._store.reading(f"the answer of step {number}"):
+                return ask.from_bytes(kept[0]), made(Step, kept[1])
         parts: list[Any] = []
         errors = rejected = silent = no_budget = lost = 0
         reasons = Counter[str]()
