@@ -128,7 +128,7 @@ def linear_network(parameters: int) -> Network:
 logger = logging.getLogger("flwr")
 
 _USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # of a plan that is asked for by the class
-_CHARGED = "Ledgers of silos that answered hold the whole plan, epsilon {:g}."
+_CHARGED = "The ledger of a silo that has spent holds the whole plan, epsilon {:g} at delta {:g}."
 _NO_RECORDS = (
     "No node declares how many records it trains on: are they NetworkClientApp, or started with "
     "ldp-flower supernode --records, of this version?"
@@ -293,6 +293,10 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         arrays = {name: Array(np.asarray(array)) for name, array in self.network.arrays.items()}
         return Arguments(ArrayRecord(arrays))
 
+    @property
+    def _charged(self) -> str:
+        return _CHARGED.format(self.plan.epsilon, self.plan.delta)
+
     def _cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
         """Return what a record's answers to these rounds cost together, by the accountant."""
         spent = self.plan.epsilon_after(len(asked)) if asked else 0.0
@@ -336,6 +340,4 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         found: RecordDpSgdResult = super()._finished(run, result)
         assert found.privacy is not None
         found.epsilon = found.privacy.epsilon
-        if found.ended_early:
-            found.notes.append(_CHARGED.format(self.plan.epsilon))
         return found

@@ -506,6 +506,11 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
                 recognise(kept, type(self), {**prints_of(self), **prints})
             yield kept
 
+    @property
+    def _charged(self) -> str:
+        """What to say of a run's cost where ledgers are charged with more than one answer."""
+        return ""
+
     def _identity(self, arguments: Arguments) -> dict[str, object]:
         """Return which of the arguments of a start make it another run."""
         return {}

@@ -14,7 +14,7 @@ from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError
 from ldp_flower.guarantee.training import PUBLIC, census
 
 from .ask import Asked
-from .delivery import LOST, Delivery
+from .delivery import Delivery
 from .plain import made
 from .population import (
     OTHER_SCHEMA,
@@ -31,7 +31,8 @@ logger = logging.getLogger("flwr")
 
 _MAX_REASON_CHARS = 200  # characters of an error that are kept
 _NO_BUDGET = "error 102: No addressed user"  # how a node says so of all whom it was asked about
-_ERRORS_LOST = tuple(f"error {code}: " for code in sorted(LOST))
+#: How a node refuses before anybody pays; after any other error somebody may have.
+_UNPAID = tuple(f"error {code}: " for code in (100, 101, 102, 103))
 _PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
@@ -181,28 +182,30 @@ class Exchange:
     def answer(self, number: int, ask: Asked, population: Population) -> tuple[Any, Step]:
         """Check and put together a step's stored replies, unless it is over and condensed."""
         if (kept := self._store.condensed(number)) is not None:
-            return ask.from_bytes(kept[0]), made(Step, kept[1])
+            with self._store.reading(f"the answer of step {number}"):
+                return ask.from_bytes(kept[0]), made(Step, kept[1])
         parts: list[Any] = []
         errors = rejected = silent = no_budget = lost = 0
         reasons = Counter[str]()
         replies = self._store.replies(number)
         for node, slots in population.addressed(ask.cohort).items():
             content, error = replies.get(node, (None, None))
+            part = None
             if error is not None:
                 errors += 1
                 reasons[error] += 1
                 no_budget += len(slots) if error.startswith(_NO_BUDGET) else 0
-                lost += len(slots) if error.startswith(_ERRORS_LOST) else 0
             elif content is None:
                 silent += 1
             else:
                 keys, asked_as = population.nodes[node], self._store.first + number
                 part = ask.part(content, keys, population.salt, asked_as, slots)
-                if part is None:
-                    rejected += 1
-                else:
-                    parts.append(part)
-                    no_budget += len(slots) - part.count
+                rejected += part is None
+            if part is not None:
+                parts.append(part)
+                no_budget += len(slots) - part.count
+            elif error is None or not error.startswith(_UNPAID):
+                lost += len(slots)
         answer = ask.together(parts)
         return answer, Step(
             number,

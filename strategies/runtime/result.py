@@ -55,8 +55,9 @@ class Step:
         Users who had no budget left: those asked on nodes that answered who did not report; of
         the census, those whom no run can ask any more.
     lost : int (default: 0)
-        Users on nodes whose answer was lost on the way, also when it was asked for again: they may
-        have spent budget for it.
+        Users whose reports are not used and who may have spent budget all the same: those asked on
+        nodes whose answer was lost, late or left out, or an error that does not say that nobody
+        has paid.
     """
 
     number: int
@@ -83,10 +84,11 @@ class Step:
         )
         who = f", {self.no_budget:,} users" if self.number == 0 else f", {self.no_budget:,}"
         spent = f"{who} had no budget left" if self.no_budget else ""
+        lost = f", {self.lost:,} may have spent budget all the same" if self.lost else ""
         return (
             f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered"
-            f"{spent}; nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent"
-            f"{reasons}"
+            f"{spent}{lost}; nodes: {self.errors} errors, {self.rejected} rejected, "
+            f"{self.silent} silent{reasons}"
         )
 
 

@@ -3,6 +3,7 @@
 import logging
 import re
 import secrets
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,10 +53,12 @@ _KEPT = (
     "Their reports are kept in {}: start again with it when the nodes are back, and only those "
     "who have not answered are asked."
 )
-_LOST_ON_THE_WAY = (
-    "The answers of {:,} users were lost on the way, also when they were asked for again: these "
-    "users may have spent budget and are not in the estimate."
+_MAY_HAVE_SPENT = (
+    "Up to {:,} users whose reports did not come may have spent budget all the same: the answers "
+    "of their nodes were lost on the way, late, errors, or left out."
 )
+_FREE = "Start again with {}: whoever has paid for an answer that did not come pays nothing more."
+_ANEW = "No store was given, so another run costs them budget again."
 _REHEARSED = "{} of the nodes ran in rehearsal mode: their reports hold only noise."
 _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
@@ -345,11 +348,23 @@ class LiveRun(Run):
         return sum(found.values())
 
     def _spent(self) -> str:
-        """Say how many users have spent budget so far, and where their reports are."""
-        if not (users := self.users("reports")):
-            return ""
-        kept = _LOST if self.kept.path is None else _KEPT.format(self.kept.path)
-        return f"{users:,} users have spent budget. {kept}"
+        """Say how many users have, or may have, spent budget so far, and what is kept of it."""
+        path, said = self.kept.path, []
+        if users := self.users("reports"):
+            kept = _LOST if path is None else _KEPT.format(path)
+            said.append(f"{users:,} users have spent budget. {kept}")
+        if more := self._may_have_spent():
+            again = _ANEW if path is None else _FREE.format(path)
+            said.append(f"{_MAY_HAVE_SPENT.format(more)} {again}")
+        return " ".join([*said, self.strategy._charged] if said else []).rstrip()
+
+    def _may_have_spent(self) -> int:
+        """Return a bound of the users who may have spent budget and of whom no report is used."""
+        lost, reports = Counter[Cohort](), Counter[Cohort]()
+        for ask, step in self._answered():
+            lost[ask.cohort] += step.lost
+            reports[ask.cohort] = max(reports[ask.cohort], step.reports)
+        return sum(min(lost[each], each.size - reports[each]) for each in lost)
 
     def with_facts(self, result: T) -> T:
         """Add what is known of the run to what a protocol has found."""
@@ -359,8 +374,8 @@ class LiveRun(Run):
         notes = list(result.notes)
         if rejected := sum(step.rejected for step in result.steps):
             notes.append(_REJECTED.format(rejected))
-        if lost := sum(step.lost for step in result.steps):
-            notes.append(_LOST_ON_THE_WAY.format(lost))
+        if (more := self._may_have_spent()) and not self.ended:
+            notes.append(f"{_MAY_HAVE_SPENT.format(more)} {strategy._charged}".rstrip())
         needed = [step for ask, step in self._answered() if ask.min_reports is None]
         if short := sum(step.reports < self.min_reports for step in needed):
             notes.append(_SHORT.format(short, self.number - 1, self.min_reports))

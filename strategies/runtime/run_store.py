@@ -20,6 +20,11 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from ldp_flower.guarantee.training import digest
 from ldp_flower.validation import plain
 
+_DAMAGED = (
+    "Expected a whole store of a run, got {}, which is damaged: {}. Put a copy of the file in its "
+    "place; a run with a new file asks everybody anew, for more budget."
+)
+
 PART_STEPS: Final = 1 << 16  # numbers of steps that a part of a store has for itself
 
 #: A node, and the report or the text of the error that came from it.
@@ -62,6 +67,16 @@ class RunStore:
         finally:
             self._connection.close()
 
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Raise ValueError that says that the file is damaged if ``what`` cannot be read."""
+        try:
+            yield
+        except sqlite3.OperationalError:  # such as a lock: it says nothing of what is in the file
+            raise
+        except (sqlite3.DatabaseError, ValueError) as error:
+            raise ValueError(_DAMAGED.format(self.path, f"{what}: {error}".rstrip("."))) from error
+
     def part(self, number: int) -> "RunStore":
         """Return a store of a run of its own in the same file, from number 1."""
         part = copy(self)
@@ -79,8 +94,9 @@ class RunStore:
     def get(self, name: str) -> Any:
         """Return a stored fact, or None."""
         query = "SELECT value FROM fact WHERE name = ?"
-        row = self._connection.execute(query, (self._prefix + name,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        with self.reading(name):
+            row = self._connection.execute(query, (self._prefix + name,)).fetchone()
+            return None if row is None else json.loads(row[0])
 
     def put(self, name: str, value: Any) -> None:
         """Store a fact."""
@@ -92,17 +108,19 @@ class RunStore:
 
     def replies(self, step: int) -> dict[int, tuple[bytes | None, str | None]]:
         """Return, per node, the report of a step or the text of its error."""
-        rows = self._connection.execute(
-            "SELECT node, content, error FROM reply WHERE step = ? ORDER BY rowid",
-            (self.first + step,),
-        )
-        return {int(node): (content, error) for node, content, error in rows}
+        with self.reading(f"replies of step {step}"):
+            rows = self._connection.execute(
+                "SELECT node, content, error FROM reply WHERE step = ? ORDER BY rowid",
+                (self.first + step,),
+            )
+            return {int(node): (content, error) for node, content, error in rows}
 
     def last_step(self) -> int:
         """Return the last step that has a report; -1 without any."""
         last = "SELECT MAX(step) FROM reply WHERE content IS NOT NULL AND step BETWEEN ? AND ?"
         own = self.first, self.first + PART_STEPS - 1
-        (step,) = self._connection.execute(last, own).fetchone()
+        with self.reading("the last step"):
+            (step,) = self._connection.execute(last, own).fetchone()
         return -1 if step is None else int(step) - self.first
 
     def add_replies(self, step: int, replies: Iterable[Reply]) -> None:
@@ -127,9 +145,15 @@ class RunStore:
 
     def condensed(self, step: int) -> tuple[bytes, Any] | None:
         """Return what :meth:`condense` has kept of a step, if it has."""
-        query = "SELECT content, counts FROM answer WHERE step = ?"
-        row = self._connection.execute(query, (self.first + step,)).fetchone()
-        return None if row is None else (row[0], json.loads(row[1]))
+        query, at = "SELECT content, counts FROM answer WHERE step = ?", (self.first + step,)
+        longest = "SELECT MAX(LENGTH(content)) FROM reply WHERE step = ?"
+        with self.reading(f"the answer of step {step}"):
+            if (row := self._connection.execute(query, at).fetchone()) is not None:
+                return row[0], json.loads(row[1])
+            complete = self.get(f"step {step} complete")  # and then somebody has answered it
+            if complete and not self._connection.execute(longest, at).fetchone()[0]:
+                raise ValueError("it is not there")
+        return None
 
 
 _MAX_CHARS_SHOWN = 60  # characters of a parameter that a message shows

@@ -156,6 +156,45 @@ def test_a_store_of_another_run_is_refused(network, tmp_path):
         started(network, Grid(), tmp_path / "run.npz")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM answer WHERE step = 1",
+        "UPDATE answer SET content = x'00' WHERE step = 1",
+        "UPDATE answer SET counts = '{' WHERE step = 1",
+        "UPDATE answer SET counts = '{}' WHERE step = 1",
+        "UPDATE fact SET value = '{' WHERE name = 'salt'",
+    ],
+)
+def test_a_damaged_store_is_refused_by_name_and_asks_nobody(damage, finished, network, tmp_path):
+    store = tmp_path / "run.db"
+    store.write_bytes(finished)
+    with sqlite3.connect(store) as kept:
+        kept.execute(damage)
+    kept.close()
+    grid = Grid()
+    with pytest.raises(ValueError, match=r"run\.db, which is damaged: .* Put a copy of the file"):
+        started(network, grid, store)
+    assert not grid.sent
+
+
+@pytest.fixture(scope="module")
+def finished(network, tmp_path_factory):
+    """Return the store of a run that is over."""
+    store = tmp_path_factory.mktemp("finished") / "run.db"
+    started(network, Grid(), store)
+    return store.read_bytes()
+
+
+def test_pages_of_garbage_are_refused_by_name(finished, network, tmp_path):
+    store = tmp_path / "run.db"
+    store.write_bytes(finished[:4096] + b"U" * (len(finished) - 4096))
+    with pytest.raises(
+        ValueError, match=r"run\.db, which is damaged|made or written, got .*run\.db"
+    ):
+        started(network, Grid(), store)
+
+
 class Losing(Grid):
     """Silos that are away in some rounds, or whose answers are lost."""
 
@@ -205,6 +244,24 @@ def test_deployed_silos_pay_once_however_often_the_server_dies(network, tmp_path
     for node in (1, 2):
         (cost,) = SqliteLedger(tmp_path / f"{node}.db").spent().values()
         assert cost.epsilon == 4.0  # the plan, once
+
+
+class Late(Grid):
+    """Silos whose first answers are paid for and never come."""
+
+    def _handle(self, message):
+        reply = super()._handle(message)
+        return None if message.metadata.group_id == "1" else reply
+
+
+@pytest.mark.slow
+def test_silos_whose_answers_never_came_hold_the_plan_and_the_error_says_so(network, tmp_path):
+    grid, store = Late(1, ledgers=tmp_path), tmp_path / "run.db"
+    with pytest.raises(TooFewReports, match=r"Up to 1 users .* may have spent budget") as refused:
+        RecordDpSgd(network, **PLAN).start(grid, num_nodes=1, timeout=1.0, store=store)
+    assert "holds the whole plan, epsilon 4 at delta 1e-05" in f"{refused.value}"
+    (cost,) = SqliteLedger(tmp_path / "1.db").spent().values()
+    assert (cost.epsilon, cost.delta) == (4.0, 1e-5)
 
 
 # ------------------------------------------------------------------- before anybody pays

@@ -1,16 +1,18 @@
 """Answers that are paid for and lost on the way: asked for again, or told in the result."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from flwr.app import Error, Message
+from flwr.app import Error, Message, RecordDict
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.strategies import LdpIht
-from ldp_flower.strategies.runtime import delivery
+from ldp_flower.strategies import LdpIht, TooFewReports
+from ldp_flower.strategies.runtime import Cohort, delivery
+from ldp_flower.strategies.runtime.run import LiveRun
 
 DIM, NODES, USERS = 8, 4, 600
 # Flower's texts of flwr 1.41, shortened.
@@ -100,14 +102,78 @@ def test_the_result_says_how_many_users_may_have_paid_for_nothing(tmp_path):
     assert lost == result.steps[1].lost == result.train_metrics_clientapp[1]["lost"] > 0
     assert result.steps[1].errors == 1
     (note,) = (note for note in result.notes if "lost on the way" in note)
-    assert note.startswith(f"The answers of {lost} users were lost on the way")
+    assert note.startswith(f"Up to {lost} users whose reports did not come may have spent budget")
     assert not any(step.lost for step in result.steps[2:])
 
 
 def test_a_node_that_is_gone_is_not_asked_again(tmp_path):
     grid = LossyGrid(tmp_path, {(1, "1"): 99}, code=5)
     result = started(grid)
-    assert grid.sent[1, "1"] == 1 and result.steps[1].errors == 1 and not result.steps[1].lost
+    assert grid.sent[1, "1"] == 1 and result.steps[1].errors == 1
+    # A node that has gone after it took the question may have answered it, as here.
+    assert result.steps[1].lost == grid.paid() - result.num_reports > 0
+
+
+class Failing(LossyGrid):
+    """Nodes that answer the first question as ``outcomes`` say, one after the other, and pay.
+
+    An outcome is a code of an error, None for silence, or a content of no report.
+    """
+
+    def __init__(self, tmp_path, outcomes):
+        super().__init__(tmp_path, {})
+        self.outcomes = outcomes
+
+    def _handle(self, message):
+        reply = super()._handle(message)
+        if message.metadata.group_id != "1" or message.metadata.dst_node_id not in (1, 2):
+            return reply
+        tried = self.sent[message.metadata.dst_node_id, "1"]
+        outcome = self.outcomes[min(tried, len(self.outcomes)) - 1]
+        if isinstance(outcome, int):
+            return Message(Error(outcome, "x"), reply_to=message)
+        return None if outcome is None else Message(outcome, reply_to=message)
+
+
+OUTCOMES = [(8,), (4, 104), (8, 2), (104,), (5,), (None,), (4, None), (RecordDict(),)]
+
+
+@pytest.mark.parametrize("outcomes", OUTCOMES)
+def test_whoever_may_have_paid_is_counted_whatever_came(outcomes, tmp_path):
+    grid = Failing(tmp_path, outcomes)
+    result = started(grid, timeout=0.5)
+    assert result.steps[1].lost == grid.paid() - result.num_reports > 0
+    (note,) = (note for note in result.notes if "may have spent budget" in note)
+    assert note.startswith(f"Up to {result.steps[1].lost} users")
+
+
+@pytest.mark.parametrize("code", [100, 101, 102, 103])
+def test_a_refusal_before_anybody_pays_is_no_loss(code, tmp_path):
+    result = started(Failing(tmp_path, (code,)))
+    assert result.steps[1].errors == 2 and not any(step.lost for step in result.steps)
+    assert not any("may have spent" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_without_any_answer_says_what_may_be_spent(kept, tmp_path):
+    store = tmp_path / "run.db" if kept else None
+    grid = LossyGrid(tmp_path, {(node, "1"): 99 for node in range(1, NODES + 1)})
+    with pytest.raises(TooFewReports) as refused:
+        started(grid, store=store)
+    assert f"Up to {grid.paid()} users" in f"{refused.value}"
+    then = f"Start again with {store}: " if kept else "No store was given, so another run costs"
+    assert then in f"{refused.value}"
+
+
+def test_users_who_answer_several_questions_are_counted_once():
+    """Users who have answered one of a cohort's questions have spent; the rest may have."""
+    everybody, others = Cohort(0, 10, 5), Cohort(10, 20, 7)
+    steps = [(everybody, 3, 2), (everybody, 0, 5), (everybody, 4, 0), (others, 0, 0)]
+    run = object.__new__(LiveRun)
+    run._asked = [SimpleNamespace(cohort=cohort) for cohort, _, _ in steps]
+    counted = [SimpleNamespace(reports=reports, lost=lost) for _, reports, lost in steps]
+    run.facts = SimpleNamespace(steps=[None, *counted])
+    assert run._may_have_spent() == 1
 
 
 def test_asking_again_ends_with_the_step(tmp_path, monkeypatch):
