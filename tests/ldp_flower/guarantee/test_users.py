@@ -237,8 +237,11 @@ def test_what_is_neither_an_integer_nor_a_string_is_no_item_and_costs_nobody_ano
 
 
 def test_items_in_more_than_one_dimension_are_refused():
-    for items in (np.ones((2, 2), int), np.array(7)):
-        with pytest.raises(ValueError, match="Expected items of shape"):
+    for items, text in (
+        (np.ones((2, 2), int), "Expected items of shape"),
+        (np.array(7), "Expected a column, one entry a row, got int"),
+    ):
+        with pytest.raises(ValueError, match=text):
             Users.from_items(items)
 
 
