@@ -299,11 +299,14 @@ def test_the_census_shows_a_ledger_that_cannot_be_used_before_data_are_loaded(
 
 @pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
 def test_ids_that_no_file_can_hold_are_refused_and_named(node_config, question, caplog):
-    ids = np.array(["a", "b\ud800"])  # which Users.from_rows refuses
-    nameless = Users(np.ones((2, 4)), np.ones(2), np.arange(3), ids)
-    reply = ask(LdpClientApp(lambda context: nameless), question, node_config)
-    assert reply.error.code == Refusal.MISCONFIGURED
-    assert r"Expected ids of Unicode characters, got 'b\ud800'." in caplog.text
+    ids = np.array(["a", "b\ud800"])  # which Users refuse
+
+    def nameless(context):
+        return Users(np.ones((2, 4)), np.ones(2), np.arange(3), ids)
+
+    reply = ask(LdpClientApp(nameless), question, node_config)
+    assert reply.error.code == Refusal.FAILED
+    assert r"Expected ids without NUL and surrogates, got 'b\ud800'." in caplog.text
     _, reply = deployed(app_that(nothing), training(), node_config | {"user-id": "b\ud800"})
     assert reply.error.code == Refusal.MISCONFIGURED
 

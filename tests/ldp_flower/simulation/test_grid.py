@@ -85,7 +85,7 @@ def test_flowers_own_strategies_run_in_it():
 
 @pytest.mark.parametrize("num_nodes", ["4", 0, 2.0])
 def test_a_number_of_nodes_that_is_none_is_refused(num_nodes):
-    with pytest.raises(ValueError, match="Expected an integer num_nodes >= 1, got"):
+    with pytest.raises(ValueError, match="Expected an integer num_nodes"):
         InProcessGrid(make_app(), num_nodes)
 
 

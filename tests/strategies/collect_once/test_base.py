@@ -29,7 +29,7 @@ from ldp_flower.strategies.collect_once.moment_losses import LeastSquares, Polyn
 from ldp_flower.strategies.collect_once.smooth_glm import GlmResult
 from ldp_flower.strategies.numerics.denoising import project_on_l1_ball
 from ldp_flower.strategies.numerics.first_order import fista
-from ldp_flower.strategies.runtime.exchange import Answers
+from ldp_flower.strategies.runtime import Answers
 from ldp_flower.values.moments import packed_power
 
 STRATEGIES = [ConstrainedMean, ConstrainedRegression, KernelRidgeRegression, SmoothGlm]
