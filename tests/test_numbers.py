@@ -155,7 +155,10 @@ def judged(number, arrays):
 
 def compared(**arguments):
     merged = {"epsilons": [4.0], "seeds": 1, "rounds": 1, "methods": ["FedAvg"], **arguments}
-    return compare(tiny_app(), ArrayRecord([np.zeros(2)]), judged, **{"num_nodes": 30, **merged})
+    found = compare(tiny_app(), ArrayRecord([np.zeros(2)]), judged, **{"num_nodes": 30, **merged})
+    for cell in found.cells:
+        cell["seconds"] = 0.0  # by the clock
+    return found
 
 
 def swept(tmp_path, **arguments):
