@@ -94,9 +94,13 @@ def _batch_norm(
 def _group_norm(
     values: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *others: Any
 ) -> Any:
-    """Norm groups of channels, whose kernel takes no other layout than the plain one."""
-    plain = (None if each is None else each.contiguous() for each in (values, weight, bias))
-    return torch.ops.aten.native_group_norm.default(*plain, *others)
+    """Norm groups of channels, whose kernel takes no other layout than the plain one.
+
+    Values are copied in any case: a record's own layout may be plain where that of all is not.
+    """
+    learnt = (None if each is None else each.contiguous() for each in (weight, bias))
+    plain = values.clone(memory_format=torch.contiguous_format)
+    return torch.ops.aten.native_group_norm.default(plain, *learnt, *others)
 
 
 _INSTEAD: Mapping[str, Callable[..., Any]] = {

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from networks import gradients
 from test_hostile_networks import (
     ONE,
     X,
@@ -191,6 +192,29 @@ def test_a_norm_takes_values_in_any_layout():
         torch.nn.functional.group_norm(torch.from_numpy(rows[..., :6].copy()), 3) + 1
     )  # the bias
     np.testing.assert_allclose(Network(graph, arrays).run(rows), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_norm_takes_records_in_any_layout():
+    """Each record's value lies as it should; those of all do not lie behind each other."""
+    graph = parsed(
+        text_of(
+            [
+                call("mul.Tensor", X, W),
+                call("select.int", of(0), 2, 1),
+                call("native_group_norm.default", of(1), ALONE, ALONE, 1, 1, 1, 1, 1e-5),
+                call("add.Tensor", of(2, part=0), of(1)),
+            ],
+            record={"dtype": "float32", "shape": [1, 6]},
+            parameters={"w": parameter(shape=(1, 1, 6)), "alone": parameter(shape=[1])},
+        )
+    )
+    arrays = {k: np.ones(t.shape, np.float32) for k, t in graph.parameters.items()}
+    rows = torch.arange(18.0).reshape(3, 1, 6)
+    network = Network(graph, arrays)
+    found, _ = gradients(network, rows, torch.zeros(3), np.arange(3), 4)
+    # The output is 1 + x w, as a single number is normed to 0.
+    expected = 2 * (1 + rows[:, 0, 1]) * rows[:, 0, 1]
+    torch.testing.assert_close(found["w"][:3, 0, 0, 1], expected)
 
 
 def test_products_count_twice_what_they_multiply():
