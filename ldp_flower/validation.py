@@ -56,10 +56,12 @@ def _is_duration(value: object) -> bool:
     return isinstance(value, np.timedelta64)
 
 
-def of_type(name: str, value: Any, kind: Any) -> Any:
+def of_type(name: str, value: Any, kind: Any, ranged: bool = False) -> Any:
     """Return an argument as its annotation has it: with numbers that are Python's own.
 
-    An integer becomes a float where floats are wanted, also in lists and tuples of them.
+    An integer becomes a float where floats are wanted, also in lists and tuples of them. ``ranged``
+    arguments are compared with a range later: what is no integer is left to that check's error,
+    which says both.
 
     Raises
     ------
@@ -80,7 +82,7 @@ def of_type(name: str, value: Any, kind: Any) -> Any:
             check(name, value)
         if float in kinds:
             check_number(name, value)
-        elif not is_integer(value):
+        elif not (ranged or is_integer(value)):
             raise ValueError(f"Expected an integer {name}, got {_shown(value)}.")
     if float in kinds and int not in kinds and is_integer(value):
         return _as_float(name, value)
@@ -144,7 +146,7 @@ class PlainFields:
             given = getattr(self, field.name)
             if get_origin(field.type) is Literal:
                 check_choice(field.name, given, get_args(field.type))
-            if (own := of_type(field.name, given, field.type)) is not given:
+            if (own := of_type(field.name, given, field.type, ranged=True)) is not given:
                 object.__setattr__(self, field.name, own)
 
 

@@ -230,7 +230,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     force: bool = False
     trainable: Sequence[str] | None = None
     network: Network | None = None
-    local_steps: int = 5
+    local_steps: Count = 5
     local_learning_rate: float = 0.5
     message_type: str = "train"
     arrayrecord_key: str = "arrays"

@@ -190,7 +190,7 @@ def test_what_cannot_be_tried_says_what_to_give(write, tmp_path):
         audit_app(silent, Options(loader="nowhere:load"))
     with pytest.raises(ValueError, match="Expected unit in"):
         Options(unit="user")
-    with pytest.raises(ValueError, match=r"Expected an integer runs, got 2\.5"):
+    with pytest.raises(ValueError, match=r"Expected an integer runs >= 1, got 2\.5"):
         Options(runs=2.5)
     with pytest.raises(ValueError, match="without ledger-path: an audit would spend"):
         Options(node_config={"ledger-path": "ledger.db"})

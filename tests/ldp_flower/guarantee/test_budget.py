@@ -37,7 +37,7 @@ def test_the_operators_policy_is_read_from_the_node():
         PrivacyPolicy.from_node_config({"max-epsilon": "2"})
     with pytest.raises(ValueError, match="Expected max-epsilon finite, got inf"):
         PrivacyPolicy.from_node_config({"max-epsilon": math.inf})
-    with pytest.raises(ValueError, match=r"Expected an integer max-rows, got 2\.0"):
+    with pytest.raises(ValueError, match=r"Expected an integer max-rows >= 1, got 2\.0"):
         PrivacyPolicy.from_node_config({"max-epsilon": 2, "max-rows": 2.0})
     for slip in ("max_rows", "Max-Rows", "max_epsilon", "Rehearsal", "ledger_path", "reply_after"):
         with pytest.raises(ValueError, match=f"Expected the key '.*', got '{slip}'"):

@@ -215,7 +215,7 @@ def test_data_that_are_not_finite_cost_their_users_only():
         ({"dim": 0}, "Expected an integer dim >= 1, got 0"),
         ({"sparsity": 0}, "Expected an integer 1 <= sparsity <= 8, got 0"),
         ({"sparsity": 9}, "Expected an integer 1 <= sparsity <= 8, got 9"),
-        ({"sparsity": 2.5}, "Expected an integer sparsity, got 2.5"),
+        ({"sparsity": 2.5}, "Expected an integer 1 <= sparsity <= 8, got 2.5"),
         ({"samples_per_user": 0}, "Expected an integer samples_per_user >= 1, got 0"),
         ({"radius": 0.0}, "Expected radius > 0 and finite, got 0.0"),
         ({"noise_scale": -1.0}, "Expected noise_scale > 0 and finite, got -1.0"),

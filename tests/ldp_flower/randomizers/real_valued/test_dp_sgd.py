@@ -99,7 +99,7 @@ def test_opposite_gradients_are_the_worst_in_the_plane(noise, rate):
         ({"delta": 0.0}, "Expected 0 < delta < 1"),
         ({"delta": 1e-11}, "Expected delta >= 1e-10, got 1e-11"),
         ({"num_rounds": 0}, "Expected an integer num_rounds >= 1, got 0"),
-        ({"steps": 2.0}, "Expected an integer steps, got 2.0"),
+        ({"steps": 2.0}, "Expected an integer steps >= 1, got 2.0"),
         ({"steps": 10**6}, r"Expected num_rounds \* steps <= 1000000, got 20000000"),
         ({"sampling_rate": 1.01}, "Expected 1e-06 <= sampling_rate <= 1, got 1.01"),
         ({"sampling_rate": 0.0}, "Expected sampling_rate > 0"),
