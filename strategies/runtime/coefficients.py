@@ -13,7 +13,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Count, Floats, check_integer
 
 from .base import LdpStrategy
-from .result import Result, frame, interval
+from .result import NORMAL, Result, frame, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,14 +135,23 @@ class LinearResult(CoefficientResult):
     coef : ndarray of float64, shape (dim,)
         The estimate.
     std_error : ndarray of float64, shape (dim,)
-        Standard deviation of each coefficient given the support, from the randomizers' known noise
-        or the spread of the reports; 0 outside the support. It leaves out the bias of clipping,
-        thresholding and early stopping, and is NaN where that is most of the error.
+        How far each coefficient may be off, as one standard deviation; NaN where that is not known.
+        Where a protocol leaves coefficients out, its page says whether theirs is 0, given the
+        support, or how large they may be all the same.
+    intercept : float
+        Prediction of a row of zeros.
+    r2 : float, optional
+        What share of the targets' variance predictions explain, by users who had no part in them.
+    r2_error : float, optional
+        Its standard error.
     """
 
     _derived = ("support",)
 
     std_error: Floats
+    intercept: float = 0.0
+    r2: float | None = None
+    r2_error: float | None = None
 
     def doubted(self) -> Self:
         """Return it, with a note if no reported coefficient stands out of the noise.
@@ -173,7 +182,7 @@ class LinearResult(CoefficientResult):
         ValueError
             If the rows are of another width.
         """
-        return np.asarray(as_rows(features, len(self.coef)) @ self.coef)
+        return np.asarray(as_rows(features, len(self.coef)) @ self.coef + self.intercept)
 
     @property
     def _drawn(self) -> NDArray[np.int64]:
@@ -211,7 +220,11 @@ class LinearResult(CoefficientResult):
             axes.set_title(f"the {len(drawn)} largest of {len(self.coef):,} coefficients")
 
     def _findings(self) -> list[str]:
-        return [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]
+        found = [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]
+        if self.r2 is not None and self.r2_error is not None:
+            reach = NORMAL * self.r2_error
+            found.append(f"R2 {self.r2:.2f}, give or take {reach:.2f}, by other users")
+        return found
 
 
 R = TypeVar("R", bound=Result)

@@ -120,7 +120,7 @@ class PrivacySpent:
         return f"epsilon = {self.epsilon:g}{delta} per {self.unit}"
 
 
-_NORMAL = 1.96  # standard errors that 95 % are within
+NORMAL = 1.96  # standard errors that 95 % are within
 
 
 def frame(columns: Mapping[str, object]) -> "DataFrame":
@@ -138,7 +138,7 @@ def first_of(lines: Sequence[str], most: int) -> list[str]:
 
 def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
     """Return the columns of intervals of 95 %."""
-    reach = _NORMAL * std_errors
+    reach = NORMAL * std_errors
     return {"95 % from": values - reach, "95 % to": values + reach}
 
 
