@@ -252,7 +252,8 @@ def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
         return np.zeros_like(block) if node.terms.rehearsal else block
 
     def values(some: Slots) -> Floats:
-        drawing = query.question.rows in (Rows.DRAWN, Rows.SHUFFLED)
+        asked = query.question
+        drawing = asked.draws or asked.rows in (Rows.DRAWN, Rows.SHUFFLED)
         words = node.words(Purpose.ROWS, query.step, some) if drawing else None
         return values_of(node.take, some, query, node.own, words)
 

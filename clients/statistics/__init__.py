@@ -29,7 +29,7 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import fourier_features, frequencies, project, projection, rotate
 
 from ..arithmetic import class_labels
-from . import means, records, regression, selection
+from . import means, records, regression, selection, sizes
 
 _CLIP = 3.0  # standardised numbers lie within this distance of 0
 
@@ -102,6 +102,8 @@ STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
     q.ColumnMeans: means.column_means,
     q.ColumnMeanNorm: means.column_mean_norm,
     q.ColumnLogSizes: means.column_log_sizes,
+    q.Squares: sizes.squares,
+    q.ResidualSquares: sizes.residual_squares,
     q.SecondMoments: means.second_moments,
     q.TensorMoments: means.tensor_moments,
     q.LineMoments: means.line_moments,
@@ -120,6 +122,8 @@ STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
 _DRAWING: dict[type[q.Question], Callable[[Users, Any, Words], Floats]] = {
     q.TableCell: records.table_cell,
     q.LevelRounding: records.level_rounding,
+    q.ResidualOctave: sizes.residual_octave,
+    q.DistanceOctave: sizes.distance_octave,
 }
 #: To a block of what is sent as it is beside the reports; the operator must have declared it
 #: public.
@@ -137,6 +141,7 @@ _VIEWS: dict[type[q.Question], Callable[[Users, Any], Users]] = {
 _TURNS: dict[type[q.Question], Callable[[Floats, Any], Floats]] = {
     q.Rotated: rotated,
     q.RotatedBins: rotated_bins,
+    q.Shortened: sizes.shortened,
 }
 
 

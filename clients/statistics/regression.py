@@ -33,11 +33,19 @@ def gradient(users: Users, question: q.Gradient) -> Floats:
         features = np.clip(features, -question.feature_bound, question.feature_bound)
     if question.row_bound is not None:
         features = shortened(features, question.row_bound)
-    score = LINKS[question.link].score(dot(features, question.theta), users.targets)
+    predicted = dot(features, question.theta) + (question.offset or 0.0)
+    score = LINKS[question.link].score(predicted, users.targets)
     if question.residual_bound is not None:
         score = np.clip(score, -question.residual_bound, question.residual_bound)
+    if question.feature_centre is not None:
+        features = features - question.feature_centre
     mean = mean_over_rows(users, score, features)
-    return mean if question.coordinates is None else mean[:, question.coordinates]
+    if question.coordinates is not None:
+        mean = mean[:, question.coordinates]
+    if question.constant is None:
+        return mean
+    last = mean_over_rows(users, score, np.full((len(score), 1), question.constant))
+    return np.concatenate([mean, last], axis=1)
 
 
 def curvature(users: Users, question: q.Curvature) -> Floats:

@@ -17,7 +17,8 @@ from ..validation import Floats
 class Link:
     """A model of the target's mean, and the loss that it is fitted by.
 
-    ``mean`` is the function ``u -> mean of the target``, ``loss`` the function ``(u, y) -> loss``
+    ``mean`` is the function ``u -> mean of the target``, where ``target`` makes a number of what
+    users hold: 0 or 1 of a class. ``loss`` is the function ``(u, y) -> loss``
     of a record, and ``score`` its derivative in u: a record's gradient is the score times its row.
     ``curvature`` is a usual second derivative of the loss in u, the inverse of a good step size for
     features of unit variance; for the squared and the logistic loss it is the largest.
@@ -30,6 +31,11 @@ class Link:
     score: Callable[[Floats, Floats], Floats]
     curvature: float
     largest_score: float
+    target: Callable[[Floats], Floats] = np.asarray
+
+    def residual(self, u: Floats, y: Floats) -> Floats:
+        """Return how far targets are above their means."""
+        return np.asarray(self.target(y) - self.mean(u))
 
 
 def _class(y: Floats) -> Floats:
@@ -61,6 +67,7 @@ LINKS: Mapping[str, Link] = {
         lambda u, y: np.asarray(expit(u) - _class(y)),
         0.25,
         1.0,
+        _class,
     ),
     "cosine": Link(
         _cosine,

@@ -7,7 +7,7 @@ transformations around a question, and for questions that the node's own app bri
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
@@ -76,6 +76,13 @@ from .regression import (
     TargetScaleBin,
     Teacher,
 )
+from .sizes import (
+    DistanceOctave,
+    Octave,
+    ResidualOctave,
+    ResidualSquares,
+    Squares,
+)
 from .updates import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 
 __all__ = [
@@ -96,6 +103,7 @@ __all__ = [
     "CorrelatedFeatures",
     "Curvature",
     "DistanceBin",
+    "DistanceOctave",
     "DrawnItems",
     "FieldSpec",
     "Fourier",
@@ -111,6 +119,7 @@ __all__ = [
     "MeanScore",
     "MessageError",
     "NormalisedUpdate",
+    "Octave",
     "OfClasses",
     "OutstandingFeatures",
     "Per",
@@ -125,6 +134,8 @@ __all__ = [
     "Record",
     "RecordCopies",
     "ResidualCoefficients",
+    "ResidualOctave",
+    "ResidualSquares",
     "RidgeStep",
     "RootCurvature",
     "Rotated",
@@ -133,8 +144,10 @@ __all__ = [
     "Rows",
     "SecondMoments",
     "SharesBelow",
+    "Shortened",
     "Signed",
     "SquaredErrors",
+    "Squares",
     "Standardised",
     "TableCell",
     "TargetScaleBin",
@@ -161,8 +174,10 @@ _VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
 class TransformedQuestion(Question):
     """Base class: another question, wrapped in a public transformation of rows or of values.
 
-    ``inner``, the other question, is one of the ``inners``, without a link.
+    ``inner``, the other question, is one of the ``inners``, with one of its links if ``linked``.
     """
+
+    linked: ClassVar[bool] = False
 
     #: Classes of the other question, each after those of transformations in between.
     inners: ClassVar[tuple[Path, ...]] = ()
@@ -171,8 +186,15 @@ class TransformedQuestion(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.inner.name not in map(name_of, self.inners):
+        if self.inner.name not in {name_of(*form) for form in self.forms()}:
             raise MessageError(f"Unknown statistic {self.name!r}.")
+
+    @classmethod
+    def forms(cls) -> Iterator[tuple[Path, str]]:
+        """Yield the classes of what it may hold, and the link of the last one."""
+        for path in cls.inners:
+            for link in path[-1].links if cls.linked else ("identity",):
+                yield path, link
 
     @property
     def name(self) -> str:
@@ -337,6 +359,26 @@ class RotatedBins(_Turned):
     num_bins: int
 
 
+@dataclass(frozen=True, eq=False)
+class Shortened(TransformedQuestion):
+    """The inner question's values, shortened to ``radius``, and whether they are.
+
+    The last coordinate is ``told`` where the value is at most ``radius`` long, and its negative
+    where it is longer. NaN where there is no value.
+    """
+
+    stem: ClassVar[str] = "shortened_"
+    linked: ClassVar[bool] = True
+    inners: ClassVar[tuple[Path, ...]] = ((Gradient,),)
+
+    radius: float
+    told: float
+
+    def width(self, num_features: int) -> int:
+        """Return one more than the inner question's."""
+        return self.inner.width(num_features) + 1
+
+
 # What can be asked by itself; other questions only inside of transformations.
 _PLAIN: tuple[type[Question], ...] = (
     *(Gradient, Curvature, RootCurvature, ResidualCoefficients, RidgeStep),
@@ -344,10 +386,11 @@ _PLAIN: tuple[type[Question], ...] = (
     *(ClassStep, ClassShare, MeanScore, Ranking, ClassCoefficients),
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
+    *(ResidualOctave, DistanceOctave, Squares, ResidualSquares),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels, DrawnItems, FrequentItems),
     *(TableCell, LevelRounding, SharesBelow, Cell, Grain, NormalisedUpdate, ClippedUpdate),
 )
-_TRANSFORMED = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins)
+_TRANSFORMED = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins, Shortened)
 
 
 @dataclass(frozen=True)
@@ -371,10 +414,10 @@ def _forms() -> dict[str, WireType]:
     forms = {}
     for kind in _PLAIN:
         for link in kind.links:  # "identity" among them, for the plain name
-            name = kind.stem if link == "identity" else f"{link}_{kind.stem}"
-            forms[name] = WireType((kind,), link)
+            forms[name_of((kind,), link)] = WireType((kind,), link)
     for view in _TRANSFORMED:
-        forms |= {name_of((view, *path)): WireType((view, *path)) for path in view.inners}
+        for path, link in view.forms():
+            forms[name_of((view, *path), link)] = WireType((view, *path), link)
     return forms
 
 

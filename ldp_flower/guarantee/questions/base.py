@@ -171,6 +171,8 @@ class Question:
     features_public: ClassVar[bool] = False
     #: The rows that count.
     rows: ClassVar[Rows] = Rows.FINITE
+    #: Whether users draw a part of their value at random.
+    draws: ClassVar[bool] = False
     #: Number of coordinates of a user's value, where neither rows nor arguments change it.
     fixed_width: ClassVar[int | None] = None
 
@@ -184,8 +186,7 @@ class Question:
     @property
     def name(self) -> str:
         """What the wire, the ledger and a result call it."""
-        link = getattr(self, "link", "identity")
-        return self.stem if link == "identity" else f"{link}_{self.stem}"
+        return name_of((type(self),), getattr(self, "link", "identity"))
 
     def to_wire(self) -> Wire:
         """Return the name, the arrays and the numbers that cross the wire."""
@@ -313,10 +314,11 @@ def check_coordinates(coordinates: NDArray[Any], num_features: int, users_have: 
         raise MessageError("Expected distinct coordinates.")
 
 
-def name_of(kinds: Sequence[type[Question]]) -> str:
+def name_of(kinds: Sequence[type[Question]], link: str = "identity") -> str:
     """Return what the wire calls a question, given its class and, before it, those around it."""
-    name = ""
-    for kind in reversed(kinds):
+    name = "" if link == "identity" else f"{link}_"
+    name += kinds[-1].stem + kinds[-1].suffix
+    for kind in reversed(kinds[:-1]):
         name = kind.stem + name + kind.suffix
     return name
 

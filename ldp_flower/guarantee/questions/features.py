@@ -196,7 +196,7 @@ class SecondMoments(Question):
 
     def width(self, num_features: int) -> int:
         """Return the number of products."""
-        return _limited(num_moments(num_features, [2]))
+        return limited(num_moments(num_features, [2]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +226,7 @@ class TensorMoments(Question):
 
     def width(self, num_features: int) -> int:
         """Return the number of products."""
-        return _limited(num_moments(num_features, tensor_powers(self.degree, self.stride)))
+        return limited(num_moments(num_features, tensor_powers(self.degree, self.stride)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +324,8 @@ class Labels(Question):
         return self.labels_per_user
 
 
-def _limited(width: int) -> int:
+def limited(width: int) -> int:
+    """Return a number of moments; MessageError if nobody should compute so many."""
     if width > MAX_WIDTH:
         raise MessageError(f"Expected at most {MAX_WIDTH} moments, got {width}.")
     return width

@@ -33,6 +33,12 @@ class Gradient(Question):
     ----------
     centre : ndarray, shape (wanted coordinates,), optional
         What a mechanism for silos adds to every record's gradient.
+    feature_centre : ndarray, shape (num_features,), optional
+        What is taken off each row in the gradient. The scores are of the rows as they are.
+    offset : float, optional
+        What is added to ``<x, theta>``.
+    constant : float, optional
+        There is a last coordinate, of a feature that is this number in all rows.
     feature_bound, row_bound : float, optional
         Clips features to ``[-bound, bound]``; shortens rows to this length.
     residual_bound : float, optional
@@ -50,7 +56,14 @@ class Gradient(Question):
     feature_bound: float | None = None
     row_bound: float | None = None
     residual_bound: float | None = None
+    feature_centre: PerFeature | None = None
+    offset: Signed | None = None
+    constant: float | None = None
     link: str = "identity"
+
+    def width(self, num_features: int) -> int:
+        """Return the number of wanted coordinates, one more with a constant."""
+        return self.num_wanted(num_features) + (self.constant is not None)
 
     @property
     def record_centre(self) -> Floats | float:

@@ -1,0 +1,61 @@
+"""Statistics of sizes: octaves, squares, and what reports that are shortened leave."""
+
+import numpy as np
+
+from ldp_flower.guarantee import questions as q
+from ldp_flower.guarantee.questions.sizes import OCTAVES, SMALLEST_OCTAVE
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.elementwise import directions, log2, row_norms
+from ldp_flower.randomness import Words
+from ldp_flower.validation import Floats
+from ldp_flower.values.links import LINKS
+
+from ..arithmetic import dot, mean_over_rows, norm_over_rows
+from .means import mean
+
+
+def _octaves(sizes: Floats, words: Words) -> Floats:
+    """Return the octave of every size, rounded by the users' words, shape (users, 1)."""
+    coins = (words >> np.uint64(11)) * 2.0**-53
+    found = np.floor(log2(sizes) - SMALLEST_OCTAVE + coins)
+    return np.where(sizes > 0, np.clip(found, 0, OCTAVES - 1), -1.0)[:, None]
+
+
+def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> Floats:
+    """Compute :class:`ResidualOctave`."""
+    predictors = question.offset + dot(users.features, question.theta)
+    residuals = LINKS[question.link].residual(predictors, users.targets)
+    roots = np.sqrt(np.maximum(users.num_rows, 1))
+    return _octaves(norm_over_rows(users, residuals) / roots, words)
+
+
+def distance_octave(users: Users, question: q.DistanceOctave, words: Words) -> Floats:
+    """Compute :class:`DistanceOctave`."""
+    return _octaves(row_norms(mean(users, q.Mean(question.centre))), words)
+
+
+def squares(users: Users, question: q.Squares) -> Floats:
+    """Compute :class:`Squares`."""
+    wanted = slice(None) if question.coordinates is None else question.coordinates
+    distances = users.features[:, wanted] - question.centre[wanted]
+    return mean_over_rows(users, np.ones(len(distances)), np.square(distances))
+
+
+def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
+    """Compute :class:`ResidualSquares`."""
+    link = LINKS[question.link]
+    predictors = question.offset + dot(users.features, question.theta)
+    model = link.residual(predictors, users.targets) / question.bound
+    constant = link.residual(np.full_like(predictors, question.constant), users.targets)
+    both = np.column_stack([model, constant / question.constant_bound])
+    squares = np.minimum(np.square(both), 1.0) - 0.5
+    return mean_over_rows(users, np.ones(len(both)), squares)
+
+
+def shortened(values: Floats, question: q.Shortened) -> Floats:
+    """Return what :class:`Shortened` makes of the inner question's values."""
+    known = np.asarray(np.isfinite(values).all(axis=1))
+    unit, lengths = directions(np.where(known[:, None], values, 0.0))
+    kept = unit * np.minimum(lengths, question.radius)[:, None]
+    told = np.where(lengths <= question.radius, question.told, -question.told)
+    return np.where(known[:, None], np.concatenate([kept, told[:, None]], axis=1), np.nan)
