@@ -110,6 +110,8 @@ class Evidence:
     # (dim,): sum of 1 / variance and of estimate / variance over unbiased estimates
     precision: Floats = field(init=False)
     weighted: Floats = field(init=False)
+    # By how much the last shift was more than it was taken for
+    boost: float = 1.0
 
     def __post_init__(self) -> None:
         self.precision = np.zeros(self.dim)

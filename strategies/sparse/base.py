@@ -72,9 +72,13 @@ _NEGLIGIBLE = 1e-3  # of the largest share of information
 # Radius over the root mean square length of a user's vector, that of UserLevelMean: on ten settings
 # .75, .85 and 1 had the same errors within 4 %, and so had ten waves in place of six.
 _CLIP = 0.75
-_LEAST_REST = 0.25  # share of the mean square that always counts as unexplained
+_WIDE = 1.5  # radius for what users have in common, over its length: it is not shortened then
+_LEFT = 0.01  # of the squared distance that a wave goes, it leaves: a tenth of the way
+_SATURATED = 0.7  # of the squared radius, from which a wave's mean says that it was too small
+_LEAST_REST = 0.02  # share of the mean square that always counts as unexplained
 _TYPICAL_ACTIVE = 32  # number of coordinates in question; precision hardly depends on it
-_SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the scale
+_SCALE_ENERGY, _MOST_SCALE_ENERGY = 0.05, 0.5  # over a wave's vector's, of a coordinate that
+# refines the scale
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -216,31 +220,53 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     ) -> Generator[Ask, Estimate, TargetScale]:
         """Ask for what the centre leaves, weighted by what a report can teach of each."""
         centre = np.where(belief.inclusion > _CENTRED, belief.mean, 0.0)
-        rest = max(self._unexplained(centre), _LEAST_REST)
+        uncertain = float(belief.variance.sum())
+        rest = max(self._unexplained(centre), uncertain, _LEAST_REST)
         shares = water_fill(belief.variance, information)
         active = np.flatnonzero(shares > _NEGLIGIBLE * shares.max())
         shares, weights = shares[active], np.sqrt(shares[active])
         factor, noise = self._moments(len(active))
         noise /= self._rows
         errors = belief.variance[active] + (belief.mean - centre)[active] ** 2
-        # What is left is at most the rest, whatever the belief says.
-        signal = min(float(shares @ errors) / rest, float(shares.max()))
-        energy = shares.sum() * noise + factor**2 * signal
+        first = not evidence.precision.any()
+        # What is left is at most the rest, whatever the belief says, which is all that is known at
+        # first.
+        most = float(shares.max())
+        signal = (
+            most / _WIDE**2 if first else min(evidence.boost * float(shares @ errors) / rest, most)
+        )
+        users, shift = float(shares.sum()) * noise, factor**2 * signal
+        energy = users + shift
         question = self._difference(centre, rest, active, weights, scale)
         degrees = float(shares.sum() ** 2 / (shares @ shares))
-        kept = shortened_slope(max(degrees, 2.0), _CLIP)
-        scale_weight = 0.0
+        # Users' spread is clipped; a shift that all have in common is not.
+        radius = math.sqrt(_CLIP**2 * users + _WIDE**2 * shift)
+        kept = shortened_slope(max(degrees, 2.0), radius / math.sqrt(energy))
+        scale_weight = scale_energy = 0.0
         if scale.variance:
-            scale_weight = math.sqrt(_SCALE_ENERGY * energy / scale.spread)
+            # As much energy as the scale has a part in the error.
+            along = scale.variance * float(belief.mean @ belief.mean)
+            part = along / (along + uncertain)
+            scale_energy = min(max(part, _SCALE_ENERGY), _MOST_SCALE_ENERGY)
+            scale_weight = math.sqrt(scale_energy * energy / scale.spread)
             assert isinstance(question, ResidualCoefficients)  # the only ones with a scale
             question = replace(question, scale=scale.value, scale_weight=scale_weight)
-            energy *= 1 + _SCALE_ENERGY
         dim = len(active) + (scale_weight > 0)
-        mechanism = self.randomizer(dim, _CLIP * math.sqrt(energy))
+        radius *= math.sqrt(1 + scale_energy)
+        mechanism = self.randomizer(dim, radius)
         answer = yield Ask(cohort, question, mechanism)
+        mean = answer.mean[: len(active)]
         unit = math.sqrt(rest) / (factor * kept * weights)
         variance = (mechanism.variance + shares * noise) / answer.count * unit**2
-        evidence.add(active, centre[active] + unit * answer.mean[: len(active)], variance)
+        moved = (unit * mean) ** 2
+        left = _LEFT * (belief.variance[active] + np.maximum(moved - variance, 0.0))
+        # A mean as long as the radius says that all reports were shortened.
+        square = float(mean @ mean) - len(active) * mechanism.variance / answer.count
+        saturated = not first and square > _SATURATED * radius**2
+        if saturated:
+            left = left + float(moved.sum()) / len(active)
+        evidence.boost = 4 * evidence.boost if saturated else max(1.0, evidence.boost / 4)
+        evidence.add(active, centre[active] + unit * mean, variance + left)
         if not scale_weight:
             return scale
         scale_unit = 1 / (kept * scale_weight)
