@@ -127,7 +127,7 @@ def started(**arguments):
 
 def one_query(epsilon=2.0):
     strategy = strategies.LdpIht(3, sparsity=1, epsilon=epsilon)
-    users = Users.from_rows(np.ones((200, 3)), np.ones(200))
+    users = Users.from_rows(np.ones((2000, 3)), np.ones(2000))
     return recorded_queries(strategy, users)[-1]
 
 

@@ -64,6 +64,9 @@ NUMBERS = {
     "num_classes": 3.0,
     "share": 0.4,
     "weighted": 1.0,
+    "constant": 0.6,
+    "told": 1.5,
+    "constant_bound": 2.0,
 }
 ONE_COLUMN = ("shares_below", "cell", "grain")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]
@@ -102,7 +105,7 @@ def questions(name, dim):
     naming = [slot for slot in slots if slot.per is Per.CHOSEN]
     without = [] if any(slot.required for slot in naming) else [False]
     for chosen, wanted in product(options, [*without, *[True for _ in naming]]):
-        if name.startswith("rotated_") and "scale" in chosen:
+        if name.startswith("rotated_") and chosen & {"scale", "constant"}:
             continue  # refused, see test_statistics.py
         required = {slot.wire for slot in slots if slot.per is None and slot.required}
         params = numbers(required | chosen, dim)
@@ -123,7 +126,8 @@ def questions(name, dim):
             Per.MARK: 5,
         }
         for slot in sorted(slots, key=lambda slot: slot.wire):
-            if slot.per not in lengths or not slot.required:
+            moved = slot.wire in ("feature_centre", "offset") and "constant" in chosen
+            if slot.per not in lengths or not (slot.required or moved):
                 continue
             values = rng.standard_normal(lengths[slot.per])
             values = np.sign(values) if slot.wire == "signs" else values

@@ -5,7 +5,7 @@ import pytest
 
 from ldp_flower import Users, simulate
 from ldp_flower.clients import respond
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import NonInteractiveIht
 
 
 @pytest.mark.parametrize("entries", [1, 100, 1 << 24])
@@ -20,7 +20,7 @@ def test_wide_values_are_held_for_few_users_at_a_time(monkeypatch, entries):
         held.append(values.size)
         return values
 
-    strategy = LdpIht(8, sparsity=1, epsilon=4.0)
+    strategy = NonInteractiveIht(8, sparsity=1, epsilon=4.0)
     expected = simulate(strategy, users, seed=0).coef
     monkeypatch.setattr(respond, "_ENTRIES", entries)
     monkeypatch.setattr(respond, "values_of", values_of)

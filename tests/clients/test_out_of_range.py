@@ -10,7 +10,7 @@ from ldp_flower.clients.respond import values_of
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import NonInteractiveIht
 
 DIM, SLOTS = 2, np.arange(100)
 
@@ -51,7 +51,11 @@ def test_the_log_is_all_that_differs(caplog):
     clipped = rng.choice([-1.0, 1.0], (600, DIM))
     raw = clipped * 1000
     found = [
-        simulate(LdpIht(DIM, sparsity=1, epsilon=4.0), Users.from_rows(x, clipped[:, 0]), seed=0)
+        simulate(
+            NonInteractiveIht(DIM, sparsity=1, epsilon=4.0),
+            Users.from_rows(x, clipped[:, 0]),
+            seed=0,
+        )
         for x in (clipped, raw)
     ]
     np.testing.assert_array_equal(found[0].coef, found[1].coef)

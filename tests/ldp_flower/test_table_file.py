@@ -11,7 +11,7 @@ from flwr.app import Context, RecordDict
 from ldp_flower import Categories, Numeric, Schema
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.simulation.grid import InProcessGrid
-from ldp_flower.strategies import LdpIht, PrivateRegression
+from ldp_flower.strategies import NonInteractiveIht, PrivateRegression
 
 SCHEMA = Schema(
     {"age": Numeric(0, 100), "job": Categories(["a", "1"])}, target="wage", bounds=Numeric(0, 10)
@@ -90,7 +90,7 @@ def test_a_simulation_takes_its_nodes_share_of_a_table(tmp_path):
     path = tmp_path / "table.csv"
     frame.to_csv(path, index=False)
     app = LdpClientApp(SCHEMA.loader(path, user_column="person"), seed=1)
-    strategy = LdpIht(SCHEMA.num_features, sparsity=1, epsilon=4.0, min_reports=2)
+    strategy = NonInteractiveIht(SCHEMA.num_features, sparsity=1, epsilon=4.0, min_reports=2)
     result = strategy.start(InProcessGrid(app, 3), seed=1, timeout=60, num_nodes=3)
     assert result.num_users == 90
 

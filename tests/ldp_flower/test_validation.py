@@ -45,7 +45,10 @@ def test_an_epsilon_that_is_no_number_is_refused_by_name(construct, value):
         (lambda: LdpIht(8.0, sparsity=2, epsilon=2.0), r"an integer dim >= 1, got 8\.0"),
         (lambda: LdpIht(8, sparsity=2.0, epsilon=2.0), r"an integer 1 <= sparsity <= 8, got 2\.0"),
         (lambda: LdpIht("8", epsilon=2.0), r"an integer dim >= 1, got '8'"),
-        (lambda: HeavyHitters("100", epsilon=2.0), "an integer 2 <= domain_size <= 1099511627776, got '100'"),
+        (
+            lambda: HeavyHitters("100", epsilon=2.0),
+            "an integer 2 <= domain_size <= 1099511627776, got '100'",
+        ),
         (
             lambda: UserLevelMean(8, epsilon=2.0, bound="3", samples_per_user=1),
             r"bound to be a number, got '3'",
@@ -76,7 +79,7 @@ def test_numpy_scalars_count_as_the_numbers_that_they_are(kind):
     assert given._parameters() == plain._parameters()
     assert type(given.epsilon) in (int, float) and type(given.dim) is int
     rng = np.random.default_rng(0)
-    x = rng.choice([-1.0, 1.0], (200, 8))
+    x = rng.choice([-1.0, 1.0], (2000, 8))
     users = Users.from_rows(x, x[:, 0] / 2)
     assert (
         simulate(given, users, seed=np.int64(0)).coef == simulate(plain, users, seed=0).coef

@@ -187,8 +187,8 @@ MODES = [
     ("LdpIht", {**SPARSE, **LOGISTIC}, CLASSES, BACK),
     ("LdpIht", {**SPARSE, "link": "cosine"}, ONE, {}),
     # It only says whether there are several.
-    ("LdpIht", GROUPED, FEW, {"samples_per_user": 1}),
-    ("LdpIht", {**GROUPED, "sparsity": 2}, FEW, {"samples_per_user": 1}),
+    ("LdpIht", GROUPED, MANY[:300], {"samples_per_user": 1}),
+    ("LdpIht", {**GROUPED, "sparsity": 2}, MANY[:300], {"samples_per_user": 1}),
     ("NonInteractiveIht", SPARSE, ONE, {}),
     ("NonInteractiveIht", {**SPARSE, "covariance": 3 * np.eye(DIM)}, ONE, {}),
     ("NonInteractiveIht", {**SPARSE, "method": "paper", "delta": 1e-4}, ONE, {"method": "auto"}),

@@ -121,16 +121,12 @@ def _estimate(strategy: Any, population: Population, scale_declared: bool = Fals
 def ldp_iht(population: Population) -> Estimate:
     """LDP-IHT as if every record were a user: ``n m`` reports, each at the full epsilon.
 
-    Its guarantee is per record only. It is told the true sparsity and the standard
-    deviation of the noise.
+    Its guarantee is per record only. It is told the true sparsity.
     """
     strategy = LdpIht(
         population.setting.dim,
         sparsity=SPARSITY,
         epsilon=population.setting.epsilon,
-        radius=_FEATURE_BOUND,
-        noise_scale=1.0,
-        feature_variance=1 / _FEATURE_BOUND**2,
     )
     records = population.single_records(_FEATURE_BOUND)
     coef = simulate(strategy, records, seed=population.seed).coef / _FEATURE_BOUND

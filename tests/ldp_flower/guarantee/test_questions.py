@@ -18,6 +18,7 @@ from ldp_flower.guarantee.questions import (
     CorrelatedFeatures,
     Curvature,
     DistanceBin,
+    DistanceOctave,
     DrawnItems,
     Fourier,
     FrequentItems,
@@ -42,6 +43,8 @@ from ldp_flower.guarantee.questions import (
     Record,
     RecordCopies,
     ResidualCoefficients,
+    ResidualOctave,
+    ResidualSquares,
     RidgeStep,
     RootCurvature,
     Rotated,
@@ -49,7 +52,9 @@ from ldp_flower.guarantee.questions import (
     RowCount,
     SecondMoments,
     SharesBelow,
+    Shortened,
     SquaredErrors,
+    Squares,
     Standardised,
     TableCell,
     TargetScaleBin,
@@ -76,6 +81,43 @@ PLAIN = [
         {"feature_bound": 1.5, "row_bound": 2.5, "residual_bound": 3.5},
     ),
     (Gradient(A, link="cosine"), "cosine_gradient", {"theta": A}, {}),
+    (
+        Gradient(A, feature_centre=B, offset=-0.5, constant=1.5),
+        "gradient",
+        {"theta": A, "feature_centre": B, "offset": np.array([-0.5])},
+        {"constant": 1.5},
+    ),
+    (
+        ResidualOctave(A, -0.5),
+        "residual_octave",
+        {"theta": A, "offset": np.array([-0.5])},
+        {},
+    ),
+    *(
+        (
+            ResidualOctave(A, -0.5, link),
+            f"{link}_residual_octave",
+            {"theta": A, "offset": np.array([-0.5])},
+            {},
+        )
+        for link in ("logistic", "cosine")
+    ),
+    (DistanceOctave(A), "distance_octave", {"centre": A}, {}),
+    (Squares(A), "squares", {"centre": A}, {}),
+    (Squares(A, SOME), "squares", {"centre": A, "coordinates": SOME}, {}),
+    *(
+        (
+            ResidualSquares(A, -0.5, 0.25, 1.5, 2.5, link),
+            name,
+            {"theta": A, "offset": np.array([-0.5]), "constant": np.array([0.25])},
+            {"bound": 1.5, "constant_bound": 2.5},
+        )
+        for link, name in (
+            ("identity", "residual_squares"),
+            ("logistic", "logistic_residual_squares"),
+            ("cosine", "cosine_residual_squares"),
+        )
+    ),
     (Curvature(A, 8.0), "curvature", {"direction": A}, {"cap": 8.0}),
     (RootCurvature(A, 0.5, 2.0), "root_curvature", {"direction": A}, NORM),
     (
@@ -266,6 +308,13 @@ VIEWS = [
         {"signs": B},
         {"bound": 1.5, "num_bins": 8.0},
         VECTORS,
+    ),
+    (
+        lambda q: Shortened(q, 1.5, 0.5),
+        "shortened_{}",
+        {},
+        {"radius": 1.5, "told": 0.5},
+        ("gradient", "logistic_gradient", "cosine_gradient"),
     ),
 ]
 WIRED = PLAIN + [

@@ -6,7 +6,7 @@ import pytest
 
 from ldp_flower import GeneratedUsers, Users, simulate
 from ldp_flower.guarantee.users import UserSource
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import NonInteractiveIht
 
 DIM = 4
 
@@ -40,7 +40,7 @@ def test_users_at_hand_and_generated_ones_are_sources():
     generated = GeneratedUsers(300, DIM, everyone.take)
     for source in (everyone, generated, Borrowed(everyone)):
         assert isinstance(source, UserSource)
-    strategy = LdpIht(DIM, sparsity=1, epsilon=4.0)
+    strategy = NonInteractiveIht(DIM, sparsity=1, epsilon=4.0)
     coefs = [
         simulate(strategy, source, seed=1, num_nodes=2).coef
         for source in (everyone, generated, Borrowed(everyone))
@@ -53,4 +53,4 @@ def test_users_at_hand_and_generated_ones_are_sources():
 def test_tables_are_none(other):
     assert not isinstance(other, UserSource)
     with pytest.raises(ValueError, match=r"see Users\.from_rows"):
-        simulate(LdpIht(DIM, sparsity=1, epsilon=4.0), other, seed=1)
+        simulate(NonInteractiveIht(DIM, sparsity=1, epsilon=4.0), other, seed=1)

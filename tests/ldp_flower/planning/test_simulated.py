@@ -159,7 +159,7 @@ def test_coefficients_are_as_far_off_as_planned():
     The median of seven is outside with probability 2 * 35 * .1**4 = .7 %, of a plan by 24 runs
     with some 3 %; seeds are fixed.
     """
-    strategy, users = LdpIht(16, epsilon=4.0, sparsity=4, noise_scale=1.0), 6000
+    strategy, users = LdpIht(16, epsilon=4.0, sparsity=4), 6000
     told = expectation(strategy, Setting(num_users=users))
     errors = []
     for seed in range(7):

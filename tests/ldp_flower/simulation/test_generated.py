@@ -7,7 +7,7 @@ import pytest
 
 from ldp_flower import GeneratedUsers, Users, simulate
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.strategies import LdpIht, RecordDpSgd
+from ldp_flower.strategies import LdpIht, NonInteractiveIht, RecordDpSgd
 from ldp_flower.strategies.models.record_dp_sgd import linear_network
 
 DIM, ROWS = 6, 3
@@ -22,7 +22,7 @@ def generate(indices):
 
 @pytest.mark.parametrize("num_nodes", [1, 7])
 def test_a_run_on_generated_users_is_the_run_on_the_users_themselves(num_nodes):
-    strategy = LdpIht(DIM, sparsity=1, epsilon=4.0, samples_per_user=ROWS, radius=3.0)
+    strategy = LdpIht(DIM, sparsity=1, epsilon=4.0, samples_per_user=ROWS)
     lazy = simulate(strategy, GeneratedUsers(2500, DIM, generate), seed=3, num_nodes=num_nodes)
     users = simulate(strategy, generate(np.arange(2500)), seed=3, num_nodes=num_nodes)
     assert lazy.coef[1] > 1
@@ -31,7 +31,7 @@ def test_a_run_on_generated_users_is_the_run_on_the_users_themselves(num_nodes):
 
 @pytest.mark.parametrize("chunk", [64, 1000])
 def test_the_estimate_does_not_depend_on_how_many_are_generated_at_once(monkeypatch, chunk):
-    strategy = LdpIht(DIM, sparsity=1, epsilon=4.0, samples_per_user=ROWS, radius=3.0)
+    strategy = LdpIht(DIM, sparsity=1, epsilon=4.0, samples_per_user=ROWS)
     largest = []
 
     def generating(indices):
@@ -83,7 +83,7 @@ def peak_memory(dim):
             np.arange(len(indices) + 1),
         )
 
-    strategy = LdpIht(dim, sparsity=1, epsilon=4.0)
+    strategy = NonInteractiveIht(dim, sparsity=1, epsilon=4.0)
     simulate(strategy, many, num_users=1000, seed=3)  # caches and imports
     tracemalloc.start()
     try:

@@ -9,13 +9,13 @@ import pytest
 from ldp_flower import Numeric, Schema, Users, simulate
 from ldp_flower.simulation import grid
 from ldp_flower.simulation.grid import said_once
-from ldp_flower.strategies import LdpIht, Means
+from ldp_flower.strategies import Means, NonInteractiveIht
 
 USERS = Users.from_rows(np.ones((400, 2)), np.ones(400))
 
 
 def run():
-    return simulate(LdpIht(2, sparsity=1, epsilon=4.0), USERS, seed=0, num_nodes=4)
+    return simulate(NonInteractiveIht(2, sparsity=1, epsilon=4.0), USERS, seed=0, num_nodes=4)
 
 
 @pytest.mark.parametrize("looking", [True, False])

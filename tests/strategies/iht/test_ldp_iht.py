@@ -1,4 +1,4 @@
-"""LDP-IHT: utility on fresh seeds, its schedule, and what it refuses."""
+"""LDP-IHT: features, noise and coefficients of many kinds, what it says, and what it refuses."""
 
 import numpy as np
 import pytest
@@ -18,73 +18,135 @@ def signs(num_users, dim, seed, sparsity=4, noise=0.05):
     return Users.from_rows(x, x @ theta + rng.uniform(-noise, noise, num_users)), theta
 
 
+def factors(rng, shape):
+    """Return features that one common factor correlates, .36 each pair."""
+    return 0.6 * rng.standard_normal((shape[0], 1)) + 0.8 * rng.standard_normal(shape)
+
+
+# None of these laws was looked at while the protocol's constants were chosen, but for the first.
+FEATURES = {
+    "uniform": lambda rng, shape: rng.uniform(-1, 1, shape),
+    "triangular": lambda rng, shape: rng.triangular(-1, 0.3, 1, shape),
+    "counts": lambda rng, shape: rng.poisson(0.7, shape).astype(float),
+    "far from centred": lambda rng, shape: 40 + 5 * rng.standard_normal(shape),
+    "heavy": lambda rng, shape: rng.lognormal(0, 0.8, shape),
+    "two kinds of users": lambda rng, shape: (
+        rng.standard_normal(shape) * np.where(rng.random((shape[0], 1)) < 0.3, 2.0, 0.5)
+    ),
+    "correlated": factors,
+}
+NOISES = {
+    "Laplace": lambda rng, size: rng.laplace(0, 0.5**0.5, size),
+    "skewed": lambda rng, size: rng.exponential(1, size) - 1,
+}
+
+
+def users_of(features, noise, size, seed, num_users=60_000, dim=32, sparsity=3):
+    """Return users, and coefficients of which each explains as much; noise is over the signal."""
+    rng = np.random.default_rng([seed, len(features)])
+    x = FEATURES[features](rng, (num_users, dim))
+    theta = np.zeros(dim)
+    support = rng.choice(dim, sparsity, replace=False)
+    theta[support] = rng.choice([-2.0, 2.0], sparsity) / x.std(axis=0)[support]
+    signal = x @ theta
+    y = 7 + signal + size * np.std(signal) * NOISES[noise](rng, num_users)
+    return Users.from_rows(x, y), theta
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_any_features_with_nothing_declared(features):
+    """Two runs of three coefficients: their mean square error over the stated one's is 1.
+
+    If errors are normal it is above 5 once in 20,000 tests of one law.
+    """
+    squares, r2 = [], []
+    for seed, noise in enumerate(NOISES):
+        users, theta = users_of(features, noise, 0.5, seed)
+        result = simulate(LdpIht(32, sparsity=3, epsilon=4.0), users, seed=seed)
+        assert set(result.support) == set(np.flatnonzero(theta)) and not result.notes
+        squares += list(((result.coef - theta) / result.std_error)[theta != 0] ** 2)
+        left = users.targets - result.predict(users.features)
+        explained = 1 - np.var(left) / np.var(users.targets)
+        r2.append((result.r2 - explained) / result.r2_error)
+        assert abs(left.mean()) < 0.15 * np.std(users.targets)  # of skewed noise, near its median
+    assert np.mean(squares) < 5
+    assert np.abs(r2).max() < 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+def test_what_goes_unsaid_is_right(features, epsilon):
+    """Nine runs of three noises: without a note, supports are right and errors as stated.
+
+    The root mean square of up to 27 normal errors over the stated ones is above 1.6 once in a
+    million tests.
+    """
+    scores = []
+    for seed in range(9):
+        noise, size = ("Laplace", "skewed")[seed % 2], (0.05, 0.5, 2.0)[seed % 3]
+        users, theta = users_of(features, noise, size, 100 + seed)
+        result = simulate(LdpIht(32, sparsity=3, epsilon=epsilon), users, seed=seed)
+        if not result.notes:
+            assert set(result.support) == set(np.flatnonzero(theta))
+            scores += list(((result.coef - theta) / result.std_error)[theta != 0])
+    assert np.sqrt(np.mean(np.square(scores))) < 1.6 if scores else True
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dim", "num_users", "mean", "maximum"), [(32, 30_000, 0.008, 0.02), (64, 60_000, 0.008, 0.02)]
+    ("dim", "num_users", "mean", "maximum"),
+    [(32, 30_000, 0.008, 0.02), (64, 60_000, 0.008, 0.02)],
 )
 def test_relative_error_on_ten_seeds(dim, num_users, mean, maximum):
+    """Where the smallest of four normal coefficients is missed, a note says that it may be."""
     errors = []
     for seed in range(10):
         users, theta = signs(num_users, dim, seed)
         result = simulate(LdpIht(dim, sparsity=4, epsilon=2.0), users, seed=seed)
-        errors.append(np.linalg.norm(result.coef - theta))
+        if not result.notes:
+            errors.append(np.linalg.norm(result.coef - theta))
         assert result.num_reports == num_users and result.privacy.epsilon == 2.0
+    assert len(errors) >= 7
     assert np.mean(errors) <= mean and max(errors) <= maximum
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_far_too_few_users_give_a_result_that_says_so(seed):
-    users, _ = signs(1000, 32, seed)
-    result = simulate(LdpIht(32, sparsity=4, epsilon=0.5), users, seed=seed)
-    support = result.support
-    assert len(support) == 4 and np.isfinite(result.coef).all()
-    assert np.linalg.norm(result.std_error) >= np.linalg.norm(result.coef)
-    assert np.median(result.std_error[support] / np.abs(result.coef[support])) >= 1
-    assert "this may be noise and nothing else" in result.notes[0]
+def test_features_that_one_user_in_sixty_has_are_not_found_and_it_says_so():
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x = np.eye(64)[rng.integers(0, 64, 60_000)]
+        theta = np.zeros(64)
+        theta[[3, 30]] = 0.6, -0.8
+        users = Users.from_rows(x, x @ theta + 0.05 * rng.standard_normal(60_000))
+        result = simulate(LdpIht(64, sparsity=2, epsilon=2.0), users, seed=seed)
+        assert result.notes and np.linalg.norm(result.coef - theta) > 0.1
 
 
-def test_one_coefficient_that_stands_out_is_no_doubt():
-    users, _ = signs(3000, 8, 0, sparsity=1)
-    result = simulate(LdpIht(8, sparsity=3, epsilon=2.0), users, seed=0)
-    assert (np.abs(result.coef) > 2 * result.std_error)[result.support].sum() < 3
-    assert not result.notes
+def test_what_is_noise_says_so_and_has_no_standard_errors():
+    """R2 seems positive once in 20 runs, two of six in 30 tests; the support is noted always."""
+    unknown = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        x, y = rng.choice([-1.0, 1.0], (8000, 30)), rng.normal(size=8000)
+        result = simulate(LdpIht(30, sparsity=3, epsilon=2.0), Users.from_rows(x, y), seed=seed)
+        assert "The support is not certain" in result.notes[0]
+        unknown += np.isnan(result.std_error).all() and "not better than the" in result.notes[1]
+    assert unknown >= 4
 
 
-@pytest.mark.slow
-def test_standard_errors_cover_the_truth():
-    """Where the last step decides (no clipping bias, support found): 2 sd, 95 %.
-
-    Were the errors normal with the stated spread, at most 85 % of 76 coefficients would
-    be covered once in 6,000 times, and their mean square be outside of the interval
-    below once in 5,000. (They are a little smaller: projecting on the ball shortens them.)
-    """
-    scores: list[float] = []
-    for seed in range(20):
-        users, theta = signs(40_000, 16, 100 + seed, noise=0.0)
-        result = simulate(LdpIht(16, sparsity=4, epsilon=4.0), users, seed=seed)
-        if set(result.support) == set(np.flatnonzero(theta)):
-            errors = (result.coef - theta)[result.support]
-            scores += (errors / result.std_error[result.support]).tolist()
-    assert len(scores) >= 60
-    assert np.mean(np.abs(scores) < 2) > 0.85
-    assert 0.5 < np.mean(np.square(scores)) < 1.72
-
-
-def test_uniform_features_need_their_variance_declared():
-    rng = np.random.default_rng(0)
-    theta = np.zeros(20)
-    theta[[2, 11]] = 0.6, -0.8
-    x = rng.uniform(-1, 1, (60_000, 20))
-    users = Users.from_rows(x, x @ theta + rng.uniform(-0.05, 0.05, 60_000))
-    strategy = LdpIht(20, sparsity=2, epsilon=2.0, feature_variance=1 / 3)
-    assert np.linalg.norm(simulate(strategy, users, seed=0).coef - theta) < 0.1
+def test_coefficients_that_are_left_out_may_be_missed():
+    users, theta = signs(6000, 32, 1, noise=0.5)
+    result = simulate(LdpIht(32, sparsity=1, epsilon=4.0), users, seed=0)
+    missed = (theta != 0) & (result.coef == 0)
+    assert missed.sum() == 3
+    assert (np.abs(theta - result.coef) < 4 * result.std_error)[missed].all()
 
 
 @pytest.mark.parametrize(("num_nodes", "samples_per_user"), [(30, 1), (7, 5)])
 def test_the_estimate_does_not_depend_on_the_number_of_nodes(num_nodes, samples_per_user):
-    users, _ = signs(3000, 12, 0)
+    users, _ = signs(5000, 12, 0)
     if samples_per_user > 1:
-        users = Users.from_rows(users.features, users.targets, np.arange(3000) // 5)
+        users = Users.from_rows(users.features, users.targets, np.arange(5000) // 5)
     strategy = LdpIht(12, sparsity=3, epsilon=4.0, samples_per_user=samples_per_user)
     one = simulate(strategy, users, seed=5)
     many = simulate(strategy, users, seed=5, num_nodes=num_nodes)
@@ -95,11 +157,30 @@ def test_the_estimate_does_not_depend_on_the_number_of_nodes(num_nodes, samples_
 
 
 def test_another_seed_is_another_result_and_none_is_the_systems_randomness():
-    users, _ = signs(3000, 12, 0)
+    users, _ = signs(5000, 12, 0)
     strategy = LdpIht(12, sparsity=3, epsilon=4.0)
     runs = [simulate(strategy, users, seed=seed) for seed in (1, 2, None, None)]
     assert len({run.coef.tobytes() for run in runs}) == 4
     assert [run.privacy.seeded for run in runs] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_units_do_not_matter(factor):
+    users, theta = signs(20_000, 12, 0)
+    strategy = LdpIht(12, sparsity=4, epsilon=4.0)
+    scaled = Users.from_rows(users.features / factor, users.targets * factor)
+    result = simulate(strategy, scaled, seed=1)
+    np.testing.assert_allclose(result.coef / factor**2, theta, atol=0.02)
+
+
+def test_targets_of_few_values_have_the_size_of_the_few():
+    """Two thirds of the targets are 0 but for noise: most users see no size at all."""
+    rng = np.random.default_rng(0)
+    x = (rng.random((6000, 1)) < 0.33) * 1.0
+    users = Users.from_rows(x, x[:, 0] + 0.02 * rng.standard_normal(6000))
+    for seed in range(3):
+        result = simulate(LdpIht(1, sparsity=1, epsilon=4.0), users, seed=seed)
+        assert abs(result.coef[0] - 1) < 4 * result.std_error[0] < 0.4 and result.r2 > 0.9
 
 
 def several_records(seed, num_users=2000, dim=30):
@@ -126,7 +207,7 @@ def test_several_records_per_user(target_scale):
         x, y, user, theta = several_records(seed)
         result = simulate(strategy, Users.from_rows(x, y, user), seed=seed)
         errors.append(np.linalg.norm(result.coef - theta))
-        estimated = [step.statistic for step in result.steps].count("target_scale")
+        estimated = [step.statistic for step in result.steps].count("residual_octave")
         assert estimated == (target_scale is None)
         assert np.isnan(result.std_error).all() and "are not known" in result.notes[-1]
     assert np.median(errors) < 0.2
@@ -218,8 +299,7 @@ def test_data_that_are_not_finite_cost_their_users_only():
         ({"sparsity": 2.5}, "Expected an integer 1 <= sparsity <= 8, got 2.5"),
         ({"samples_per_user": 0}, "Expected an integer samples_per_user >= 1, got 0"),
         ({"radius": 0.0}, "Expected radius > 0 and finite, got 0.0"),
-        ({"noise_scale": -1.0}, "Expected noise_scale > 0 and finite, got -1.0"),
-        ({"feature_variance": float("inf")}, "Expected feature_variance > 0 and finite, got inf"),
+        ({"radius": 1.0}, "with one record per user"),
         ({"target_scale": float("nan")}, "Expected target_scale > 0 and finite, got nan"),
         ({"min_reports": 0}, "Expected an integer min_reports >= 1, got 0"),
         (
@@ -245,33 +325,35 @@ def test_a_strategy_of_another_dimension_is_told_so():
         LdpIht(13, sparsity=2, epsilon=2.0).start(grid, timeout=1, num_nodes=1)
 
 
-def linked(link, seed, num_users=100_000, dim=64):
+def linked(link, seed, num_users=100_000, dim=64, features="signs"):
     """Return users whose targets depend on four of their features through a link."""
     rng = np.random.default_rng(seed)
-    x = rng.choice([-1.0, 1.0], (num_users, dim)).astype(np.float32)
+    x = rng.choice([-1.0, 1.0], (num_users, dim))
+    if features != "signs":
+        x = FEATURES[features](rng, (num_users, dim))
     theta = np.zeros(dim)
     support = rng.choice(dim, 4, replace=False)
+    theta[support] = rng.choice([-1.0, 1.0], 4) / x.std(axis=0)[support]
+    u = (x - x.mean(axis=0)) @ theta
     if link == "logistic":
-        theta[support] = rng.choice([-1.0, 1.0], 4)
-        y = (rng.random(num_users) < 1 / (1 + np.exp(-x @ theta))).astype(float)
+        y = (rng.random(num_users) < 1 / (1 + np.exp(0.5 - u))).astype(float)
     else:
-        theta[support] = rng.standard_normal(4)
-        theta /= np.linalg.norm(theta)
-        y = 2 * (x @ theta) + np.cos(x @ theta) + rng.uniform(-0.05, 0.05, num_users)
+        y = 2 * u + np.cos(u) + rng.uniform(-0.05, 0.05, num_users)
     return Users.from_rows(x, y), theta
 
 
+@pytest.mark.parametrize("features", ["signs", "counts", "far from centred"])
 @pytest.mark.parametrize(
-    ("link", "epsilon", "radius", "largest"),
-    [("logistic", 4.0, 2.0, 0.2), ("cosine", 2.0, 1.0, 0.05)],
+    ("link", "epsilon", "largest"), [("logistic", 4.0, 0.2), ("cosine", 4.0, 0.03)]
 )
-def test_other_links(link, epsilon, radius, largest):
-    strategy = LdpIht(64, sparsity=4, epsilon=epsilon, radius=radius, link=link)
-    for seed in (3000, 3001):
-        users, theta = linked(link, seed)
-        result = simulate(strategy, users, seed=seed)
-        assert np.linalg.norm(result.coef - theta) <= largest * np.linalg.norm(theta)
-        assert result.privacy.epsilon == epsilon and result.num_reports == 100_000
+def test_other_links(link, epsilon, largest, features):
+    """Stated errors are at least .4 of the real ones; above once in 20,000 tests if normal."""
+    users, theta = linked(link, 3000, features=features)
+    result = simulate(LdpIht(64, sparsity=4, epsilon=epsilon, link=link), users, seed=3)
+    assert np.linalg.norm(result.coef - theta) <= largest * np.linalg.norm(theta)
+    assert np.mean(((result.coef - theta) / result.std_error)[theta != 0] ** 2) < 6
+    assert 0.2 < result.r2 <= 1 and not result.notes
+    assert result.privacy.epsilon == epsilon and result.num_reports == 100_000
 
 
 @pytest.mark.parametrize(
@@ -291,34 +373,21 @@ def test_links_that_it_does_not_have_are_refused(arguments, message):
 
 def test_classes_are_the_same_however_they_are_coded():
     rng = np.random.default_rng(0)
-    x = rng.choice([-1.0, 1.0], (4000, 8))
-    one = rng.random(4000) < 1 / (1 + np.exp(-2 * x[:, 1]))
-    strategy = LdpIht(8, sparsity=2, epsilon=4.0, link="logistic", radius=2.0)
+    x = rng.choice([-1.0, 1.0], (6000, 8))
+    one = rng.random(6000) < 1 / (1 + np.exp(-2 * x[:, 1]))
+    strategy = LdpIht(8, sparsity=2, epsilon=4.0, link="logistic")
     found = [
-        simulate(strategy, Users.from_rows(x, np.where(one, 1.0, zero)), seed=0).coef
+        simulate(strategy, Users.from_rows(x, np.where(one, 1.0, zero)), seed=0)
         for zero in (0.0, -1.0)
     ]
-    np.testing.assert_array_equal(*found)
-    assert 1 in np.flatnonzero(found[0])
+    # Sizes of targets, which these codes change, have no part in it; R2 is that of the classes.
+    assert 1 in found[0].support and abs(found[0].coef - found[1].coef).max() < 0.5
+    assert found[0].r2 > 0.2 and found[1].r2 > 0.2
 
 
-def test_classes_from_too_few_users_are_refused_before_anybody_is_asked():
-    users = Users.from_rows(np.ones((8000, 37)), np.zeros(8000))
-    strategy = LdpIht(37, sparsity=37, epsilon=4.0, link="logistic")
-    with pytest.raises(TooFewReports, match=r"PrivateClassification.* At least 41,\d+ users"):
+@pytest.mark.parametrize(("link", "other"), [("logistic", "Classification"), ("identity", "Reg")])
+def test_too_few_users_are_refused_before_anybody_is_asked(link, other):
+    users = Users.from_rows(np.ones((5000, 37)), np.zeros(5000))
+    strategy = LdpIht(37, sparsity=37, epsilon=4.0, link=link)
+    with pytest.raises(TooFewReports, match=rf"Private{other}.* At least \d+,\d+ users"):
         simulate(strategy, users, seed=0)
-
-
-def test_what_is_chosen_from_noise_says_so():
-    """One in seven need not: fewer than 14 of 20 in one test of 60.
-
-    Of a rule that leaves out half, 14 of 20 would say so in 6 % of tests.
-    """
-    noted = 0
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        x, y = rng.choice([-1.0, 1.0], (3000, 30)), rng.normal(size=3000)
-        strategy = LdpIht(30, sparsity=3, epsilon=1.0, radius=2.0)
-        result = simulate(strategy, Users.from_rows(x, y), seed=seed)
-        noted += any("as the largest of 30 may be by chance" in note for note in result.notes)
-    assert noted >= 14

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ldp_flower.strategies.iht.ldp_iht import _zero_of
+from ldp_flower.strategies.iht.ridge_descent import _zero_of
 
 STEPS, DIM, SLOPE = 30, 40, 0.4
 

@@ -1,5 +1,7 @@
 """What can go wrong between server and nodes, and what the result says about it."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
@@ -11,8 +13,10 @@ from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import NodeKeys, Report
 from ldp_flower.guarantee.questions import Curvature, Gradient
+from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
 from ldp_flower.strategies import Ask, LdpFedAvg, LdpIht, LdpStrategy, LinearResult, TooFewReports
+from ldp_flower.strategies.runtime import FeatureStrategy, ask_on
 from ldp_flower.strategies.runtime.run_store import RunStore
 
 DIM = 8
@@ -47,8 +51,26 @@ def is_census(message):
     return message.metadata.message_type == "query.census"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class Descent(FeatureStrategy[LinearResult]):
+    """Twelve gradient steps with one record each, whose reports are summed up as signs."""
+
+    def protocol(self, run):
+        theta, cohorts = np.zeros(self.dim), run.equal_cohorts(run.num_unasked, 12)
+        run.planned_steps = len(cohorts)
+        for step, cohort in enumerate(cohorts):
+            bound = 0.2 if step > 3 else 1.0
+            question = Gradient(theta, feature_bound=1.0, residual_bound=bound)
+            mechanism = SubsetHypercube(self.epsilon, self.dim, bound)
+            answer = yield from ask_on(Ask(cohort, question, mechanism), step > 0)
+            if answer is None:
+                break
+            theta = keep_largest(theta - 0.7 * answer.mean, 2)
+        return LinearResult(coef=theta, std_error=np.full(self.dim, 0.1))
+
+
 def iht(**arguments):
-    return LdpIht(DIM, sparsity=2, epsilon=4.0, **arguments)
+    return Descent(DIM, epsilon=4.0, **arguments)
 
 
 def test_silent_failing_and_garbage_nodes_leave_an_estimate_over_the_others():
@@ -223,7 +245,7 @@ def test_too_few_users_are_refused_before_anybody_is_asked():
     users, _ = make_users(25)
     grid = Grid(users, 1)
     with pytest.raises(TooFewReports, match="plans cohorts of 20 users or more; 25 users"):
-        iht(samples_per_user=5).start(grid, num_nodes=1)
+        LdpIht(DIM, epsilon=4.0, samples_per_user=5).start(grid, num_nodes=1)
     assert {kind for kind, _, _ in grid.asked} == {"query.census"}
 
 
@@ -388,8 +410,8 @@ def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path
     again = grid.asked[before:]
     assert [entry for entry in again if entry[1] in ("", "1")] == []
     assert [node for _, step, node in again if step == "2"] == [4, 5, 6]
-    with pytest.raises(ValueError, match="Expected a store of LdpIht"):
-        iht(radius=3.0).start(grid, num_nodes=6, store=store)
+    with pytest.raises(ValueError, match="Expected a store of Descent"):
+        iht(min_reports=11).start(grid, num_nodes=6, store=store)
 
 
 def test_a_finished_run_can_be_read_again_from_its_store(tmp_path):
@@ -455,7 +477,7 @@ def test_flowers_own_loop_drives_the_protocol_to_the_same_bits():
     expected = strategy.start(Grid(users, 3, seed=1), **opened)
     grid = Grid(users, 3, seed=1)
     with strategy.opened(grid, **opened) as run:
-        with pytest.raises(RuntimeError, match="LdpIht has not ended after 0 steps"):
+        with pytest.raises(RuntimeError, match="Descent has not ended after 0 steps"):
             run.result()
         rounds = len(expected.steps)  # one more than the protocol has: nobody is asked then
         by_flower = Strategy.start(strategy, grid, ArrayRecord(), num_rounds=rounds, timeout=1)
@@ -466,7 +488,7 @@ def test_flowers_own_loop_drives_the_protocol_to_the_same_bits():
     np.testing.assert_array_equal(result.coef, expected.coef)
     np.testing.assert_array_equal(by_flower.arrays.to_numpy_ndarrays()[0], expected.coef)
     assert [step.reports for step in result.steps] == [step.reports for step in expected.steps]
-    with pytest.raises(RuntimeError, match="LdpIht runs its own rounds"):
+    with pytest.raises(RuntimeError, match="FeatureStrategy runs its own rounds"):
         strategy.configure_train(1, ArrayRecord(), ConfigRecord(), grid)
 
 
@@ -494,7 +516,7 @@ def test_a_run_of_a_strategy_that_has_one_under_way_is_refused():
     strategy, opened = iht(), {"num_nodes": 3, "timeout": 1, "seed": 1}
     with strategy.opened(Grid(users, 3, seed=1), **opened):
         grid = Grid(users, 3, seed=1)
-        with pytest.raises(RuntimeError, match="A run of this LdpIht is under way"):
+        with pytest.raises(RuntimeError, match="A run of this Descent is under way"):
             strategy.start(grid, **opened)
         assert grid.asked == []
     strategy.start(Grid(users, 3, seed=1), **opened)
@@ -509,14 +531,14 @@ def test_two_runs_of_one_strategy_share_nothing():
 
 
 def test_an_overridden_aggregate_train_gets_the_replies_of_every_step():
-    class Counting(LdpIht):
+    class Counting(Descent):
         def aggregate_train(self, server_round, replies):
             counted.append(len(replies := list(replies)))
             return super().aggregate_train(server_round, replies)
 
     users, _ = make_users(3000)
     counted = []
-    result = Counting(DIM, sparsity=2, epsilon=4.0).start(
+    result = Counting(DIM, epsilon=4.0).start(
         Grid(users, 3, seed=1), num_nodes=3, timeout=1, seed=1
     )
     assert counted == [3] * (len(result.steps) - 1)

@@ -18,7 +18,6 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.strategies import (
     Ask,
     LdpFedAvg,
-    LdpIht,
     LdpStrategy,
     LinearResult,
     NonInteractiveIht,
@@ -76,15 +75,15 @@ def test_two_long_models_are_two_runs(tmp_path):
 def test_what_differs_is_named_and_nothing_else(tmp_path):
     users, store = make_users(), tmp_path / "run.db"
     given = {"sparsity": 2, "epsilon": 4.0}
-    start(LdpIht(DIM, **given), users, store=store)
+    start(NonInteractiveIht(DIM, **given), users, store=store)
     with pytest.raises(ValueError) as told:
-        start(LdpIht(DIM, **given, radius=3.0, link="logistic"), users, store=store)
-    assert str(told.value).endswith(
-        "got one with radius = None, here 3.0; link = 'identity', here 'logistic'."
-    )
+        start(NonInteractiveIht(DIM, **given, target_scale=3.0), users, store=store)
+    assert str(told.value).endswith("got one with target_scale = None, here 3.0.")
     with pytest.raises(ValueError, match="max_users_per_node = 16777216, here 1000"):
-        start(LdpIht(DIM, **given), users, store=store, max_users_per_node=1000)
-    with pytest.raises(ValueError, match=r"store of SparseMean, got one of .*\.LdpIht\."):
+        start(NonInteractiveIht(DIM, **given), users, store=store, max_users_per_node=1000)
+    with pytest.raises(
+        ValueError, match=r"store of SparseMean, got one of .*\.NonInteractiveIht\."
+    ):
         start(strategies.SparseMean(DIM, epsilon=4.0), users, store=store)
 
 
@@ -92,7 +91,9 @@ def test_a_store_of_an_earlier_form_is_refused(tmp_path):
     with RunStore(tmp_path / "run.db").open() as store:
         store.put("protocol", "LdpIht {'dim': 1500}")
     with pytest.raises(ValueError, match="got one that another version of ldp-flower has written"):
-        start(LdpIht(DIM, sparsity=2, epsilon=4.0), make_users(), store=tmp_path / "run.db")
+        start(
+            NonInteractiveIht(DIM, sparsity=2, epsilon=4.0), make_users(), store=tmp_path / "run.db"
+        )
 
 
 def test_covariances_of_one_shape_are_told_apart():

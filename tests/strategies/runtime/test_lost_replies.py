@@ -14,7 +14,7 @@ from ldp_flower.strategies import LdpIht, TooFewReports
 from ldp_flower.strategies.runtime import Cohort, delivery
 from ldp_flower.strategies.runtime.run import LiveRun
 
-DIM, NODES, USERS = 8, 4, 600
+DIM, NODES, USERS = 8, 4, 1000
 # Flower's texts of flwr 1.41, shortened.
 TEXTS = {
     3: "Reply message objects are unavailable.",

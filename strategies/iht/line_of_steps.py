@@ -1,0 +1,69 @@
+"""All gradient steps of a sparse regression as one line, and the model that it gives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.iht import keep_largest
+from ldp_flower.validation import Floats
+
+from ..numerics.zero_of_line import LEFT, Zero, zero_of_line
+
+Integers = NDArray[np.intp]
+
+
+@dataclass
+class LineOfSteps:
+    """Steps so far, see :func:`~..numerics.zero_of_line.zero_of_line`.
+
+    All is in units of predictions: a coefficient times its feature's scale. The last coordinate is
+    the prediction at the features' centre, which is never left out.
+    """
+
+    sparsity: int
+    left: Sequence[float] = LEFT
+    positions: list[Floats] = field(default_factory=list)
+    directions: list[Floats] = field(default_factory=list)
+    variances: list[Floats] = field(default_factory=list)
+
+    def add(self, position: Floats, asked: Integers, direction: Floats, variance: Floats) -> None:
+        """Add a step that has asked about some features, and about the last coordinate."""
+        places = np.append(asked, len(position) - 1)
+        whole, variances = np.zeros(len(position)), np.full(len(position), np.inf)
+        whole[places], variances[places] = direction, variance
+        self.positions.append(position)
+        self.directions.append(whole)
+        self.variances.append(variances)
+
+    def zero(self, uncertain: Floats) -> Zero:
+        """Return the zero, given the relative error of each coordinate's curvature."""
+        positions, asked = (
+            np.array(self.positions),
+            np.flatnonzero(self.variances[-1][:-1] < np.inf),
+        )
+
+        def distances(zero: Zero) -> Floats:
+            apart = positions - self.kept(zero, asked)
+            return np.asarray(np.sum(apart**2, axis=1) / self.sparsity)
+
+        steps = positions, np.array(self.directions), np.array(self.variances)
+        return zero_of_line(*steps, uncertain, distances, self.left)
+
+    def kept(self, zero: Zero, asked: Integers, least: float = 0.0) -> Floats:
+        """Return the zero with the clearest coefficients only, of those that are asked about.
+
+        A coefficient that is not even ``least`` standard errors from zero is left out. So no step
+        goes along what is noise, which the slope would be fitted to and which would stay.
+        """
+        clear = np.zeros(len(zero.place) - 1)
+        clear[asked] = clearness(zero)[asked]
+        return np.where(
+            np.append(keep_largest(clear, self.sparsity) > least, True), zero.place, 0.0
+        )
+
+
+def clearness(zero: Zero) -> Floats:
+    """Return how many standard errors of its noise each coefficient is from zero."""
+    return np.abs(zero.place[:-1]) / zero.noise[:-1]

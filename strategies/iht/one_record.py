@@ -1,0 +1,278 @@
+"""LDP-IHT for one record a user: nothing is known of features and targets but what reports say."""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from ldp_flower.guarantee.questions import (
+    ColumnMeans,
+    DistanceOctave,
+    Gradient,
+    Octave,
+    ResidualOctave,
+    Squares,
+    Standardised,
+)
+from ldp_flower.iht import keep_largest
+from ldp_flower.randomizers import ball_codebook
+from ldp_flower.validation import Floats
+from ldp_flower.values.links import LINKS
+
+from ..numerics.zero_of_line import LEFT, Zero, by_chance
+from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
+from ..subprotocols.holdout_r2 import HoldOut, predictor
+from ..subprotocols.octaves import ask_size, size_askers
+from ..subprotocols.shortening import ShortenedMean, ask_shortened
+from .line_of_steps import LineOfSteps, clearness
+
+_SIZES, _MEANS, _SQUARES = 0.05, 0.05, 0.04  # shares of the users, of each question at most
+_MOST_MEANS = 3  # cohorts that are asked for means, until these are sharp enough
+_COUPLED = 0.25  # of a feature's variance, is what errors of the means may add to s coefficients
+_MEANS_RADIUS = 1.25 * math.sqrt(2)  # of a row and a target, each in units of its own size
+_SQUARES_RADIUS = 1.75  # of squares over the length of as many equal ones
+_STEPS, _LAST = 12, 4  # steps; of so many the last one asks about candidates only, at the latest
+_CLIP = 0.75  # radius of a gradient over its size
+_CLASSES = 0.6  # size of a class's residual at first: all are 1/2 at zero
+# Shortening draws classes' coefficients away from zero: less whole than this, it is made larger.
+_WHOLE, _WIDER = 0.95, 1.3
+# Of classes' losses: .25 where all chances are one half, .12 where they are spread over 0 to 1.
+_CURVATURE = 0.18
+_RARE = 0.02  # least share of a class
+_CURVATURES = 0.35  # relative error of a feature's variance, beyond the common one
+_LAW = 0.25  # error of the share of gradients that are whole, if it is that of normal numbers
+_LEAST = 0.1  # of what a variance is taken for, it is at least
+_SURE, _APART = 8.0, 3.0  # standard errors of the weakest coefficient; and of the next one below
+# Times what coefficients of uncorrelated features explain: half of a coefficient explains 3 times
+# its square, and four alike that are correlated by .67 as much.
+_TOO_SMALL = 3.0
+_NOTED, _NEAR = 4.5, 1.5  # likewise: below these a support gets a note
+
+_SUPPORT = (
+    "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
+    "errors from zero, of those that are left out the clearest {:.1f}."
+)
+_NOT_BETTER = (
+    "By users who had no part in it the model is not better than the targets' mean (R2 {:.2f}, "
+    "give or take {:.2f}): how far its coefficients are off is not known."
+)
+_FEW_CARRY = (
+    "How much the model explains is not known: few users carry most of it, or users who had no "
+    "part in it did not answer. How far its coefficients are off is not known either."
+)
+_SMALL = (
+    "By users who had no part in it the model explains {:.0f} times as much as its coefficients do "
+    "if features are uncorrelated: few users carry them, or they are strongly correlated. How far "
+    "they are off is not known."
+)
+
+
+def fewest_users(epsilon: float) -> int:
+    """Return how many users tell sizes to a factor of 1.3 or so, which is enough to begin with."""
+    return math.ceil(size_askers(epsilon) / (2 * _SIZES))
+
+
+class OneRecord:
+    """One run for users with one record each.
+
+    Steps are in units of predictions, see :class:`~.line_of_steps.LineOfSteps`.
+    """
+
+    def __init__(self, run: Run, dim: int, sparsity: int, link: str) -> None:
+        self._run, self._dim, self._sparsity = run, dim, sparsity
+        self._name, self._link = link, LINKS[link]
+        self._numbers = self._link.largest_score == math.inf  # else targets are classes
+        self._curvature = self._link.curvature if self._numbers else _CURVATURE
+        self._steps = LineOfSteps(
+            sparsity, LEFT if self._numbers else LEFT[-2:]
+        )  # classes are bent
+        self._asked = np.arange(dim)
+        self._centre = np.zeros(dim)  # of rows
+        self._mean = 0.0  # of targets
+
+    def protocol(self) -> Generator[Ask, Any, LinearResult]:
+        """Learn where rows lie, take the steps, ask users who had no part in it."""
+        yield from self._learn_place()
+        held_out = HoldOut(self._run, self._name)
+        self._model = np.zeros(self._dim + 1)
+        if self._numbers:
+            self._model[-1] = predictor(self._mean, self._name)
+        self._size = self._target * math.sqrt(self._curvature) if self._numbers else _CLASSES
+        zero: Zero | None = None
+        for step in range(_STEPS):
+            (cohort,) = self._run.cohorts([self._run.num_unasked // (_STEPS - step)])
+            try:
+                zero = yield from self._step(cohort)
+            except TooFewReports:
+                if zero is None:
+                    raise
+                break
+            clear = step + 1 >= _LAST and self._is_clear(zero, _SURE, _APART)
+            if clear or step + 1 == _STEPS - _STEPS // _LAST:
+                few = keep_largest(clearness(zero)[self._asked], min(2 * self._sparsity, self._dim))
+                self._asked = self._asked[few > 0]
+        assert zero is not None
+        return (yield from self._result(zero, held_out))
+
+    def _cohort(self, share: float, most: float = math.inf) -> Cohort:
+        size = max(min(share * self._run.num_users, most), self._run.min_reports)
+        return self._run.cohorts([math.ceil(size)])[0]
+
+    # ---------------------------------------------------------------- where rows lie
+
+    def _ask_size(self, question: Octave, degrees: float) -> Generator[Ask, Any, float]:
+        epsilon = self._run.epsilon
+        cohort = self._cohort(_SIZES, size_askers(epsilon))
+        return (yield from ask_size(cohort, question, epsilon, degrees)).value
+
+    def _ask_sizes(self) -> Generator[Ask, Any, None]:
+        """Ask how far rows and targets are from their means."""
+        self._length = yield from self._ask_size(DistanceOctave(self._centre), math.inf)
+        question = ResidualOctave(np.zeros(self._dim), self._mean)
+        self._target = yield from self._ask_size(question, 1.0)
+
+    def _learn_place(self) -> Generator[Ask, Any, None]:
+        """Ask for means of features and targets, again while they couple; then for variances."""
+        dim, run = self._dim, self._run
+        mechanism = ball_codebook(run.epsilon, dim + 1, _MEANS_RADIUS)
+        precision, weighted = np.zeros(dim + 1), np.zeros(dim + 1)
+        yield from self._ask_sizes()
+        for _ in range(_MOST_MEANS):
+            units = np.append(np.full(dim, self._length), self._target)
+            centres = np.append(self._centre, self._mean)
+            question = Standardised(ColumnMeans(np.zeros(dim + 1)), centres, units)
+            answer = yield Ask(self._cohort(_MEANS), question, mechanism)
+            weights = answer.count / (mechanism.variance * units**2)
+            precision += weights
+            weighted += weights * (centres + units * answer.mean)
+            *found, self._mean = weighted / precision
+            self._centre, error = drawn_together(np.array(found), 1 / float(precision[0]))
+            yield from self._ask_sizes()
+            each = self._length**2 / dim
+            if self._sparsity * error <= _COUPLED * max(each - error, _LEAST * each):
+                break
+        radius = _SQUARES_RADIUS * self._length**2 / math.sqrt(dim)
+        mechanism = ball_codebook(run.epsilon, dim, radius)
+        answer = yield Ask(self._cohort(_SQUARES), Squares(self._centre), mechanism)
+        squares, _ = drawn_together(answer.mean, mechanism.variance / answer.count)
+        squares = np.maximum(squares, _LEAST * max(float(squares.mean()), _LEAST * each))
+        variances = squares * (self._length**2 / squares.sum())
+        self._scales = np.sqrt(np.maximum(variances - error, _LEAST * variances))
+        self._constant = self._length / math.sqrt(dim)
+
+    # ---------------------------------------------------------------- steps
+
+    @property
+    def _coef(self) -> Floats:
+        return np.asarray(self._model[:-1] / self._scales)
+
+    @property
+    def _offset(self) -> float:
+        """The prediction of a row of zeros."""
+        return float(self._model[-1] - self._centre @ self._coef)
+
+    @property
+    def _radius(self) -> float:
+        """The length that gradients are shortened to."""
+        every = len(self._asked) == self._dim
+        rows = self._length if every else float(np.linalg.norm(self._scales[self._asked]))
+        clip = _CLIP if self._numbers else 1.0
+        return clip * self._size * math.hypot(rows, self._constant)
+
+    def _step(self, cohort: Cohort) -> Generator[Ask, Any, Zero]:
+        """Ask a cohort for its gradients, and move to where all steps are zero."""
+        asked, curvature = self._asked, self._curvature
+        question = Gradient(
+            self._coef,
+            asked,
+            feature_centre=self._centre,
+            offset=self._offset,
+            constant=self._constant,
+            link=self._name,
+        )
+        epsilon, dim = self._run.epsilon, len(asked) + 1
+        answer = yield from ask_shortened(cohort, question, dim, self._radius, epsilon)
+        whole = believed_share(answer) if self._numbers else 1.0
+        if not (self._numbers or self._steps.positions):
+            self._learn_classes(answer.mean[-1] / self._constant)
+        units = np.append(self._scales[asked], self._constant) * curvature
+        direction, noise = -answer.mean / units, answer.std_error / units
+        # Nothing explains more than all that is left.
+        reach = math.sqrt(max(float(direction @ direction - noise @ noise), 0.0))
+        factor = max(whole, min(reach * curvature / self._size, 1.0))
+        self._steps.add(self._model, asked, direction / factor, (noise / factor) ** 2)
+        zero = self._steps.zero(np.append(np.full(self._dim, _CURVATURES), 0.0))
+        moved = self._steps.kept(zero, asked, by_chance(self._dim))
+        if self._numbers:
+            # That of normal numbers of which this share is whole.
+            self._size *= _CLIP / float(ndtri((1 + whole) / 2))
+        elif answer.whole < _WHOLE:
+            self._size = min(_WIDER * self._size, self._link.largest_score)
+        self._model = moved
+        return zero
+
+    def _learn_classes(self, score: float) -> None:
+        """Learn the share of class 1 from the mean score where all predictions are one half."""
+        self._mean = min(max(0.5 - score, _RARE), 1 - _RARE)
+        self._target = math.sqrt(self._mean * (1 - self._mean))
+
+    def _weakest_and_next(self, zero: Zero) -> tuple[float, float]:
+        """Return how clear the weakest coefficient of the support is, and the next one."""
+        clear = np.append(np.sort(clearness(zero)[self._asked])[::-1], 0.0)
+        return float(clear[self._sparsity - 1]), float(clear[self._sparsity])
+
+    def _is_clear(self, zero: Zero, weakest: float, apart: float) -> bool:
+        """Whether the support's coefficients all stand out, and above the others."""
+        last, following = self._weakest_and_next(zero)
+        return last > max(weakest, following + apart)
+
+    # ---------------------------------------------------------------- the end
+
+    def _result(self, zero: Zero, held_out: HoldOut) -> Generator[Ask, Any, LinearResult]:
+        self._model = self._steps.kept(zero, self._asked)
+        coef, notes = self._coef, []
+        # What is left out may be as large as it seems.
+        left_out = np.where(coef != 0, 0.0, zero.place[:-1])
+        std_error = np.hypot(zero.std_error[:-1], left_out) / self._scales
+        if not self._is_clear(zero, _NOTED, _NEAR):
+            notes.append(_SUPPORT.format(*self._weakest_and_next(zero)))
+        r2 = yield from held_out.r2(coef, self._offset, self._mean, self._target)
+        if not r2.is_positive:
+            known = math.isfinite(r2.value)
+            notes.append(_NOT_BETTER.format(r2.value, 2 * r2.error) if known else _FEW_CARRY)
+            std_error = np.full(self._dim, np.nan)
+        elif self._link is LINKS["identity"]:
+            said = float(np.sum(self._model[:-1] ** 2)) / r2.target_size**2
+            if r2.value - 2 * r2.error > _TOO_SMALL * said:
+                notes.append(_SMALL.format(r2.value / said))
+                std_error = np.full(self._dim, np.nan)
+        return LinearResult(
+            coef=coef,
+            std_error=std_error,
+            intercept=self._offset,
+            r2=r2.value,
+            r2_error=r2.error,
+            notes=notes,
+        )
+
+
+def drawn_together(values: Floats, variance: float) -> tuple[Floats, float]:
+    """Return values drawn to their mean, and the mean square error that is left of each.
+
+    After James and Stein (1961): values are as far apart as they seem, less what noise adds.
+    """
+    mean = float(values.mean())
+    square = float(np.sum((values - mean) ** 2))
+    own = max(0.0, 1 - (len(values) - 3) * variance / square) if square else 0.0
+    own = min(own, 1.0)
+    return mean + own * (values - mean), (own + (1 - own) / len(values)) * variance
+
+
+def believed_share(answer: ShortenedMean) -> float:
+    """Return the share of whole gradients, by the reports and by the law of normal numbers."""
+    reported, law = answer.whole_error**-2, _LAW**-2
+    usual = float(2 * ndtr(_CLIP) - 1)
+    share = (reported * answer.whole + law * usual) / (reported + law)
+    return float(np.clip(share, 0.2, 0.98))

@@ -1,0 +1,132 @@
+"""R2 of a model, by users who had no part in it."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+
+from ldp_flower.guarantee.questions import ResidualOctave, ResidualSquares
+from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.validation import Floats
+from ldp_flower.values.links import LINKS
+
+from ..numerics.denoising import clipped_square
+from ..runtime import Ask, Run, TooFewReports
+from .octaves import ask_size, size_askers
+
+_SHARE = 0.05  # of the users
+# Bounds of a residual, in units of its size: the larger, the noisier, and the less is clipped.
+_BOUNDS = (2.0, 3.0, 4.0, 6.0)
+_TWICE = 2.0  # what was expected: few users carry the squares of a size that is more
+_LEAST, _MOST = 0.005, 0.9  # clipped mean squares, over the bound's, that a size is read off
+_STEP = 0.05  # relative, of a numerical derivative
+
+
+@dataclass(frozen=True)
+class R2:
+    """What share of the targets' variance a model explains, with its standard error.
+
+    ``target_size`` is the root of that variance.
+    """
+
+    value: float
+    error: float
+    target_size: float
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether the model is better than the mean, beyond noise (95 %, one-sided)."""
+        return self.value > 1.645 * self.error
+
+
+_UNKNOWN = R2(math.nan, math.nan, math.nan)
+
+
+class HoldOut:
+    """Users who have no part in a model of a link, and are asked what it leaves."""
+
+    def __init__(self, run: Run, link: str = "identity") -> None:
+        self._epsilon, self._link = run.epsilon, link
+        self._largest = LINKS[link].largest_score
+        users = max(math.ceil(_SHARE * run.num_users), 2 * run.min_reports)
+        askers = min(size_askers(run.epsilon), users // 2) if self._largest == math.inf else 0
+        *self._askers, self._others = run.cohorts([askers, users - askers] if askers else [users])
+
+    def r2(
+        self, theta: Floats, offset: float, mean: float, target_size: float
+    ) -> Generator[Ask, Estimate, R2]:
+        """Ask how large a model's residuals are, and those of the targets' mean alone.
+
+        First some users tell the octave of the model's, then each of the others both squares,
+        clipped where noise and what clipping may hide are least together. Sizes are read off the
+        clipped means as those of normal numbers; what clipping hides of Laplace's is in the error.
+        Residuals of classes are at most 1, and clipped there. R2 is NaN where few users carry most
+        of the squares, or too few answer.
+
+        Parameters
+        ----------
+        theta, offset
+            The model.
+        mean, target_size : float
+            Of the targets, and how large they are without it.
+        """
+        try:
+            return (yield from self._asked(theta, offset, mean, target_size))
+        except TooFewReports:
+            return _UNKNOWN
+
+    def _asked(
+        self, theta: Floats, offset: float, mean: float, target_size: float
+    ) -> Generator[Ask, Estimate, R2]:
+        mechanism = ball_codebook(self._epsilon, 2, math.sqrt(0.5))
+        expected, bound = np.full(2, self._largest), 1.0
+        for cohort in self._askers:
+            octave = ResidualOctave(theta, offset, self._link)
+            size = yield from ask_size(cohort, octave, self._epsilon, 1.0)
+            expected = np.array([size.value, target_size])
+            noise = math.sqrt(mechanism.variance / self._others.size)
+            bound = min(_BOUNDS, key=lambda bound: math.hypot(bound**2 * noise, _hidden(bound)))
+        constant = predictor(mean, self._link)
+        largest, most = (float(bound * size) for size in expected)
+        question = ResidualSquares(theta, offset, constant, largest, most, self._link)
+        answer = yield Ask(self._others, question, mechanism)
+        squares = np.clip(answer.mean + 0.5, _LEAST, _MOST)
+        logs, law, steepness = np.log(squares) / 2, 0.0, 1 / (2 * squares)
+        if self._askers:
+            steps = squares * _STEP
+            above, logs, below = (
+                np.array([_log_size(square) for square in squares + step])
+                for step in (steps, 0.0, -steps)
+            )
+            law, steepness = _hidden(bound) / 2, (above - below) / (2 * steps)
+            if logs.max() > math.log(_TWICE / bound):
+                return _UNKNOWN
+        logs += np.log(expected)
+        left = math.exp(2 * float(logs[0] - logs[1]))
+        # Where nothing is explained, both follow one law, and its share in both cancels.
+        errors = np.hypot(steepness * answer.std_error, min(abs(1 - left), 1.0) * law)
+        error = 2 * left * float(np.linalg.norm(errors))
+        return R2(1 - left, error, math.exp(float(logs[1])))
+
+
+def predictor(mean: float, link: str) -> float:
+    """Return the linear predictor of this mean of the targets."""
+    far = abs(mean) + 40.0  # no mean is further from its predictor, and no class is nearer 0 or 1
+    of_mean = LINKS[link].mean
+    return float(brentq(lambda u: float(of_mean(np.array(u))) - mean, -far, far))
+
+
+def _hidden(bound: float) -> float:
+    """Return what clipping hides of the mean square of Laplace's numbers, and not of normal ones.
+
+    They are of mean square 1.
+    """
+    far = math.sqrt(2) * bound
+    return math.exp(-far) * (1 + far) - (1 - bound**2 * clipped_square(bound))
+
+
+def _log_size(clipped: float) -> float:
+    """Return the logarithm of a normal number's size, over its bound, given its clipped square."""
+    return -math.log(float(brentq(lambda bound: clipped_square(bound) - clipped, 1e-3, 30.0)))

@@ -1,0 +1,94 @@
+"""The size that users' values have in common, from the octave of each one's own."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import chdtri, ndtri
+
+from ldp_flower.guarantee.questions.sizes import OCTAVES, SMALLEST_OCTAVE, Octave
+from ldp_flower.randomizers import Estimate, SubsetSelection
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+
+_ELSEWHERE = 0.03  # share of users whose size may be anything
+# A part of the users may be that many octaves larger, as where most targets are 0: so large a part,
+# so many octaves. One such case in five is expected, whichever.
+_LARGER, _PARTS, _EXPECTED = (2, 4, 6), (0.1, 0.3, 0.5), 0.2
+_QUANTILES = 200  # of a law of sizes
+_PER_OCTAVE = 20  # sizes that are compared with the reports
+
+
+@dataclass(frozen=True)
+class Size:
+    """A root mean square size, by its natural logarithm and that one's standard error."""
+
+    log: float
+    error: float
+
+    @property
+    def value(self) -> float:
+        """The size."""
+        return math.exp(self.log)
+
+
+def size_askers(epsilon: float) -> int:
+    """Return how many users tell a size to some 15 %."""
+    g = math.exp(epsilon)
+    return math.ceil(60 + 600 * g / (g - 1) ** 2)
+
+
+def ask_size(
+    cohort: Cohort, question: Octave, epsilon: float, degrees: float = math.inf
+) -> Generator[Ask, Estimate, Size]:
+    """Ask a cohort for the octaves of its sizes; return the common root mean square.
+
+    Squares of sizes are taken for chi-squared with so many ``degrees`` of freedom over their
+    number: 1 for the size of one normal number; infinitely many for sizes that are all alike but
+    for a tenth.
+    """
+    oracle = SubsetSelection(epsilon, OCTAVES)
+    answer = yield Ask(cohort, question, oracle)
+    own, other = float(oracle.own), float(oracle.other)
+    chosen = answer.mean * (own - other) + other
+    places, prior, shares = _laws(degrees)
+    chance = other + (own - other) * shares
+    logs = np.log(chance) @ chosen + np.log1p(-chance) @ (1 - chosen)
+    weights = prior * np.exp(answer.count * (logs - logs.max()))
+    weights /= weights.sum()
+    order = np.argsort(places)
+    low, middle, high = np.interp((0.16, 0.5, 0.84), np.cumsum(weights[order]), places[order])
+    return Size((middle + SMALLEST_OCTAVE) * math.log(2), (high - low) / 2 * math.log(2))
+
+
+@lru_cache
+def _laws(degrees: float) -> tuple[Floats, Floats, Floats]:
+    """Return laws of sizes: each one's root mean square, how likely it is, the octaves' shares."""
+    places, shares = _shares(degrees)
+    sizes, likely, found = [places], [np.full(len(places), 1 - _EXPECTED)], [shares]
+    for octaves in _LARGER:
+        both = len(places) - octaves * _PER_OCTAVE
+        for part in _PARTS:
+            sizes.append(places[:both] + math.log2(1 - part + part * 4**octaves) / 2)
+            found.append((1 - part) * shares[:both] + part * shares[-both:])
+            likely.append(np.full(both, _EXPECTED / (len(_LARGER) * len(_PARTS))))
+    return np.concatenate(sizes), np.concatenate(likely), np.concatenate(found)
+
+
+@lru_cache
+def _shares(degrees: float) -> tuple[Floats, Floats]:
+    """Return logarithms of a common size, and the share of users that each octave then has."""
+    levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+    if math.isinf(degrees):
+        sizes = 0.1 * ndtri(levels) / math.log(2)
+    else:
+        sizes = 0.5 * np.log2(chdtri(degrees, 1 - levels) / degrees)
+    places = np.linspace(0, OCTAVES - 1, _PER_OCTAVE * (OCTAVES - 1) + 1)
+    found = np.clip(places[:, None] + sizes, 0, OCTAVES - 1)
+    shares = np.empty((len(places), OCTAVES))
+    for octave in range(OCTAVES):
+        shares[:, octave] = np.maximum(1 - np.abs(found - octave), 0).mean(axis=1)
+    return places, (1 - _ELSEWHERE) * shares + _ELSEWHERE / OCTAVES
