@@ -53,7 +53,7 @@ from pathlib import Path
 from flwr.serverapp import ServerApp
 
 from ldp_flower import Numeric, Schema
-from ldp_flower.strategies import LdpIht, Means
+from ldp_flower.strategies import Means, NonInteractiveIht
 
 SCHEMA = Schema({f"x{j}": Numeric(-2, 2) for j in range(1, 8)}, "y", Numeric(-2, 2))
 app = ServerApp()
@@ -61,8 +61,8 @@ app = ServerApp()
 
 @app.main()
 def main(grid, context):
-    # Three cohorts: each question starts processes, which takes seconds.
-    strategy = LdpIht(8, sparsity=2, epsilon=2.0, min_reports=600)
+    # One question: each starts processes, which takes seconds.
+    strategy = NonInteractiveIht(8, sparsity=2, epsilon=2.0)
     result = strategy.start(grid, num_nodes=2, timeout=60)
     means = Means(SCHEMA, "y", epsilon=0.5, min_reports=5).start(grid, num_nodes=2, timeout=60)
     told = {"mean": means.means[0, 0], "error": means.std_error[0, 0]}
@@ -121,7 +121,7 @@ def test_a_budget_is_spent_once_whatever_restarts(deployment, tmp_path):
     # its standard errors away, and these were between .14 and .27.
     assert abs(result["mean"]) < 5 * result["error"]
     assert 0.1 < result["error"] < 0.4
-    # In 1,000 simulated runs like this one the correlation was never below 0.87.
+    # In 300 simulated runs like this one the correlation was never below 0.83.
     coef = np.array(result["coef"])
     assert coef @ THETA > 0.6 * np.linalg.norm(coef) * np.linalg.norm(THETA)
     assert [operator.ledger.spent() for operator in operators] == everything
