@@ -22,7 +22,16 @@ from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
 from .recurring.series import Series
 from .recurring.series_result import SeriesResult
-from .runtime import Ask, Card, Cohort, LdpStrategy, LinearResult, Result, TooFewReports
+from .runtime import (
+    Ask,
+    Card,
+    Cohort,
+    ContradictedValue,
+    LdpStrategy,
+    LinearResult,
+    Result,
+    TooFewReports,
+)
 from .runtime.result import PrivacySpent, Step
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
@@ -46,6 +55,7 @@ __all__ = [
     "Cohort",
     "ConstrainedMean",
     "ConstrainedRegression",
+    "ContradictedValue",
     "Counts",
     "CountsResult",
     "Describe",

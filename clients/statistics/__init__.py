@@ -80,6 +80,7 @@ def standardised(users: Users, question: q.Standardised) -> Users:
 STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
     q.Gradient: regression.gradient,
     q.ResidualCoefficients: regression.residual_coefficients,
+    q.LocalCoefficients: regression.local_coefficients,
     q.RidgeStep: regression.ridge_step,
     q.TargetScaleBin: regression.target_scale_bin,
     q.RootCurvature: regression.root_curvature,

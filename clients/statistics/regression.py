@@ -89,6 +89,16 @@ def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Flo
     return np.where(known[:, None], values, 0.0)
 
 
+def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
+    """Compute :class:`LocalCoefficients`."""
+    wanted = slice(None) if question.coordinates is None else question.coordinates
+    residual = users.targets - question.offset - dot(users.features, question.theta)
+    constant = np.full((len(residual), 1), question.constant)
+    columns = np.concatenate([users.features[:, wanted], constant], axis=1)
+    squares = mean_over_rows(users, np.ones(len(columns)), np.square(columns)).mean(axis=1)
+    return ridge_coefficients(users, columns, residual, question.ridge * squares)
+
+
 def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
     """Compute :class:`RidgeStep`."""
     targets = (users.targets - question.centre) / question.scale

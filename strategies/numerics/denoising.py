@@ -75,7 +75,7 @@ def clipped_square(bound: float) -> float:
     return float(within / bound**2 + 2 * ndtr(-bound))
 
 
-def shortened_slope(degrees: float, radius: float) -> float:
+def shortened_slope(degrees: float, radius: Floats | float) -> Floats:
     """Return how much a mean keeps when normal vectors around it are shortened to a radius.
 
     The radius is over the root mean square of their length. Where coordinates' variances differ,
@@ -84,13 +84,13 @@ def shortened_slope(degrees: float, radius: float) -> float:
     The mean derivative ``P(|v| < R) + R (1 - 1 / d) E[1 / |v|; |v| > R]``: a vector on the sphere
     follows its mean in all directions but its own.
     """
-    within = float(chdtr(degrees, degrees * radius**2))
+    squares = degrees * np.square(radius)
+    within = chdtr(degrees, squares)
     if degrees <= 1:
-        return within
+        return np.asarray(within)
     log_inverse = gammaln((degrees - 1) / 2) - gammaln(degrees / 2)
     inverse = math.exp(log_inverse) * math.sqrt(degrees / 2)
-    beyond = inverse * float(chdtrc(degrees - 1, degrees * radius**2))
-    return within + radius * (1 - 1 / degrees) * beyond
+    return np.asarray(within + radius * (1 - 1 / degrees) * inverse * chdtrc(degrees - 1, squares))
 
 
 def ridge_moments(columns_per_row: float, ridge: float) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from .coefficients import SparseStrategy as SparseStrategy
 from .population import Cohort as Cohort
 from .result import Estimates as Estimates
 from .result import Result as Result
+from .run import ContradictedValue as ContradictedValue
 from .run import Protocol as Protocol
 from .run import Run as Run
 from .run import TooFewReports as TooFewReports

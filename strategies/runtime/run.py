@@ -82,6 +82,10 @@ class TooFewReports(RuntimeError):
         return None if found is None else int(found[1].replace(",", ""))
 
 
+class ContradictedValue(ValueError):
+    """A declared value is not what the reports say; nobody else was asked."""
+
+
 def ask_on(ask: A, known: bool) -> Generator[A, Any, Any]:
     """Return the answer; None if too few came and an estimate is known, or raise TooFewReports."""
     try:

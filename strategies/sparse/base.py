@@ -241,7 +241,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         degrees = float(shares.sum() ** 2 / (shares @ shares))
         # Users' spread is clipped; a shift that all have in common is not.
         radius = math.sqrt(_CLIP**2 * users + _WIDE**2 * shift)
-        kept = shortened_slope(max(degrees, 2.0), radius / math.sqrt(energy))
+        kept = float(shortened_slope(max(degrees, 2.0), radius / math.sqrt(energy)))
         scale_weight = scale_energy = 0.0
         if scale.variance:
             # As much energy as the scale has a part in the error.

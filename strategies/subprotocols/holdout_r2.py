@@ -47,8 +47,8 @@ _UNKNOWN = R2(math.nan, math.nan, math.nan)
 class HoldOut:
     """Users who have no part in a model of a link, and are asked what it leaves."""
 
-    def __init__(self, run: Run, link: str = "identity") -> None:
-        self._epsilon, self._link = run.epsilon, link
+    def __init__(self, run: Run, link: str = "identity", rows_per_user: int = 1) -> None:
+        self._epsilon, self._link, self._rows = run.epsilon, link, rows_per_user
         self._largest = LINKS[link].largest_score
         users = max(math.ceil(_SHARE * run.num_users), 2 * run.min_reports)
         askers = min(size_askers(run.epsilon), users // 2) if self._largest == math.inf else 0
@@ -84,7 +84,7 @@ class HoldOut:
         expected, bound = np.full(2, self._largest), 1.0
         for cohort in self._askers:
             octave = ResidualOctave(theta, offset, self._link)
-            size = yield from ask_size(cohort, octave, self._epsilon, 1.0)
+            size = yield from ask_size(cohort, octave, self._epsilon, self._rows)
             expected = np.array([size.value, target_size])
             noise = math.sqrt(mechanism.variance / self._others.size)
             bound = min(_BOUNDS, key=lambda bound: math.hypot(bound**2 * noise, _hidden(bound)))

@@ -42,3 +42,9 @@ def ask_shortened(
         float(answer.std_error[-1]) / told / 2,
         answer.count,
     )
+
+
+def word_variance(epsilon: float, dim: int) -> float:
+    """Return the variance of one user's word, as an estimate of the share that is whole."""
+    told = math.sqrt(_TOLD + _TOLD_OF_FEW / dim)
+    return ball_codebook(epsilon, dim + 1, math.hypot(1.0, told)).variance / (2 * told) ** 2

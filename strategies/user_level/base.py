@@ -4,17 +4,17 @@ import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri, ndtri
+from scipy.special import ndtri
 
 from ldp_flower.expectation import LowerBound, Setting
-from ldp_flower.guarantee.questions import SELECTORS
+from ldp_flower.guarantee.questions import SELECTORS, ResidualOctave
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest
-from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
+from ldp_flower.randomizers import Estimate, SubsetSelection, ball_codebook
 from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
 
 from ..forecasts import lower_bounds
@@ -29,17 +29,38 @@ from ..forecasts.populations import (
 from ..numerics.denoising import keep_above
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy
 from ..runtime.coefficients import METHODS, Method
-from ..subprotocols.one_number import estimate_target_scale, scale_cohorts
+from ..subprotocols.holdout_r2 import HoldOut
+from ..subprotocols.octaves import Size, ask_size, size_askers
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
 Integers = NDArray[np.int64]
 
+
+@dataclass(frozen=True)
+class Fit:
+    """Selected variables' coefficients, their standard errors, and the prediction of zeros."""
+
+    coef: Floats
+    std_error: Floats
+    intercept: float
+
+
 _VOTERS = 0.5  # share of the users that vote
 _CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
 _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
-_BEYOND = 0.2  # share of the users whose vectors are shortened
+_SIZES = 0.06  # share of the users that tell the targets' size, at most
 _STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
 _PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
+_NOT_BETTER = (
+    "By users who had no part in it the model is worse than the targets' mean (R2 {:.2f}, give or "
+    "take {:.2f}): how far its coefficients are off is not known. Are features centred and of unit "
+    "scale?"
+)
+_UNSURE = (
+    "The targets' scale, {:.3g}, is known to a factor of {:.2g} only, and coefficients are as "
+    "wrong as it is. Declare target_scale, or ask more users."
+)
+_MOST_UNSURE = 0.3  # of the scale's logarithm, without a note
 _CERTAIN = 3.0  # standard deviations of the weakest count above those of the rest
 
 
@@ -59,7 +80,7 @@ class SelectedRegression(SparseStrategy):
         ``"auto"`` or ``"paper"``, see the subclasses.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public. By default it is estimated from
-        a small cohort, which needs about 30 users at epsilon 4, 150 at 2 and 700 at 1.
+        a small cohort. With ``"auto"`` it is where reports begin, and need not be right.
     selector : str (default: "lasso")
         How users rank features: a key of :data:`~ldp_flower.guarantee.questions.SELECTORS`. With
         ``"auto"`` and a third as many features as ``samples_per_user`` nobody votes.
@@ -69,10 +90,12 @@ class SelectedRegression(SparseStrategy):
     Raises
     ------
     TooFewReports
-        If users are too few to learn the scale of the targets, or for a cohort.
+        If users are too few for a cohort.
     """
 
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
+
+    methods: ClassVar[tuple[Method, ...]] = METHODS  #: What ``method`` may be.
 
     samples_per_user: Count
     method: Method = "auto"
@@ -88,26 +111,20 @@ class SelectedRegression(SparseStrategy):
         self._voting = self.method == "paper" or 3 * self.dim > self.samples_per_user
         if not self._voting:
             check_unused(self, "with samples_per_user >= 3 * dim", "selector")
-        self.randomizer(1, 1.0)  # refuses a bad epsilon now
-
-    def randomizer(self, dim: int, radius: float) -> Randomizer:
-        """Return the mechanism for vectors of ``dim`` coordinates in a ball."""
-        return ball_codebook(self.epsilon, dim, radius)
+        ball_codebook(self.epsilon, 1, 1.0)  # refuses a bad epsilon now
 
     @abstractmethod
     def _regress(
-        self, run: Run, selected: Integers, scale: float, notes: list[str]
-    ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
-        """Return the selected coefficients and their standard errors, over ``scale``; add notes."""
+        self, run: Run, selected: Integers, scale: Size, notes: list[str]
+    ) -> Generator[Ask, Any, Fit]:
+        """Return the selected variables' coefficients; add notes. ``scale`` is the targets'."""
 
     @classmethod
-    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both methods."""
-        options: dict[str, Any] = {"selector": "marginal", "target_scale": 1.0}
-        for method in METHODS:
-            strategy = cls(
-                dim, epsilon=epsilon, samples_per_user=5, sparsity=2, method=method, **options
-            )
+    def audit_runs(cls, dim: int, epsilon: float, **settings: Any) -> Iterator[tuple[Self, Users]]:
+        """Yield every method."""
+        settings |= {"selector": "marginal", "target_scale": 1.0, "samples_per_user": 5}
+        for method in cls.methods:
+            strategy = cls(dim, epsilon=epsilon, sparsity=2, method=method, **settings)
             yield strategy, normal_users(dim, 5)
 
     @classmethod
@@ -136,30 +153,50 @@ class SelectedRegression(SparseStrategy):
         )
 
     def protocol(self, run: Run) -> Protocol:
-        """Estimate the scale, let half of the users vote, let the others estimate."""
+        """Ask for the scale; let half of the users vote, others estimate, a few judge."""
         notes: list[str] = []
-        scale = self.target_scale
-        if scale is None:
-            scale = yield from self._estimate_scale(run, notes)
+        held_out = HoldOut(run, rows_per_user=self.samples_per_user)
+        scale = yield from self._scale(run)
         selected = np.arange(self.dim)
         if self._voting:
             (cohort,) = run.cohorts([int(_VOTERS * run.num_unasked)])
             selected = yield from self._vote(cohort, notes)
-        coef, std_error = np.zeros(self.dim), np.zeros(self.dim)
-        values, errors = yield from self._regress(run, selected, scale, notes)
-        coef[selected], std_error[selected] = values, errors
+        fit = yield from self._regress(run, selected, scale, notes)
+        coef, std_error = np.zeros(self.dim), np.full(self.dim, np.nan)
+        coef[selected], std_error[selected] = fit.coef, fit.std_error
         if self.method == "auto":
-            coef = keep_largest(keep_above(coef, _STANDS_OUT * std_error), self.sparsity)
+            kept = keep_above(coef, _STANDS_OUT * np.nan_to_num(std_error))
+            kept = keep_largest(kept, self.sparsity)
+            # What is left out may be as large as it seems.
+            std_error = np.where(kept != 0, std_error, np.hypot(std_error, coef))
+            coef = kept
+        elif self.target_scale is None:
+            std_error = np.hypot(std_error, coef * scale.error)
+            if scale.error > _MOST_UNSURE:
+                notes.append(_UNSURE.format(scale.value, math.exp(scale.error)))
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
-        std_error = np.where(coef != 0, scale * std_error, 0.0)
-        return LinearResult(coef=scale * coef, std_error=std_error, notes=notes)
+        r2 = yield from held_out.r2(coef, fit.intercept, fit.intercept, scale.value)
+        if r2.value + 2 * r2.error < 0:
+            notes.append(_NOT_BETTER.format(r2.value, 2 * r2.error))
+            std_error = np.full(self.dim, np.nan)
+        return LinearResult(
+            coef=coef,
+            std_error=std_error,
+            intercept=fit.intercept,
+            r2=r2.value,
+            r2_error=r2.error,
+            notes=notes,
+        )
 
-    def _estimate_scale(self, run: Run, notes: list[str]) -> Generator[Ask, Estimate, float]:
-        cohorts = scale_cohorts(run, self.epsilon)
-        scale = yield from estimate_target_scale(cohorts, self.epsilon, self.samples_per_user)
-        notes += scale.doubts("target_scale")
-        return scale.value
+    def _scale(self, run: Run) -> Generator[Ask, Estimate, Size]:
+        """Return the targets' root mean square."""
+        if self.target_scale is not None:
+            return Size(math.log(self.target_scale), 0.0)
+        askers = min(size_askers(self.epsilon), math.ceil(_SIZES * run.num_users))
+        (cohort,) = run.cohorts([max(askers, run.min_reports)])
+        question = ResidualOctave(np.zeros(self.dim), 0.0)
+        return (yield from ask_size(cohort, question, self.epsilon, self.samples_per_user))
 
     def _vote(self, cohort: Cohort, notes: list[str]) -> Generator[Ask, Estimate, Integers]:
         """Return the variables with the most votes, in order of their numbers.
@@ -187,7 +224,3 @@ class SelectedRegression(SparseStrategy):
         most = min(self.dim, math.ceil(_CANDIDATES * self.sparsity))
         counted = int((votes[:most] > ndtri(1 - min(_FALSE_CANDIDATES / self.dim, 0.5))).sum())
         return np.sort(order[: max(counted, 1)])
-
-    def _quantile(self, dim: int) -> float:
-        """Return how much longer than usual a normal vector of ``dim`` coordinates gets."""
-        return math.sqrt(float(chdtri(dim, _BEYOND)) / dim)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,11 +11,13 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import Count, Floats
+from ldp_flower.validation import Count, Floats, check_choice
 
 from ..runtime import Ask, Card, Run, TooFewReports, guarantees
+from ..runtime.coefficients import Method
 from ..subprotocols.coordinate_mean import CoordinateMean
-from .base import Integers, SelectedRegression
+from ..subprotocols.octaves import Size
+from .base import Fit, Integers, SelectedRegression
 
 _MAX_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features
 
@@ -28,10 +30,9 @@ class MultiRoundRegression(SelectedRegression):
     The others are cut into ``num_steps`` batches. Each batch gets a point and reports its
     mean gradients there, on the selected variables.
 
-    With ``method="paper"`` a user votes for one variable and reports one rotated coordinate of its
-    gradient, half of a batch for the range and half within it. With ``method="auto"`` a vote is for
-    a set of variables and gradients are reported as vectors in a ball, whose radius shrinks with
-    the known error of the point. See :class:`~.base.SelectedRegression` for the parameters.
+    A user votes for one variable and reports one rotated coordinate of its gradient, half of a
+    batch for the range and half within it. This is the paper's way; :class:`TwoRoundRegression`
+    has a better one. See :class:`~.base.SelectedRegression` for the parameters.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class MultiRoundRegression(SelectedRegression):
     card = Card(
         question="sparse linear regression of known sparsity",
         guarantee="pure epsilon",
-        rounds="up to 9; paper: 14",
+        rounds="up to 14",
         report="1; votes a bit a feature at most",
         use_when="Ma, Jia & Yang (2024) are to be compared with; users have few records",
         fails_when="at epsilon 1 with 400 users of 100 records: the error (.59) is above that of "
@@ -62,20 +63,25 @@ class MultiRoundRegression(SelectedRegression):
         page="user-level-mean",
     )
 
+    methods = ("paper",)
+
+    method: Method = "paper"
     num_steps: Count = 5
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("method", self.method, self.methods)
+
     @classmethod
-    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both methods, with two gradient steps each."""
-        for strategy, users in super().audit_runs(dim, epsilon):
-            yield replace(strategy, num_steps=2), users
+    def audit_runs(cls, dim: int, epsilon: float, **settings: Any) -> Iterator[tuple[Self, Users]]:
+        """Yield two gradient steps."""
+        yield from super().audit_runs(dim, epsilon, num_steps=2, **settings)
 
     def _regress(
-        self, run: Run, selected: Integers, scale: float, notes: list[str]
-    ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
-        size = len(selected)
-        per_batch = self.min_reports * (2 if self.method == "paper" else 1)
-        steps = max(1, min(self.num_steps, run.num_unasked // per_batch))
+        self, run: Run, selected: Integers, scale: Size, notes: list[str]
+    ) -> Generator[Ask, Any, Fit]:
+        size, unit = len(selected), scale.value
+        steps = max(1, min(self.num_steps, run.num_unasked // (2 * self.min_reports)))
         x, average = np.zeros(size), np.zeros(size)
         # Weights of the start's error, at most 1 long, and of the batches' noise in a point.
         x_weights, average_weights = np.eye(steps + 1)[:1].repeat(2, axis=0)
@@ -87,7 +93,7 @@ class MultiRoundRegression(SelectedRegression):
             weights = blend * x_weights + (1 - blend) * average_weights
             error = float(np.linalg.norm(weights[:, None] * errors))
             share = run.num_unasked // (steps + 1 - step)
-            asks = self._gradient(run, share, selected, scale, point, min(error, 1.0), notes)
+            asks = self._gradient(run, share, selected, unit, point, min(error, 1.0), notes)
             try:
                 gradient = yield from asks
             except TooFewReports:
@@ -98,10 +104,12 @@ class MultiRoundRegression(SelectedRegression):
             x = project_on_ball(x - eta * gradient.mean, 1.0)
             x_weights = x_weights - eta * weights
             x_weights[step] -= eta
-            average = blend * x + (1 - blend) * average
+            moved = blend * (x - average)
+            average = average + moved
             average_weights = blend * x_weights + (1 - blend) * average_weights
-        std_error = np.sqrt(np.sum((average_weights[1:, None] * errors[1:]) ** 2, axis=0))
-        return average, std_error
+        noise = np.sqrt(np.sum((average_weights[:, None] * errors) ** 2, axis=0))
+        std_error = np.hypot(noise, moved)  # steps of this size do not suit all features
+        return Fit(unit * average, unit * std_error, 0.0)
 
     def _gradient(
         self,
@@ -117,16 +125,9 @@ class MultiRoundRegression(SelectedRegression):
         size = len(selected)
         theta = np.zeros(self.dim)
         theta[selected] = scale * point
-        question = Gradient(theta, selected)
         spread = math.sqrt(size / self.samples_per_user)
-        if self.method == "paper":
-            estimator = CoordinateMean(self.epsilon, size, scale * error, scale * spread)
-            cohorts = run.cohorts(estimator.sizes(num_users))
-            found = yield from estimator.estimate(cohorts, question, run.salt)
-            notes[:] = dict.fromkeys([*notes, *estimator.doubts(num_users)])
-        else:
-            radius = self._quantile(size) * math.hypot(error, spread)
-            mechanism = self.randomizer(size, scale * radius)
-            (cohort,) = run.cohorts([num_users])
-            found = yield Ask(cohort, question, mechanism)
+        estimator = CoordinateMean(self.epsilon, size, scale * error, scale * spread)
+        cohorts = run.cohorts(estimator.sizes(num_users))
+        found = yield from estimator.estimate(cohorts, Gradient(theta, selected), run.salt)
+        notes[:] = dict.fromkeys([*notes, *estimator.doubts(num_users)])
         return Estimate(found.mean / scale, found.std_error / scale, found.count)

@@ -50,7 +50,7 @@ def test_an_epsilon_that_is_no_number_is_refused_by_name(construct, value):
             "an integer 2 <= domain_size <= 1099511627776, got '100'",
         ),
         (
-            lambda: UserLevelMean(8, epsilon=2.0, bound="3", samples_per_user=1),
+            lambda: UserLevelMean(8, epsilon=2.0, bound="3"),
             r"bound to be a number, got '3'",
         ),
         (lambda: SubsetHypercube(2.0, 8.0), r"an integer dim >= 1, got 8\.0"),

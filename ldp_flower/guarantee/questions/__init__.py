@@ -66,6 +66,7 @@ from .regression import (
     Gradient,
     LineMoments,
     LineSizes,
+    LocalCoefficients,
     MeanScore,
     Ranking,
     ResidualCoefficients,
@@ -115,6 +116,7 @@ __all__ = [
     "LevelRounding",
     "LineMoments",
     "LineSizes",
+    "LocalCoefficients",
     "Mean",
     "MeanScore",
     "MessageError",
@@ -369,7 +371,7 @@ class Shortened(TransformedQuestion):
 
     stem: ClassVar[str] = "shortened_"
     linked: ClassVar[bool] = True
-    inners: ClassVar[tuple[Path, ...]] = ((Gradient,),)
+    inners: ClassVar[tuple[Path, ...]] = ((Gradient,), (Mean,), (LocalCoefficients,))
 
     radius: float
     told: float
@@ -381,7 +383,7 @@ class Shortened(TransformedQuestion):
 
 # What can be asked by itself; other questions only inside of transformations.
 _PLAIN: tuple[type[Question], ...] = (
-    *(Gradient, Curvature, RootCurvature, ResidualCoefficients, RidgeStep),
+    *(Gradient, Curvature, RootCurvature, ResidualCoefficients, LocalCoefficients, RidgeStep),
     *(LineMoments, LineSizes, RowCount, TargetScaleBin, SquaredErrors, Teacher),
     *(ClassStep, ClassShare, MeanScore, Ranking, ClassCoefficients),
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),

@@ -132,6 +132,35 @@ class ResidualCoefficients(Question):
 
 
 @dataclass(frozen=True, eq=False)
+class LocalCoefficients(Question):
+    """A user's own ridge coefficients of what a model leaves, shape (users, coordinates + 1).
+
+    Of the residuals ``y - offset - <x, theta>``, on the wanted features and, last, on a feature
+    that is ``constant`` in all rows.
+
+    Attributes
+    ----------
+    theta, offset
+        The model.
+    ridge : float
+        Penalty, in units of the wanted features' and the constant's mean square in the user's own
+        rows.
+    """
+
+    stem: ClassVar[str] = "local_coefficients"
+
+    theta: PerFeature
+    offset: Signed
+    ridge: float
+    constant: float
+    coordinates: Coordinates | None = None
+
+    def width(self, num_features: int) -> int:
+        """Return one more than there are wanted features."""
+        return self.num_wanted(num_features) + 1
+
+
+@dataclass(frozen=True, eq=False)
 class RidgeStep(Question):
     """The direction of a user's own ridge step from ``theta``, shape (users, num_features).
 

@@ -59,7 +59,7 @@ def mean_errors(seed: int, n: int, m: int, d: int, epsilon: float, differ: float
     # A row that is the mean of m; how many rows it stands for is nowhere used.
     spread = np.hypot(m**-0.5, differ)
     users = Users.from_rows(truth + spread * rng.standard_normal((n, d)))
-    dense = UserLevelMean(d, epsilon=epsilon, bound=1.0, spread=spread * d**0.5)
+    dense = UserLevelMean(d, epsilon=epsilon, bound=1.0)
     dense_error = float(np.linalg.norm(simulate(dense, users, seed=seed).coef - truth))
     with suppress(TooFewReports):
         result = simulate(SparseMean(d, epsilon=epsilon), users, seed=seed)

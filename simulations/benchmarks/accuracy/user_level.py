@@ -103,8 +103,7 @@ def measure_means() -> None:
                 found: list[Floats] = []
                 errors: list[Floats] = []
                 for arguments in (
-                    {"bound": bound, "samples_per_user": num_rows},
-                    {"bound": bound, "spread": spread},
+                    {"bound": bound},
                     {"bound": bound / dim**0.5, "spread": spread, "method": "paper"},
                 ):
                     strategy = UserLevelMean(dim, epsilon=epsilon, **arguments)

@@ -142,7 +142,7 @@ def test_a_mean_is_as_far_off_as_planned():
     So three of five are beyond that with one of 3e-4; 1.8 leaves room for the plan's own.
     """
     told = planned(UserLevelMean, 4.0, num_users=1000, num_features=8, rows_per_user=10)
-    strategy = UserLevelMean(8, epsilon=4.0, bound=1.0, samples_per_user=10)
+    strategy = UserLevelMean(8, epsilon=4.0, bound=1.0)
     errors = []
     for seed in range(5):
         rng = np.random.default_rng(seed)

@@ -67,7 +67,7 @@ def errors(run, seeds):
 def test_a_run_in_memory_has_the_law_of_one_by_messages():
     """Lengths of errors of 24 runs each, of six coordinates: the means differ by less than 4 of
     their standard errors, with probability 6e-5 of more."""
-    strategy = UserLevelMean(6, epsilon=2.0, bound=2.5, spread=0.75)
+    strategy = UserLevelMean(6, epsilon=2.0, bound=2.5)
     memory = errors(lambda users, seed: run_in_memory(strategy, users, seed).result, range(24))
     wire = errors(lambda users, seed: simulate(strategy, users, seed=seed), range(24, 48))
     error = np.hypot(memory.std(), wire.std()) / np.sqrt(24)
@@ -76,7 +76,7 @@ def test_a_run_in_memory_has_the_law_of_one_by_messages():
 
 def test_users_who_stand_in_for_more_have_the_noise_of_more():
     """As above, with 1,200 users who are all, or 300 of them who stand in for them."""
-    strategy = UserLevelMean(6, epsilon=2.0, bound=2.5, spread=0.75)
+    strategy = UserLevelMean(6, epsilon=2.0, bound=2.5)
 
     population = MeanUsers(
         error="", dim=6, sparsity=6, length=0.2 * 6**0.5, spread=0.3 * 6**0.5, unit=1.0

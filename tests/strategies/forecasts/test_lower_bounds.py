@@ -87,5 +87,5 @@ def test_a_bound_without_a_constant_shows_no_number_as_an_error():
 
 
 def test_means_have_none():
-    mean = UserLevelMean(4, epsilon=1.0, samples_per_user=10, bound=1.0)
+    mean = UserLevelMean(4, epsilon=1.0, bound=1.0)
     assert bounds(mean, 1000, 10) == ()

@@ -75,7 +75,7 @@ def mean_z_scores(seed, num_users, num_nodes, reached=lambda own: lambda node: R
     truth = x.mean(axis=(0, 1))  # of everybody, whoever answers
     x = x.reshape(-1, len(MEAN))
     users = Users.from_rows(x, x[:, 0], np.repeat(np.arange(num_users), rows))
-    strategy = UserLevelMean(len(MEAN), epsilon=EPSILON, bound=2.0, spread=0.8)
+    strategy = UserLevelMean(len(MEAN), epsilon=EPSILON, bound=2.0)
     result = run(strategy, users, num_nodes, seed, reached=reached(own))
     assert 0.3 * num_users < result.num_reports < 0.7 * num_users
     return (result.coef - truth) / result.std_error

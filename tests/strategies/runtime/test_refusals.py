@@ -71,7 +71,7 @@ STRATEGIES = [
     LdpIht(8, sparsity=2, epsilon=1.0, link="logistic"),
     LdpIht(8, epsilon=1.0, samples_per_user=5),
     *(SparseRegression(8, epsilon=1.0, samples_per_user=20), SparseMean(8, epsilon=1.0)),
-    UserLevelMean(8, epsilon=1.0, bound=1.0, spread=1.0),
+    UserLevelMean(8, epsilon=1.0, bound=1.0),
     UserLevelMean(8, epsilon=1.0, bound=1.0, spread=1.0, method="paper"),
     MultiRoundRegression(8, epsilon=1.0, samples_per_user=5, sparsity=2),
     TwoRoundRegression(8, epsilon=1.0, samples_per_user=5, sparsity=2),

@@ -13,11 +13,14 @@ from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import Mean, Rotated
 from ldp_flower.randomizers import HybridMechanism, RandomizedResponse, SampledCoordinate
-from ldp_flower.strategies import MultiRoundRegression, TooFewReports, TwoRoundRegression
+from ldp_flower.strategies import MultiRoundRegression, TwoRoundRegression
 
 STRATEGIES = [TwoRoundRegression, MultiRoundRegression]
 each_strategy = pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)
-each_method = pytest.mark.parametrize("method", ["auto", "paper"])
+each_form = pytest.mark.parametrize(
+    ("kind", "method"),
+    [(TwoRoundRegression, "auto"), (TwoRoundRegression, "paper"), (MultiRoundRegression, "paper")],
+)
 
 
 def sparse_users(num_users=400, rows=100, dim=64, seed=0, sparsity=4, size=0.3):
@@ -34,22 +37,22 @@ def strategy(kind, dim=64, **arguments):
     return kind(dim, **defaults | arguments)
 
 
-@each_strategy
-@pytest.mark.parametrize(("method", "bound"), [("auto", 0.12), ("paper", 0.3)])
-def test_error_on_five_seeds(kind, method, bound):
+@each_form
+def test_error_on_five_seeds(kind, method):
     """Returning zero has error 0.6. Selection is certain here, and the median far below."""
     errors = []
+    bound = 0.08 if method == "auto" else 0.3
     for seed in range(5):
         users, beta = sparse_users(seed=seed)
         result = simulate(strategy(kind, method=method), users, seed=seed)
         errors.append(np.linalg.norm(result.coef - beta))
         assert result.num_reports == 400 and result.privacy.epsilon == 8.0
-        assert result.steps[1].statistic == "target_scale"
+        assert "residual_octave" in [step.statistic for step in result.steps]
+        assert result.r2 == pytest.approx(0.36 / 1.36, abs=4 * result.r2_error)
     assert np.median(errors) < bound
 
 
-@each_strategy
-@each_method
+@each_form
 def test_the_estimate_does_not_depend_on_the_number_of_nodes(kind, method):
     users, _ = sparse_users(300, 20, 12)
     chosen = strategy(kind, 12, method=method, samples_per_user=20)
@@ -64,18 +67,18 @@ def test_the_paper_asks_one_variable_then_one_coordinate_of_every_user():
     users, _ = sparse_users(300, 100, 16)
     settings = {"method": "paper", "target_scale": 1.2}
     steps = simulate(strategy(TwoRoundRegression, 16, **settings), users, seed=0).steps[1:]
-    assert [step.statistic for step in steps[1:]] == [
+    assert [step.statistic for step in steps[1:3]] == [
         "rotated_residual_coefficients_bins",
         "rotated_residual_coefficients",
     ]
-    assert steps[0].mechanism == "SubsetSelection" and steps[0].reports == 150
+    assert steps[0].mechanism == "SubsetSelection" and steps[0].reports == 140
     steps = simulate(strategy(MultiRoundRegression, 16, **settings), users, seed=0).steps[1:]
-    assert {step.statistic for step in steps[1:]} <= {"rotated_gradient_bins", "rotated_gradient"}
+    gradients = {step.statistic for step in steps[1:]} - {"residual_octave", "residual_squares"}
+    assert gradients <= {"rotated_gradient_bins", "rotated_gradient"}
     assert sum(step.reports for step in steps) == 300
 
 
-@each_strategy
-@each_method
+@each_form
 def test_users_with_no_one_or_degenerate_rows_report_like_all_others(kind, method):
     rng = np.random.default_rng(0)
     counts = rng.integers(0, 30, 400)  # fewer rows than candidates for many, none for some
@@ -91,39 +94,75 @@ def test_users_with_no_one_or_degenerate_rows_report_like_all_others(kind, metho
     arguments = {"method": method, "samples_per_user": 15, "sparsity": 4, "target_scale": 1.4}
     result = simulate(strategy(kind, 24, **arguments), Users(x, y, offsets), seed=0)
     assert result.num_reports == 400
-    assert np.isfinite(result.coef).all() and np.isfinite(result.std_error).all()
+    assert np.isfinite(result.coef).all()
     if method == "auto":
         assert set(np.argsort(-np.abs(result.coef))[:2]) == {3, 9}
 
 
-@each_strategy
-def test_users_with_many_rows_need_no_vote(kind):
+def test_users_with_many_rows_need_no_vote():
     users, beta = sparse_users(400, 60, 16)
-    chosen = strategy(kind, 16, samples_per_user=60, target_scale=1.2, selector="lasso")
+    chosen = strategy(TwoRoundRegression, 16, samples_per_user=60, selector="lasso")
     result = simulate(chosen, users, seed=0)
     assert "correlated_features" not in [step.statistic for step in result.steps]
     assert np.linalg.norm(result.coef - beta) < 0.2
+    assert np.isfinite(result.std_error).all() and (result.std_error > 0).all()
 
 
 @each_strategy
 def test_noise_is_said_to_be_noise(kind):
-    """No signal at all: a note on selection, and seldom a coefficient far beyond the noise.
+    """No signal at all: a note on selection, and coefficients within what is stated, or NaN.
 
-    One in eight runs exceeds 3 standard errors (of 60), six in ten runs once in 1,000 times.
+    A coefficient is beyond 4.5 standard errors once in 5,000 of these runs.
     """
     users, _ = sparse_users(300, 20, 64, size=0.0)
-    chosen = strategy(kind, samples_per_user=20, epsilon=1.0, target_scale=1.0)
-    results = [simulate(chosen, users, seed=seed) for seed in range(10)]
-    assert all("the others are guesses" in result.notes[0] for result in results)
-    far = [np.linalg.norm(run.coef) > 3 * np.linalg.norm(run.std_error) for run in results]
-    assert sum(far) <= 5
+    chosen = strategy(kind, samples_per_user=20, epsilon=1.0)
+    for seed in range(10):
+        result = simulate(chosen, users, seed=seed)
+        assert any("the others are guesses" in note for note in result.notes)
+        found = result.coef != 0
+        assert not (np.abs(result.coef) > 4.5 * result.std_error)[found].any()
 
 
-@each_strategy
-def test_too_few_users_for_the_scale_are_told_to_declare_it(kind):
-    users, _ = sparse_users(100, 5, 8)
-    with pytest.raises(TooFewReports, match="Declare target_scale"):
-        simulate(strategy(kind, 8, epsilon=1.0, samples_per_user=5), users, seed=0)
+FEATURES = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "0/1": lambda rng, shape: (rng.binomial(1, 0.3, shape) - 0.3) / 0.458,
+    "half as large": lambda rng, shape: rng.uniform(-1, 1, shape),
+    "correlated": lambda rng, shape: (
+        0.8 * rng.standard_normal(shape) + 0.6 * rng.standard_normal((shape[0], 1))
+    ),
+    "off-centre": lambda rng, shape: 0.5 + rng.standard_normal(shape),
+}
+
+
+@pytest.mark.parametrize("rows", [20, 100, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("features", FEATURES)
+def test_more_records_never_make_it_worse_whatever_the_features(features, rows):
+    """Five runs of 1,000 users, seven of coefficients' variance explained in eight.
+
+    The bound on scores is broken once in 1,000 times if they are normal; relative errors are at
+    most half of the bounds, which fall with the square root of the rows as the theorem's do.
+    """
+    scores, errors = [], []
+    for seed in range(5):
+        rng = np.random.default_rng([seed, rows])
+        x = FEATURES[features](rng, (1000 * rows, 24))
+        beta = np.zeros(24)
+        support = rng.choice(24, 4, replace=False)
+        beta[support] = 3 * rng.choice([-0.5, 0.5], 4)
+        y = x @ beta + 0.4 * np.std(x @ beta) * rng.standard_normal(len(x)) + 1
+        users = Users(x, y, np.arange(1001) * rows)
+        chosen = TwoRoundRegression(24, epsilon=4.0, samples_per_user=rows, sparsity=4)
+        result = simulate(chosen, users, seed=seed)
+        if result.notes:  # a variable may be missed in a vote; then a note says so
+            assert features == "correlated"
+            continue
+        assert set(result.support) == set(support)
+        off = result.coef - beta
+        errors.append(np.linalg.norm(off) / 3)
+        scores.append(np.mean((off / result.std_error)[support] ** 2))
+        assert abs(result.r2 - 1 / 1.16) < 4 * result.r2_error
+    assert len(scores) >= 2 and np.sqrt(np.mean(scores)) < 1.6
+    assert np.sqrt(np.mean(np.square(errors))) < 0.5 / np.sqrt(rows)
 
 
 @each_strategy
@@ -151,7 +190,9 @@ def test_the_number_of_steps_is_checked_and_lowered_for_few_users():
     users, _ = sparse_users(120, 20, 8)
     chosen = strategy(MultiRoundRegression, 8, num_steps=40, samples_per_user=20, target_scale=1.2)
     steps = simulate(chosen, users, seed=0).steps
-    assert sum(step.statistic == "gradient" for step in steps) == 6
+    assert sum(step.statistic == "rotated_gradient" for step in steps) == 2
+    with pytest.raises(ValueError, match=r"Expected method in \['paper'\], got 'auto'"):
+        strategy(MultiRoundRegression, method="auto")
 
 
 # --------------------------------------------------- faults of the published code, planted

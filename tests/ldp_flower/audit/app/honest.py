@@ -116,7 +116,7 @@ HONEST = {
         4.0,
         4,
     ),
-    "our_user_level_mean": ours("UserLevelMean(5, epsilon=2.0, bound=3.0, samples_per_user=4)"),
+    "our_user_level_mean": ours("UserLevelMean(5, epsilon=2.0, bound=3.0)"),
     "our_ldp_iht": ours("LdpIht(5, epsilon=4.0, sparsity=2)", nodes=12),
     # ------------------------------------------------------------------- Flower's, calibrated
     "localdp_1_round": calibrated(0.9, 1),
