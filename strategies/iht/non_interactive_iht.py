@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ldp_flower.expectation import LowerBound, NoPlan, Setting
-from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.guarantee.questions import (
+    DistanceOctave,
+    Gradient,
+    ResidualOctave,
+    Squares,
+)
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
-from ldp_flower.validation import Positive, check_unused
+from ldp_flower.validation import Positive
 
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (
@@ -25,19 +30,53 @@ from ..forecasts.populations import (
     planned_length,
 )
 from ..numerics.denoising import kept
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, SparseStrategy, guarantees
+from ..runtime import (
+    Ask,
+    Card,
+    ContradictedValue,
+    LinearResult,
+    Protocol,
+    Run,
+    SparseStrategy,
+    guarantees,
+)
 from ..runtime.coefficients import METHODS, Method
+from ..subprotocols.octaves import ask_size
+from .one_record import UNCERTAIN_SUPPORT, drawn_together
 
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
+_SHARE = 0.03  # of the users, of each of three questions about sizes
+_SIGN = 2.0**-30  # targets are clipped so narrowly that their signs are left
+_SHAPE = 0.3  # relative error of all coefficients if targets are not normal: up to .35 on six laws
+_CLIPPED_SHAPE = 0.05  # likewise, of targets that are clipped at their size
+_CLIPPED = 0.05  # of the logarithm of rows' lengths, that features beyond 1 may have
+_LEAST, _LEAST_SQUARE = 0.1, 1e-3  # a feature's mean square, over the mean one; and that one
+_SURE, _APART = 3.0, 0.5  # errors of the logarithm of a size, and how far it may be beyond these
+_OFF_CENTRE = 0.3  # of targets' signs: from which coefficients are off by more
+_NOTED, _NEAR = 4.0, 1.0  # standard errors of a support's weakest coefficient; beyond the next one
+_CONTRADICTED = (
+    "Expected a target_scale near the targets' root mean square, got {:g}: it is {:.3g}."
+)
+_BEYOND_ONE = (
+    "Features are beyond [-1, 1]: clipped, they have {:.0%} of their mean square. Coefficients are "
+    "off by as much. Divide features by public bounds."
+)
+_NOT_CENTRED = (
+    "Targets are not centred: {:.0%} have one sign. Coefficients may be anything; subtract a "
+    "public typical value, or ask LdpIht, which takes targets as they are."
+)
+_BEYOND = "Coefficients of length {:.3g} were shortened to radius={:g}."
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NonInteractiveIht(SparseStrategy):
-    """Sparse regression from one question that is the same for everybody.
+    """Sparse regression from questions that are the same whatever others answer.
 
-    Every user reports a few bits of its clipped target times its record. The server averages,
-    solves with the public covariance of the features and keeps the largest coefficients. For when
-    there is one round only: with more, :class:`LdpIht` gets by with a fraction of the users.
+    Nine users in ten report a few bits of their target's sign times their record, the others the
+    size of their target or the squares of their features. The server averages, solves and keeps
+    the largest coefficients. For when there is one round only: with more, :class:`LdpIht` gets by
+    with a fraction of the users. Features are clipped to [-1, 1]; they and targets are expected to
+    be centred.
 
     Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
@@ -49,31 +88,38 @@ class NonInteractiveIht(SparseStrategy):
         ``auto`` reports through :class:`SubsetHypercube` at pure epsilon, ``paper`` adds
         Gaussian noise to the whole vector, which takes some ten times as many users.
     covariance : array_like, shape (dim, dim), optional
-        Public second moment of the features; by default ``feature_variance`` times the identity.
-    feature_variance : float, optional
-        Mean square of a feature, where no covariance gives it: 1, the default, for signs, 1/3
-        for uniform features.
-    radius : float (default: 1.0)
-        Bound on the Euclidean norm of the coefficients.
+        Public second moment of the features; by default features are taken for uncorrelated, and
+        their mean squares are asked of some users (``paper``: taken for 1).
+    radius : float, optional
+        Bound on the Euclidean norm of the coefficients; by default none (``paper``: 1).
     target_scale : float, optional
-        Standard deviation of the targets, a public guess, by default ``radius`` times the
-        root mean square of a feature. Targets are clipped there, and what that takes away
-        is undone as for normal targets.
+        Root mean square of the targets, if it is public, by default the radius with ``paper``.
+        Targets are clipped there, and what that takes away is undone as for normal targets. That
+        is sharper than their signs: some 5 % off for laws that are not normal, instead of 30 %.
+        ``auto`` checks it by some users before the others are asked.
+
+    Raises
+    ------
+    ContradictedValue
+        If reports say that ``target_scale`` is not that of the targets.
 
     Notes
     -----
     Source: the estimator behind the upper bound of Wang & Xu, "On Sparse Linear Regression
     in the Local Differential Privacy Model", ICML 2019, Theorem 1, whose proof is not in the
-    paper. ``paper`` is what it can be: clip(y) x plus Gaussian noise for its diameter.
+    paper. ``paper`` is what it can be: clip(y) x plus Gaussian noise for its diameter. For normal
+    targets of standard deviation s, ``E[sign(y) x] = sqrt(2 / pi) E[y x] / s``.
 
-    ``std_error`` is the mechanism's known noise alone.
+    ``std_error`` of ``paper`` is the mechanism's known noise alone. That of ``auto`` has the errors
+    of the sizes in it, and that targets may not be normal; what is left out may be as large as it
+    seems.
     """
 
     guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
     card = Card(
         question="sparse linear regression",
         guarantee="pure epsilon; paper: (epsilon, delta)",
-        rounds="1, non-interactive",
+        rounds="4, non-interactive; paper: 1",
         report="1-2",
         use_when="everybody is asked at once and the features' covariance is public",
         fails_when="with few users: for four normal coefficients of 64, 100,000 at epsilon 1 leave "
@@ -86,8 +132,7 @@ class NonInteractiveIht(SparseStrategy):
     delta: float = 0.0
     method: Method = "auto"
     covariance: ArrayLike | None = None
-    feature_variance: Positive | None = None
-    radius: Positive = 1.0
+    radius: Positive | None = None
     target_scale: Positive | None = None
 
     def __post_init__(self) -> None:
@@ -96,27 +141,24 @@ class NonInteractiveIht(SparseStrategy):
             raise ValueError(
                 f"Expected delta > 0 with method='paper', and only there, got {self.delta}."
             )
-        mean_square = self.feature_variance or 1.0
-        spread = mean_square * np.eye(self.dim)
-        if self.covariance is not None:
-            check_unused(self, "with a covariance", "feature_variance")
-            spread = np.asarray(self.covariance, np.float64)
+        spread = np.asarray(np.eye(self.dim) if self.covariance is None else self.covariance)
         if spread.shape != (self.dim, self.dim) or not np.isfinite(spread).all():
             raise ValueError(f"Expected a finite covariance of shape ({self.dim}, {self.dim}).")
         if np.linalg.matrix_rank(spread) < self.dim:
             raise ValueError("Expected a covariance that can be inverted.")
-        self._covariance = spread
-        if self.covariance is not None:
-            mean_square = float(np.mean(np.diag(spread)))
-        self._target_scale = self.target_scale or self.radius * math.sqrt(mean_square)
+        self._covariance = spread.astype(np.float64)
+        self._clip = self.target_scale or _SIGN
+        if self.method == "paper" and not self.target_scale:
+            self._clip = (self.radius or 1.0) * math.sqrt(float(np.mean(np.diag(spread))))
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> Randomizer:
-        """Return the mechanism for a clipped target times a record."""
+        """Return the mechanism for a clipped target times a record and a constant."""
         if self.method == "auto":
-            return SubsetHypercube(self.epsilon, self.dim, self._target_scale)
-        length = self._target_scale * math.sqrt(self.dim)
-        return GaussianMechanism(self.epsilon, self.dim, length, self.delta)
+            return SubsetHypercube(self.epsilon, self.dim + 1, self._clip)
+        return GaussianMechanism(
+            self.epsilon, self.dim, self._clip * math.sqrt(self.dim), self.delta
+        )
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -127,11 +169,9 @@ class NonInteractiveIht(SparseStrategy):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the default method for four coefficients of length 1, and features of size 1."""
+        """Return the default method for four coefficients."""
         dim = features_of(setting, cls)
-        scale = planned_length(1.0, dim) / math.sqrt(setting.quality or USUAL_R2)
-        sparsity = min(_PLANNED_SPARSITY, dim)
-        return cls(dim, epsilon=epsilon, sparsity=sparsity, target_scale=scale)
+        return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
 
     def synthetic(self, setting: Setting) -> LinearUsers:
         """Return users who obey one linear model, with coefficients as long as the radius."""
@@ -142,7 +182,7 @@ class NonInteractiveIht(SparseStrategy):
             self.dim,
             self.sparsity,
             setting.quality or USUAL_R2,
-            planned_length(self.radius, self.dim),
+            planned_length(self.radius or 1.0, self.dim),
             feature_size=math.sqrt(variance),
         )
 
@@ -151,15 +191,65 @@ class NonInteractiveIht(SparseStrategy):
         return lower_bounds.one_row(self.epsilon, self.delta, rounds=False)
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask everybody for the gradient at zero, solve, threshold."""
+        """Ask for the gradient at zero, solve, threshold."""
+        if self.method == "paper":
+            return (yield from self._paper(run))
+        return (yield from self._auto(run))
+
+    def _paper(self, run: Run) -> Protocol:
         (everyone,) = run.cohorts([run.num_users])
         randomizer = self.randomizer()
-        question = Gradient(
-            np.zeros(self.dim), feature_bound=1.0, residual_bound=self._target_scale
-        )
+        question = Gradient(np.zeros(self.dim), feature_bound=1.0, residual_bound=self._clip)
         answer = yield Ask(everyone, question, randomizer)
         inverse = np.linalg.inv(self._covariance) / kept(1.0)
         coef = keep_largest(-inverse @ answer.mean, self.sparsity)
         noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
-        noise = np.where(coef != 0, noise, 0.0)
-        return LinearResult(coef=project_on_ball(coef, self.radius), std_error=noise)
+        noise = np.where(coef != 0, noise, np.nan)
+        return LinearResult(coef=project_on_ball(coef, self.radius or 1.0), std_error=noise)
+
+    def _auto(self, run: Run) -> Protocol:
+        share = max(math.ceil(_SHARE * run.num_users), run.min_reports)
+        octaves, lengths, squares = run.cohorts([share] * 3)
+        zero = np.zeros(self.dim)
+        size = yield from ask_size(octaves, ResidualOctave(zero, 0.0), self.epsilon, 1.0)
+        unit = size.value * math.sqrt(math.pi / 2) / self._clip
+        law = math.hypot(size.error, _SHAPE)
+        if self.target_scale is not None:
+            if abs(size.log - math.log(self.target_scale)) > _SURE * size.error + _APART:
+                raise ContradictedValue(_CONTRADICTED.format(self.target_scale, size.value))
+            unit, law = 1 / kept(1.0), _CLIPPED_SHAPE
+        covariance, of_sizes, notes = self._covariance, 0.0, []
+        length = yield from ask_size(lengths, DistanceOctave(zero), self.epsilon)
+        if self.covariance is None:
+            box = SubsetHypercube(self.epsilon, self.dim, 1.0)
+            answer = yield Ask(squares, Squares(zero), box)
+            found, error = drawn_together(answer.mean, box.variance / answer.count)
+            usual = max(float(found.mean()), _LEAST_SQUARE)
+            covariance = np.diag(np.maximum(found, _LEAST * usual))
+            of_sizes = math.sqrt(error) / usual
+            within = min(self.dim * usual, self.dim)
+            clipped = length.log - math.log(within) / 2
+            if clipped > _SURE * length.error + _CLIPPED:
+                notes.append(_BEYOND_ONE.format(math.exp(-2 * clipped)))
+                law = math.hypot(law, math.expm1(2 * clipped))
+        (others,) = run.cohorts([run.num_unasked])
+        question = Gradient(zero, feature_bound=1.0, residual_bound=self._clip, constant=1.0)
+        randomizer = self.randomizer()
+        answer = yield Ask(others, question, randomizer)
+        inverse = unit * np.linalg.inv(covariance)
+        every = -inverse @ answer.mean[:-1]
+        noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
+        coef = keep_largest(every, self.sparsity)
+        std_error = np.hypot(noise, np.where(coef != 0, math.hypot(law, of_sizes), 1.0) * every)
+        clear = np.sort(np.abs(every) / noise)[::-1]
+        following = clear[self.sparsity] if self.sparsity < self.dim else 0.0
+        if clear[self.sparsity - 1] < max(_NOTED, following + _NEAR):
+            notes.append(UNCERTAIN_SUPPORT.format(clear[self.sparsity - 1], following))
+        off_centre = abs(float(answer.mean[-1])) / self._clip
+        if off_centre > _OFF_CENTRE + _SURE * float(answer.std_error[-1]) / self._clip:
+            notes.append(_NOT_CENTRED.format((1 + off_centre) / 2))
+            std_error = np.full(self.dim, np.nan)
+        if self.radius is not None and np.linalg.norm(coef) > self.radius:
+            notes.append(_BEYOND.format(np.linalg.norm(coef), self.radius))
+            coef = project_on_ball(coef, self.radius)
+        return LinearResult(coef=coef, std_error=std_error, notes=notes)

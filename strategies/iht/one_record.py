@@ -50,7 +50,7 @@ _SURE, _APART = 8.0, 3.0  # standard errors of the weakest coefficient; and of t
 _TOO_SMALL = 3.0
 _NOTED, _NEAR = 4.5, 1.5  # likewise: below these a support gets a note
 
-_SUPPORT = (
+UNCERTAIN_SUPPORT = (
     "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
     "errors from zero, of those that are left out the clearest {:.1f}."
 )
@@ -237,7 +237,7 @@ class OneRecord:
         left_out = np.where(coef != 0, 0.0, zero.place[:-1])
         std_error = np.hypot(zero.std_error[:-1], left_out) / self._scales
         if not self._is_clear(zero, _NOTED, _NEAR):
-            notes.append(_SUPPORT.format(*self._weakest_and_next(zero)))
+            notes.append(UNCERTAIN_SUPPORT.format(*self._weakest_and_next(zero)))
         r2 = yield from held_out.r2(coef, self._offset, self._mean, self._target)
         if not r2.is_positive:
             known = math.isfinite(r2.value)

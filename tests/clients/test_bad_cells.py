@@ -268,7 +268,7 @@ def test_which_statistics_are_about_features_alone():
     assert alone == {
         *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
         *("drawn_items", "distance_octave", "squares"),
-        *("projected_mean", "rotated_mean", "rotated_mean_bins"),
+        *("projected_mean", "rotated_mean", "rotated_mean_bins", "shortened_mean"),
         *("mean_score", "standardised_mean_score"),
     }
 

@@ -109,6 +109,10 @@ CASES = {
         {"centre": 1.5, "log_range": 0.8},
     ),
     "row_count": ({}, {"centre": 5.0, "log_range": 2.0}),
+    "local_coefficients on a support": (
+        {"theta": THETA, "offset": np.array([-0.3]), "coordinates": np.array([5, 1])},
+        {"ridge": 0.4, "constant": 1.5},
+    ),
     "ridge_step": (
         {"theta": THETA / 3, "centre": np.array([0.4])},
         {"ridge": 0.3, "residual_bound": 0.7, "scale": 1.5},
@@ -396,6 +400,13 @@ def naive(case, x, y):
             more = [2.0 * np.log(np.sqrt(np.mean(y**2)) / 0.7)]
         residual = standardised(standardised(y) - x @ THETA)
         return [*arrays["weights"] * naive_ridge(x[:, wanted], residual, 0.3), *more]
+    if case.startswith("local_coefficients"):
+        if not len(x):
+            return np.zeros(3)
+        joined = np.column_stack([x[:, [5, 1]], np.full(len(x), 1.5)])
+        left = y - x @ THETA + 0.3
+        penalty = 0.4 * np.mean(joined**2) * len(x)
+        return np.linalg.solve(joined.T @ joined + penalty * np.eye(3), joined.T @ left)
     if case.startswith("ridge_step"):
         residual = np.clip((y - 0.4) / 1.5 - x @ THETA / 3, -0.7, 0.7)
         ridge = 0.3 / params.get("of_rows", max(len(x), 1))

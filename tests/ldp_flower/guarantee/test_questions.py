@@ -29,6 +29,7 @@ from ldp_flower.guarantee.questions import (
     LevelRounding,
     LineMoments,
     LineSizes,
+    LocalCoefficients,
     Mean,
     MeanScore,
     MessageError,
@@ -131,6 +132,18 @@ PLAIN = [
         "residual_coefficients",
         {"theta": A, "weights": B, "coordinates": SOME},
         {"ridge": 0.5, "scale": 1.5, "scale_weight": 2.5},
+    ),
+    (
+        LocalCoefficients(A, -0.5, 0.25, 1.5),
+        "local_coefficients",
+        {"theta": A, "offset": np.array([-0.5])},
+        {"ridge": 0.25, "constant": 1.5},
+    ),
+    (
+        LocalCoefficients(A, -0.5, 0.25, 1.5, SOME),
+        "local_coefficients",
+        {"theta": A, "offset": np.array([-0.5]), "coordinates": SOME},
+        {"ridge": 0.25, "constant": 1.5},
     ),
     (
         LineMoments(A, B, 0.5, 2.0),
@@ -314,7 +327,7 @@ VIEWS = [
         "shortened_{}",
         {},
         {"radius": 1.5, "told": 0.5},
-        ("gradient", "logistic_gradient", "cosine_gradient"),
+        ("gradient", "logistic_gradient", "cosine_gradient", "mean", "local_coefficients"),
     ),
 ]
 WIRED = PLAIN + [

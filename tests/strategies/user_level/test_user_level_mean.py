@@ -66,7 +66,8 @@ def test_standard_errors_cover_the_truth_where_nothing_is_clipped(method):
 def test_standard_errors_are_neither_too_narrow_nor_too_wide(epsilon):
     """Over 200 seeds: were scores normal, 600 of them would be above 1.24 once in 10,000 times.
 
-    They contain what clipping might hide of other laws, and so are wider for this one. They are those of the population's mean. The users' own is closer at epsilon 8.
+    They contain what clipping might hide of other laws, and so are wider for this one. They are
+    those of the population's mean. The users' own is closer at epsilon 8.
     """
     of_population, of_users = [], []
     for seed in range(200):
