@@ -23,7 +23,7 @@ from ldp_flower.values.links import LINKS
 
 from ..numerics.zero_of_line import LEFT, Zero, by_chance
 from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
-from ..subprotocols.holdout_r2 import HoldOut, predictor
+from ..subprotocols.holdout_r2 import FEW_CARRY, HoldOut, predictor
 from ..subprotocols.octaves import ask_size, size_askers
 from ..subprotocols.shortening import ShortenedMean, ask_shortened
 from .line_of_steps import LineOfSteps, clearness
@@ -57,10 +57,6 @@ UNCERTAIN_SUPPORT = (
 _NOT_BETTER = (
     "By users who had no part in it the model is not better than the targets' mean (R2 {:.2f}, "
     "give or take {:.2f}): how far its coefficients are off is not known."
-)
-_FEW_CARRY = (
-    "How much the model explains is not known: few users carry most of it, or users who had no "
-    "part in it did not answer. How far its coefficients are off is not known either."
 )
 _SMALL = (
     "By users who had no part in it the model explains {:.0f} times as much as its coefficients do "
@@ -241,7 +237,7 @@ class OneRecord:
         r2 = yield from held_out.r2(coef, self._offset, self._mean, self._target)
         if not r2.is_positive:
             known = math.isfinite(r2.value)
-            notes.append(_NOT_BETTER.format(r2.value, 2 * r2.error) if known else _FEW_CARRY)
+            notes.append(_NOT_BETTER.format(r2.value, 2 * r2.error) if known else FEW_CARRY)
             std_error = np.full(self._dim, np.nan)
         elif self._link is LINKS["identity"]:
             said = float(np.sum(self._model[:-1] ** 2)) / r2.target_size**2

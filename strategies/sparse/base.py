@@ -175,6 +175,10 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return ball_codebook(self.epsilon, dim, radius)
 
     def protocol(self, run: Run) -> Protocol:
+        """Return the posterior of the waves."""
+        return (yield from self._posterior(run))[0]
+
+    def _posterior(self, run: Run) -> Generator[Ask, Estimate, tuple[SparseResult, TargetScale]]:
         """Learn the scale, let a cohort vote, then refine the posterior wave by wave."""
         scale = yield from self._learn_scale(run)
         evidence = Evidence(self.dim, self._rows)
@@ -193,7 +197,10 @@ class SparseWaves(FeatureStrategy[SparseResult]):
             belief = posterior(evidence)
         coef, std_error = self._coefficients(belief, scale)
         notes = self._notes(belief, scale, run.num_users)
-        return SparseResult(coef=coef, std_error=std_error, notes=notes, inclusion=belief.inclusion)
+        result = SparseResult(
+            coef=coef, std_error=std_error, notes=notes, inclusion=belief.inclusion
+        )
+        return result, scale
 
     def _num_voters(self, users: int) -> int:
         if self._few:

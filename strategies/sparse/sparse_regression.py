@@ -31,7 +31,8 @@ from ..forecasts.populations import (
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
 from ..runtime import Ask, Card, Protocol, Run, guarantees
-from ..subprotocols.one_number import TargetScale, checked, estimate_target_scale, scale_cohorts
+from ..subprotocols.holdout_r2 import HoldOut
+from ..subprotocols.one_number import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
 from .base import Integers, SparseWaves
 
@@ -165,10 +166,11 @@ class SparseRegression(SparseWaves):
         return lower_bounds.many_rows(self.epsilon, setting.num_users, self.dim, sparsity, rows)
 
     def protocol(self, run: Run) -> Protocol:
-        """Run the waves; with numbers as targets a hold-out cohort checks the model."""
-        if self._logistic:
-            return (yield from super().protocol(run))
-        return (yield from checked(run, self.epsilon, super().protocol(run)))
+        """Run the waves; users who have no part in them tell what the model explains."""
+        held_out = HoldOut(run, self.link, self.samples_per_user)
+        result, scale = yield from self._posterior(run)
+        mean, size = (0.5, 0.5) if self._logistic else (0.0, scale.value)
+        return (yield from held_out.judged(result, mean, size))
 
     @property
     def _logistic(self) -> bool:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -13,8 +14,10 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 
 from ..numerics.denoising import clipped_square
-from ..runtime import Ask, Run, TooFewReports
+from ..runtime import Ask, LinearResult, Run, TooFewReports
 from .octaves import ask_size, size_askers
+
+Linear = TypeVar("Linear", bound=LinearResult)
 
 _SHARE = 0.05  # of the users
 # Bounds of a residual, in units of its size: the larger, the noisier, and the less is clipped.
@@ -40,8 +43,23 @@ class R2:
         """Whether the model is better than the mean, beyond noise (95 %, one-sided)."""
         return self.value > 1.645 * self.error
 
+    @property
+    def is_negative(self) -> bool:
+        """Whether it is worse, likewise, by the logarithm of what it leaves."""
+        left = 1 - self.value
+        return left > 1 and left * math.log(left) > 1.645 * self.error
+
 
 _UNKNOWN = R2(math.nan, math.nan, math.nan)
+FEW_CARRY = (
+    "How much the model explains is not known: few users carry most of it, or users who had no "
+    "part in it did not answer. How far its coefficients are off is not known either."
+)
+_WORSE = (
+    "By users who had no part in it the model is worse than the targets' mean (R2 {:.2f}, give or "
+    "take {:.2f}): how far its coefficients are off is not known. Are features centred and of unit "
+    "scale? PrivateRegression takes any table whose bounds are known."
+)
 
 
 class HoldOut:
@@ -76,6 +94,22 @@ class HoldOut:
             return (yield from self._asked(theta, offset, mean, target_size))
         except TooFewReports:
             return _UNKNOWN
+
+    def judged(
+        self, result: Linear, mean: float, target_size: float
+    ) -> Generator[Ask, Estimate, Linear]:
+        """Return a result with R2; with a note, and no standard errors, if it is below 0 or NaN.
+
+        Parameters are those of :meth:`r2`.
+        """
+        r2 = yield from self.r2(result.coef, result.intercept, mean, target_size)
+        result = replace(result, r2=r2.value, r2_error=r2.error)
+        if math.isfinite(r2.value) and not r2.is_negative:
+            return result
+        known = math.isfinite(r2.value)
+        note = _WORSE.format(r2.value, 2 * r2.error) if known else FEW_CARRY
+        notes = [*result.notes, note]
+        return replace(result, std_error=np.full(len(result.coef), np.nan), notes=notes)
 
     def _asked(
         self, theta: Floats, offset: float, mean: float, target_size: float

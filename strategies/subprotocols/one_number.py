@@ -8,12 +8,11 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.special import gammainc, ndtr
 
-from ldp_flower.guarantee.questions import Question, SquaredErrors, TargetScaleBin
+from ldp_flower.guarantee.questions import Question, TargetScaleBin
 from ldp_flower.randomizers import (
     Codebook,
     Estimate,
@@ -24,48 +23,13 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
+from ..runtime import Ask, Cohort, Run, TooFewReports
 
 
 def number_randomizer(epsilon: float, radius: float) -> Randomizer:
     """Return the mechanism for a number in ``[-radius, radius]``, whichever is less noisy."""
     candidates = (RandomizedResponse(epsilon, radius), Codebook(epsilon, 1, radius))
     return min(candidates, key=lambda mechanism: mechanism.variance)
-
-
-# Where predictions are far off nearly all users say so: their mean is -1, with this standard error.
-_CHECK_ERROR, _CHECK_SHARE = 0.2, 0.05  # no more than this share of the users is asked
-_SURE = 3.0  # standard errors; of models as good as 0 one in 700 gets a note
-
-
-def checked(
-    run: Run, epsilon: float, protocol: Generator[Ask, Any, Any]
-) -> Generator[Ask, Any, LinearResult]:
-    """Run a protocol that expects features of unit scale; a note says if they surely are not.
-
-    A cohort that has no part in it reports whether the model's squared error is below that of 0.
-    """
-    share_of_noise = number_randomizer(epsilon, 1.0).variance
-    size = math.ceil(min((share_of_noise + 1) / _CHECK_ERROR**2, _CHECK_SHARE * run.num_users))
-    cohorts = run.cohorts([size]) if size >= run.min_reports else []
-    result: LinearResult = yield from protocol
-    if not cohorts or not result.coef.any():
-        return result
-    # Of features of unit scale, this is the mean square of predictions.
-    randomizer = number_randomizer(epsilon, float(result.coef @ result.coef))
-    question = SquaredErrors(result.coef, 0.0, -1.0, 1.0, 0.0)
-    try:
-        answer = yield Ask(cohorts[0], question, randomizer)
-    except TooFewReports:  # the estimate does not need them
-        return result
-    if answer.mean[0] + _SURE * answer.std_error[0] >= 0:
-        return result
-    note = (
-        f"The model is worse than predicting 0, by {answer.count:,} people who had no part in it. "
-        "Are features centred and of unit scale? PrivateRegression takes any table whose bounds "
-        "are known."
-    )
-    return replace(result, notes=[*result.notes, note])
 
 
 # Targets' scales from 2**-10 to 2**10, by bins of half an octave: a bin's middle is off by 19 %.

@@ -51,11 +51,6 @@ _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
 _SIZES = 0.06  # share of the users that tell the targets' size, at most
 _STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
 _PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
-_NOT_BETTER = (
-    "By users who had no part in it the model is worse than the targets' mean (R2 {:.2f}, give or "
-    "take {:.2f}): how far its coefficients are off is not known. Are features centred and of unit "
-    "scale?"
-)
 _UNSURE = (
     "The targets' scale, {:.3g}, is known to a factor of {:.2g} only, and coefficients are as "
     "wrong as it is. Declare target_scale, or ask more users."
@@ -176,18 +171,8 @@ class SelectedRegression(SparseStrategy):
                 notes.append(_UNSURE.format(scale.value, math.exp(scale.error)))
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
-        r2 = yield from held_out.r2(coef, fit.intercept, fit.intercept, scale.value)
-        if r2.value + 2 * r2.error < 0:
-            notes.append(_NOT_BETTER.format(r2.value, 2 * r2.error))
-            std_error = np.full(self.dim, np.nan)
-        return LinearResult(
-            coef=coef,
-            std_error=std_error,
-            intercept=fit.intercept,
-            r2=r2.value,
-            r2_error=r2.error,
-            notes=notes,
-        )
+        result = LinearResult(coef=coef, std_error=std_error, intercept=fit.intercept, notes=notes)
+        return (yield from held_out.judged(result, fit.intercept, scale.value))
 
     def _scale(self, run: Run) -> Generator[Ask, Estimate, Size]:
         """Return the targets' root mean square."""

@@ -23,11 +23,12 @@ def error(strategy, x, y, theta, seed=0):
     return np.linalg.norm(simulate(strategy, Users.from_rows(x, y), seed=seed).coef - theta)
 
 
-def test_one_round_finds_the_coefficients():
+@pytest.mark.parametrize(("declared", "bound"), [({"target_scale": 1.0}, 0.2), ({}, 0.5)])
+def test_one_round_finds_the_coefficients(declared, bound):
     found, scores = [], []
     for seed in range(5):
         x, y, theta = signs(seed)
-        strategy = NonInteractiveIht(32, sparsity=2, epsilon=2.0)
+        strategy = NonInteractiveIht(32, sparsity=2, epsilon=2.0, **declared)
         result = simulate(strategy, Users.from_rows(x, y), seed=seed)
         found.append(np.linalg.norm(result.coef - theta))
         asked = [step.statistic for step in result.steps[1:]]
@@ -36,8 +37,8 @@ def test_one_round_finds_the_coefficients():
         scores.append(((result.coef - theta) / result.std_error)[theta != 0])
         assert (result.std_error > 0).all()
         assert (result.privacy.epsilon, result.privacy.delta) == (2.0, 0.0)
-    # Two-valued sums are not normal, which their signs take for granted: 0.1 of bias.
-    assert np.median(found) < 0.2 and max(found) < 0.3
+    # Two-valued sums are not normal, which is taken for granted: .1 of bias, and .4 of their signs.
+    assert np.median(found) < bound and max(found) < 1.5 * bound
     assert np.sqrt(np.mean(np.square(scores))) < 2.5
 
 
