@@ -286,11 +286,11 @@ def test_numerics_ask_nobody_and_import_no_sibling():
 
 
 def asks(path):
-    """Whether a module yields a question anywhere."""
+    """Whether a module yields a question anywhere, or asks by another subprotocol."""
     return any(
-        isinstance(node, ast.Yield)
+        isinstance(node, ast.Yield | ast.YieldFrom)
         and isinstance(node.value, ast.Call)
-        and ast.unparse(node.value.func) == "Ask"
+        and ast.unparse(node.value.func).startswith(("Ask", "ask_"))
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
     )
 

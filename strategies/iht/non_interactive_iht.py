@@ -40,9 +40,9 @@ from ..runtime import (
     SparseStrategy,
     guarantees,
 )
-from ..runtime.coefficients import METHODS, Method
+from ..runtime.coefficients import METHODS, Method, support_doubts
 from ..subprotocols.octaves import ask_size
-from .one_record import UNCERTAIN_SUPPORT, drawn_together
+from .one_record import drawn_together
 
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 _SHARE = 0.03  # of the users, of each of three questions about sizes
@@ -53,7 +53,6 @@ _CLIPPED = 0.05  # of the logarithm of rows' lengths, that features beyond 1 may
 _LEAST, _LEAST_SQUARE = 0.1, 1e-3  # a feature's mean square, over the mean one; and that one
 _SURE, _APART = 3.0, 0.5  # errors of the logarithm of a size, and how far it may be beyond these
 _OFF_CENTRE = 0.3  # of targets' signs: from which coefficients are off by more
-_NOTED, _NEAR = 4.0, 1.0  # standard errors of a support's weakest coefficient; beyond the next one
 _CONTRADICTED = (
     "Expected a target_scale near the targets' root mean square, got {:g}: it is {:.3g}."
 )
@@ -241,10 +240,7 @@ class NonInteractiveIht(SparseStrategy):
         noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
         coef = keep_largest(every, self.sparsity)
         std_error = np.hypot(noise, np.where(coef != 0, math.hypot(law, of_sizes), 1.0) * every)
-        clear = np.sort(np.abs(every) / noise)[::-1]
-        following = clear[self.sparsity] if self.sparsity < self.dim else 0.0
-        if clear[self.sparsity - 1] < max(_NOTED, following + _NEAR):
-            notes.append(UNCERTAIN_SUPPORT.format(clear[self.sparsity - 1], following))
+        notes += support_doubts(every / noise, self.sparsity)
         off_centre = abs(float(answer.mean[-1])) / self._clip
         if off_centre > _OFF_CENTRE + _SURE * float(answer.std_error[-1]) / self._clip:
             notes.append(_NOT_CENTRED.format((1 + off_centre) / 2))

@@ -23,6 +23,7 @@ from ldp_flower.values.links import LINKS
 
 from ..numerics.zero_of_line import LEFT, Zero, by_chance
 from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
+from ..runtime.coefficients import support_doubts
 from ..subprotocols.holdout_r2 import FEW_CARRY, HoldOut, predictor
 from ..subprotocols.octaves import ask_size, size_askers
 from ..subprotocols.shortening import ShortenedMean, ask_shortened
@@ -48,12 +49,7 @@ _SURE, _APART = 8.0, 3.0  # standard errors of the weakest coefficient; and of t
 # Times what coefficients of uncorrelated features explain: half of a coefficient explains 3 times
 # its square, and four alike that are correlated by .67 as much.
 _TOO_SMALL = 3.0
-_NOTED, _NEAR = 4.5, 1.5  # likewise: below these a support gets a note
 
-UNCERTAIN_SUPPORT = (
-    "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
-    "errors from zero, of those that are left out the clearest {:.1f}."
-)
 _NOT_BETTER = (
     "By users who had no part in it the model is not better than the targets' mean (R2 {:.2f}, "
     "give or take {:.2f}): how far its coefficients are off is not known."
@@ -105,7 +101,7 @@ class OneRecord:
                 if zero is None:
                     raise
                 break
-            clear = step + 1 >= _LAST and self._is_clear(zero, _SURE, _APART)
+            clear = step + 1 >= _LAST and self._is_clear(zero)
             if clear or step + 1 == _STEPS - _STEPS // _LAST:
                 few = keep_largest(clearness(zero)[self._asked], min(2 * self._sparsity, self._dim))
                 self._asked = self._asked[few > 0]
@@ -214,26 +210,21 @@ class OneRecord:
         self._mean = min(max(0.5 - score, _RARE), 1 - _RARE)
         self._target = math.sqrt(self._mean * (1 - self._mean))
 
-    def _weakest_and_next(self, zero: Zero) -> tuple[float, float]:
-        """Return how clear the weakest coefficient of the support is, and the next one."""
-        clear = np.append(np.sort(clearness(zero)[self._asked])[::-1], 0.0)
-        return float(clear[self._sparsity - 1]), float(clear[self._sparsity])
-
-    def _is_clear(self, zero: Zero, weakest: float, apart: float) -> bool:
+    def _is_clear(self, zero: Zero) -> bool:
         """Whether the support's coefficients all stand out, and above the others."""
-        last, following = self._weakest_and_next(zero)
-        return last > max(weakest, following + apart)
+        clear = np.append(np.sort(clearness(zero)[self._asked])[::-1], 0.0)
+        weakest, following = clear[self._sparsity - 1 : self._sparsity + 1]
+        return bool(weakest > max(_SURE, following + _APART))
 
     # ---------------------------------------------------------------- the end
 
     def _result(self, zero: Zero, held_out: HoldOut) -> Generator[Ask, Any, LinearResult]:
         self._model = self._steps.kept(zero, self._asked)
-        coef, notes = self._coef, []
+        coef = self._coef
+        notes = support_doubts(clearness(zero)[self._asked], self._sparsity)
         # What is left out may be as large as it seems.
         left_out = np.where(coef != 0, 0.0, zero.place[:-1])
         std_error = np.hypot(zero.std_error[:-1], left_out) / self._scales
-        if not self._is_clear(zero, _NOTED, _NEAR):
-            notes.append(UNCERTAIN_SUPPORT.format(*self._weakest_and_next(zero)))
         r2 = yield from held_out.r2(coef, self._offset, self._mean, self._target)
         if not r2.is_positive:
             known = math.isfinite(r2.value)

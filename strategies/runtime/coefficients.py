@@ -279,3 +279,19 @@ class SparseStrategy(FeatureStrategy[LinearResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("sparsity", self.sparsity, 1, self.dim)
+
+
+# Standard errors from zero of a support's weakest coefficient, and more of it than of the next one.
+_NOTED, _NEAR = 4.5, 1.5
+_SUPPORT = (
+    "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
+    "errors from zero, of those that are left out the clearest {:.1f}."
+)
+
+
+def support_doubts(clear: Floats, sparsity: int) -> list[str]:
+    """Return what to say of a support of the clearest coefficients, by their standard errors."""
+    ordered = np.append(np.sort(np.abs(clear))[::-1], 0.0)
+    weakest, following = ordered[sparsity - 1 : sparsity + 1]
+    sure = weakest > max(_NOTED, following + _NEAR)
+    return [] if sure else [_SUPPORT.format(weakest, following)]

@@ -100,9 +100,12 @@ class HoldOut:
     ) -> Generator[Ask, Estimate, Linear]:
         """Return a result with R2; with a note, and no standard errors, if it is below 0 or NaN.
 
-        Parameters are those of :meth:`r2`.
+        Unchanged, if too few answer. Parameters are those of :meth:`r2`.
         """
-        r2 = yield from self.r2(result.coef, result.intercept, mean, target_size)
+        try:
+            r2 = yield from self._asked(result.coef, result.intercept, mean, target_size)
+        except TooFewReports:
+            return result
         result = replace(result, r2=r2.value, r2_error=r2.error)
         if math.isfinite(r2.value) and not r2.is_negative:
             return result
@@ -135,7 +138,8 @@ class HoldOut:
                 for step in (steps, 0.0, -steps)
             )
             law, steepness = _hidden(bound) / 2, (above - below) / (2 * steps)
-            if logs.max() > math.log(_TWICE / bound):
+            surely = np.clip(squares - 2 * answer.std_error, _LEAST, _MOST)
+            if max(map(_log_size, surely)) > math.log(_TWICE / bound):
                 return _UNKNOWN
         logs += np.log(expected)
         left = math.exp(2 * float(logs[0] - logs[1]))

@@ -27,8 +27,8 @@ from ..forecasts.populations import (
     rows_of,
 )
 from ..numerics.denoising import keep_above
-from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy
-from ..runtime.coefficients import METHODS, Method
+from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy, TooFewReports
+from ..runtime.coefficients import METHODS, Method, support_doubts
 from ..subprotocols.holdout_r2 import HoldOut
 from ..subprotocols.octaves import Size, ask_size, size_askers
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
@@ -49,6 +49,7 @@ _VOTERS = 0.5  # share of the users that vote
 _CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
 _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
 _SIZES = 0.06  # share of the users that tell the targets' size, at most
+_FEWEST = 8  # times the smallest cohort, of users
 _STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
 _PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
 _UNSURE = (
@@ -149,6 +150,11 @@ class SelectedRegression(SparseStrategy):
 
     def protocol(self, run: Run) -> Protocol:
         """Ask for the scale; let half of the users vote, others estimate, a few judge."""
+        if run.num_users < _FEWEST * self.min_reports:
+            raise TooFewReports(
+                f"{run.num_users} users are too few for a hold-out, a scale, a vote and waves. "
+                f"At least {_FEWEST * self.min_reports:,} users are needed."
+            )
         notes: list[str] = []
         held_out = HoldOut(run, rows_per_user=self.samples_per_user)
         scale = yield from self._scale(run)
@@ -160,6 +166,8 @@ class SelectedRegression(SparseStrategy):
         coef, std_error = np.zeros(self.dim), np.full(self.dim, np.nan)
         coef[selected], std_error[selected] = fit.coef, fit.std_error
         if self.method == "auto":
+            clear = np.divide(coef, std_error, out=np.zeros(self.dim), where=std_error > 0)
+            notes += support_doubts(clear, self.sparsity)
             kept = keep_above(coef, _STANDS_OUT * np.nan_to_num(std_error))
             kept = keep_largest(kept, self.sparsity)
             # What is left out may be as large as it seems.

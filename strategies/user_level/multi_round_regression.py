@@ -36,6 +36,8 @@ class MultiRoundRegression(SelectedRegression):
 
     Parameters
     ----------
+    method : str (default: "paper")
+        ``"paper"``.
     num_steps : int (default: 5)
         Number of batches; fewer if users are few.
 

@@ -206,8 +206,7 @@ MODES = [
     ("SmoothGlm", DENSE, CLASSES, LINES),
     ("SmoothGlm", {**DENSE, **LINES}, ONE, LOGISTIC),
     ("SmoothGlm", {**DENSE, "method": "paper"}, CLASSES, {"method": "auto", **LINES}),
-    ("UserLevelMean", {**GROUPED, "bound": 4.0}, FEW, {}),
-    ("UserLevelMean", {**DENSE, "bound": 4.0, "spread": 1.0}, MANY, {}),
+    ("UserLevelMean", {**DENSE, "bound": 4.0}, MANY, {}),
     (
         "UserLevelMean",
         {**GROUPED, "bound": 4.0, "method": "paper"},
@@ -220,13 +219,16 @@ MODES = [
     ("SparseRegression", {**GROUPED, "samples_per_user": 20}, MANY, {}),
     ("SparseRegression", {**GROUPED, **LOGISTIC, "samples_per_user": 20}, CLASSES, BACK),
     *(
-        (name, {**GROUPED, "sparsity": 2, **mode}, MANY, other)
-        for name in ("TwoRoundRegression", "MultiRoundRegression")
+        ("TwoRoundRegression", {**GROUPED, "sparsity": 2, **mode}, MANY, other)
         for mode, other in (
             ({}, {}),
             ({"samples_per_user": 20}, {}),
             ({"method": "paper"}, {"method": "auto"}),
         )
+    ),
+    *(
+        ("MultiRoundRegression", {**GROUPED, "sparsity": 2, **mode}, MANY, {"method": "auto"})
+        for mode in ({}, {"samples_per_user": 20})
     ),
     ("KnowledgeTransfer", {**SPARSE, "radius": 2.0}, FEW[:30], {}),
     ("KnowledgeTransfer", {**SPARSE, "radius": 2.0, "num_answers": 6}, FEW[:30], {}),

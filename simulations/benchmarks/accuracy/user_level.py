@@ -18,7 +18,6 @@ Floats = NDArray[np.float64]
 SEEDS = 20
 SPARSITY, SIZE, NOISE = 8, 0.2, 1.0
 SCALE = float(np.hypot(NOISE, SIZE * np.sqrt(SPARSITY)))
-METHODS = ("auto", "paper")
 
 
 def sparse_users(num_users: int, rows: int, dim: int, seed: int) -> tuple[Users, Floats]:
@@ -54,15 +53,11 @@ def print_errors(variants: Mapping[str, Any], setting: Mapping[str, Any]) -> Non
 
 def measure_steps() -> None:
     """Print errors by the number of gradient steps."""
-    for method in METHODS:
-        steps = (3, 5, 10, 20, 40)
-        print(f"{method}: | n | m | d | epsilon | {' | '.join(map(str, steps))} |")
-        variants = {
-            str(number): partial(MultiRoundRegression, num_steps=number, method=method)
-            for number in steps
-        }
-        for n, m, d, epsilon in ((400, 100, 256, 4), (4000, 100, 32, 1), (4000, 50, 32, 4)):
-            print_errors(variants, {"n": n, "m": m, "d": d, "epsilon": epsilon})
+    steps = (3, 5, 10, 20, 40)
+    print(f"| n | m | d | epsilon | {' | '.join(map(str, steps))} |")
+    variants = {str(number): partial(MultiRoundRegression, num_steps=number) for number in steps}
+    for n, m, d, epsilon in ((400, 100, 256, 4), (4000, 100, 32, 1), (4000, 50, 32, 4)):
+        print_errors(variants, {"n": n, "m": m, "d": d, "epsilon": epsilon})
 
 
 def measure_regressions() -> None:
@@ -75,7 +70,7 @@ def measure_regressions() -> None:
     variants = {
         f"{kind.__name__} {method}": partial(kind, method=method)
         for kind in (TwoRoundRegression, MultiRoundRegression)
-        for method in METHODS
+        for method in kind.methods
     }
     print(f"| n | m | d | epsilon | {' | '.join(variants)} |")
     for setting in settings:
@@ -84,9 +79,7 @@ def measure_regressions() -> None:
 
 def measure_means() -> None:
     """Print root mean square errors of the mean, and the mean square of its z-scores."""
-    print(
-        "| n | d | epsilon | auto, spread estimated | auto, spread declared | paper | no privacy |"
-    )
+    print("| n | d | epsilon | auto | paper, spread declared | no privacy |")
     num_rows, bound = 100, 2.0  # the truth has length 1, rows have unit variance
     for num_users, dim in ((2000, 4), (2000, 16), (2000, 64), (20_000, 64)):
         for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):

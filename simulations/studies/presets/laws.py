@@ -43,6 +43,7 @@ NOISES: dict[str, Callable[[Rng, int], Floats]] = {
     "normal": lambda rng, n: rng.standard_normal(n),
     "Laplace": lambda rng, n: rng.laplace(0, 0.5**0.5, n),
     "skewed": lambda rng, n: rng.exponential(1, n) - 1,
+    "heavy-tailed": lambda rng, n: rng.standard_t(3, n) / 3**0.5,
 }
 
 COEFFICIENTS = ("equal", "normal", "one far larger", "beyond the ball")

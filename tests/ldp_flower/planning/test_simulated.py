@@ -63,7 +63,7 @@ def test_many_more_users_or_epsilon_make_it_better(protocol):
         *((cls.planned_for(Setting(num_users=9, num_features=8), 1.0), 9) for cls in SPARSE),
         (ConstrainedRegression(4, epsilon=1.0), 9),
         (SparseRegression(8, epsilon=1.0, samples_per_user=5), 1800),
-        (TwoRoundRegression(8, epsilon=1.0, samples_per_user=5, sparsity=2), 1800),
+        (TwoRoundRegression(8, epsilon=1.0, samples_per_user=5, sparsity=2), 30),
         (SparseMean(8, epsilon=2.0), 399),
         (LabelLdpIht(8, epsilon=2.0, sparsity=2), 150),
         *((cls.planned_for(SETTING, 1.0), 190) for cls in TABLES),
