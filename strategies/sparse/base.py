@@ -67,7 +67,7 @@ Integers = NDArray[np.int64]
 
 _FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users
 _SURELY = 4  # times the voters that usually find a coefficient find it nearly always
-_CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
+CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
 _NEGLIGIBLE = 1e-3  # of the largest share of information
 # Radius over the root mean square length of a user's vector, that of UserLevelMean: on ten settings
 # .75, .85 and 1 had the same errors within 4 %, and so had ten waves in place of six.
@@ -226,7 +226,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         scale: TargetScale,
     ) -> Generator[Ask, Estimate, TargetScale]:
         """Ask for what the centre leaves, weighted by what a report can teach of each."""
-        centre = np.where(belief.inclusion > _CENTRED, belief.mean, 0.0)
+        centre = np.where(belief.inclusion > CENTRED, belief.mean, 0.0)
         uncertain = float(belief.variance.sum())
         rest = max(self._unexplained(centre), uncertain, _LEAST_REST)
         shares = water_fill(belief.variance, information)

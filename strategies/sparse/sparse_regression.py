@@ -34,13 +34,15 @@ from ..runtime import Ask, Card, Protocol, Run, guarantees
 from ..subprotocols.holdout_r2 import HoldOut
 from ..subprotocols.one_number import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
-from .base import Integers, SparseWaves
+from .base import CENTRED, Integers, SparseWaves
 
 _LINKS = ("identity", "logistic")
 _FEWEST_OF_CLASSES = 10  # a user's labels below which logistic coefficients are noise
 _WORTH_SHOWING = 0.2  # coefficient, in units of the targets' scale
 _PLANNED_SPARSITY = 8  # coefficients of a plan
 _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
+# Relative error of coefficients that users divide by a scale of their own rows, times these.
+_OWN_SCALE = 0.5
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
 
 
@@ -170,7 +172,15 @@ class SparseRegression(SparseWaves):
         held_out = HoldOut(run, self.link, self.samples_per_user)
         result, scale = yield from self._posterior(run)
         mean, size = (0.5, 0.5) if self._logistic else (0.0, scale.value)
-        return (yield from held_out.judged(result, mean, size))
+        result = yield from held_out.judged(result, mean, size)
+        if self._logistic or result.r2 is None or not result.coef.any():
+            return result
+        # What coefficients of uncorrelated features explain, and what users who had no part in them
+        # find: where waves have not arrived it is less, where they went too far it is more.
+        said = float(np.sum(np.square(result.coef))) / size**2
+        apart = max(abs(said - result.r2) - 2 * result.r2_error, 0.0)
+        each = apart * size**2 / max(np.count_nonzero(result.inclusion > CENTRED), 1)
+        return replace(result, std_error=np.sqrt(result.std_error**2 + each))
 
     @property
     def _logistic(self) -> bool:
@@ -216,7 +226,8 @@ class SparseRegression(SparseWaves):
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         if self._logistic:
             return as_logistic(belief.mean), logistic_std_error(belief.mean, belief.deviation**2)
-        squares = belief.deviation**2 + scale.variance * belief.mean**2
+        own = scale.variance + (_OWN_SCALE / self.samples_per_user) ** 2
+        squares = belief.deviation**2 + own * belief.mean**2
         return scale.value * belief.mean, scale.value * np.sqrt(squares)
 
     @property

@@ -64,6 +64,7 @@ STRATEGIES: dict[str, Callable[[int, Cell], Any]] = {
 }
 
 
+_TOLD_SPARSITY = set(STRATEGIES) - {"SparseRegression"}  # others claim no support
 PROTOCOLS = (*STRATEGIES, "UserLevelMean")
 
 
@@ -147,13 +148,21 @@ def table(runs: pd.DataFrame) -> Table:
         noises = _SIZES if protocol in STRATEGIES else (0.0,)
         errors = [_median(told[told["noise"] == size]["error"]) for size in noises]
         errors += ["-"] * (len(_SIZES) - len(errors))
-        wrong = quiet["wrong"].sum() if protocol in STRATEGIES else 0
+        wrong = quiet["wrong"].sum() if protocol in _TOLD_SPARSITY else np.nan
         unstated = (quiet["unstated"] > 0).sum()
         counts = (len(own), len(own) - len(told), told["noted"].sum(), wrong, unstated)
         typical = f"{np.sqrt(np.mean(scores**2)):.2f}" if len(scores) else "-"
         largest = f"{scores.max():.1f}" if len(scores) else "-"
         names = [str(protocol), str(features)]
-        lines.append([*names, *(f"{count:g}" for count in counts), typical, largest, *errors])
+        lines.append(
+            [
+                *names,
+                *("-" if np.isnan(count) else f"{count:g}" for count in counts),
+                typical,
+                largest,
+                *errors,
+            ]
+        )
     head = ["protocol", "features", "runs", "refused", "noted", "wrong, unsaid", "no error stated"]
     head += ["z", "largest z"]
     return Table(
