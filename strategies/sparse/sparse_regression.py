@@ -173,13 +173,14 @@ class SparseRegression(SparseWaves):
         result, scale = yield from self._posterior(run)
         mean, size = (0.5, 0.5) if self._logistic else (0.0, scale.value)
         result = yield from held_out.judged(result, mean, size)
-        if self._logistic or result.r2 is None or not result.coef.any():
+        r2, error = result.r2, result.r2_error
+        if self._logistic or r2 is None or error is None or not result.coef.any():
             return result
         # What coefficients of uncorrelated features explain, and what users who had no part in them
         # find: where waves have not arrived it is less, where they went too far it is more.
         said = float(np.sum(np.square(result.coef))) / size**2
-        apart = max(abs(said - result.r2) - 2 * result.r2_error, 0.0)
-        each = apart * size**2 / max(np.count_nonzero(result.inclusion > CENTRED), 1)
+        apart = max(abs(said - r2) - 2 * error, 0.0)
+        each = apart * size**2 / max(int(np.sum(result.inclusion > CENTRED)), 1)
         return replace(result, std_error=np.sqrt(result.std_error**2 + each))
 
     @property

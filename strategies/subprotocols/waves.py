@@ -19,13 +19,15 @@ from ..numerics.denoising import shortened_slope, shrink
 from ..runtime import Ask, ContradictedValue, Run, TooFewReports
 from .shortening import ask_shortened, word_variance
 
-_COARSE = 0.15  # share of the users whose vectors are not re-centred
+_COARSE = 0.15, 0.2  # shares of the users, at least and at most, whose vectors are not re-centred
+_NARROWED = 0.5  # error of a wave's mean, over its radius, at which the next one is narrower
 _WORD_ERROR = 0.2  # of the share that needs no shortening, in a wave; smaller waves learn nothing
 _FEWEST_WAVES = 3
 _WIDE = 1.25  # radius for the error of the centre, over its size: that is not shortened
 # Radius of hard waves over the users' spread; .25 + 8 / d if larger. Where lengths concentrate,
 # clipping hard gains most; with fewer coordinates skewed users are biased by it.
 _HARD, _CONCENTRATED = 0.75, 8
+_WIDE_WAVES = 0.25  # share of the waves, the last ones, that are not hard
 _BEYOND = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)  # shares of users, shortened
 # What shortening hides of a mean, over the radius and the share that is beyond it. Where sizes are
 # exponential, of one sign, and 5 % are beyond, it is 1 over the radius: .65; of several coordinates
@@ -33,9 +35,11 @@ _BEYOND = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)  # shares of users
 _HIDDEN = 0.5
 # Parts of the users that may have all of the distance; and how likely it is that all have.
 _PARTS, _USUAL = (1.0, 0.5, 0.25, 0.12, 0.06), 0.9
+# Of a declared spread's logarithm: how far off it may be, and how likely another one is beside it.
+_NEAR, _MISTAKEN = 0.25, 0.005
 _LAW = 0.04  # error of the share that needs no shortening, if vectors are taken for normal
 _SLOPE = 0.1  # relative error, likewise, of what shortening leaves, for all of it
-_MOST_DEGREES = 16  # lengths of real vectors vary more than those of many independent coordinates
+_MOST_DEGREES = 32  # lengths of real vectors vary more than those of many independent coordinates
 _LEAST_SPREAD = 0.3  # over the error of the centre, beside which a smaller one does not matter
 _SURE, _MOST_BEYOND = 3.0, 0.2  # standard errors, and a share of vectors beyond their bound
 _CONTRADICTED = (
@@ -97,12 +101,15 @@ class _Spread:
     Distances are root mean squares, of the users of that part.
     """
 
-    def __init__(self, degrees: int, largest: float) -> None:
+    def __init__(self, degrees: int, largest: float, expected: float | None) -> None:
         self._degrees = min(degrees, _MOST_DEGREES)
         logs = math.log(largest) + np.linspace(-_RANGE, _RANGE / 10, 309)
         self._logs, self._parts = (grid.ravel() for grid in np.meshgrid(logs, _PARTS))
         self._squares = np.exp(2 * self._logs)
         prior = np.where(self._parts == 1, _USUAL, (1 - _USUAL) / (len(_PARTS) - 1))
+        if expected is not None:
+            near = np.exp(-(((self._logs - math.log(expected)) / _NEAR) ** 2) / 2)
+            prior = prior * (near + _MISTAKEN)
         self._likelihoods = np.log(prior)
 
     def _weights(self, error: float) -> Floats:
@@ -168,6 +175,7 @@ def mean_by_waves(
     most_waves: int,
     *,
     is_bound: bool,
+    expected: float | None = None,
     factor: float = 1.0,
     factor_error: float = 0.0,
 ) -> Generator[Ask, Estimate, WaveMean]:
@@ -184,6 +192,9 @@ def mean_by_waves(
     is_bound : bool
         Whether no vector is longer than ``radius``, or taken for longer. A wave of a larger radius
         is then not re-centred. Otherwise the first radius is a guess.
+    expected : float, optional
+        Root mean square distance of users' vectors from their mean, if it is declared. Reports may
+        say that it is another.
     factor, factor_error : float
         What a vector less a centre has of the difference of the mean and the centre, and the
         relative error of that.
@@ -196,12 +207,13 @@ def mean_by_waves(
         If reports say that many vectors are longer than their bound.
     """
     epsilon, users = run.epsilon, run.num_unasked
-    noise = math.sqrt(dim * ball_codebook(epsilon, dim, 1.0).variance / users)
-    spread = _Spread(dim, radius)
+    energy = dim * ball_codebook(epsilon, dim, 1.0).variance  # of the noise of one report
+    noise = math.sqrt(energy / users)
+    spread = _Spread(dim, radius, expected)
     beyond = _least_beyond(min(dim, _MOST_DEGREES), noise, users)
     hard = max(_HARD, 0.25 + 8 / dim) if dim >= _CONCENTRATED else None
-    smallest = max(word_variance(epsilon, dim) / _WORD_ERROR**2, run.min_reports)
-    sizes = [max(int(_COARSE * users), run.min_reports)]
+    smallest = max(word_variance(epsilon, dim) / _WORD_ERROR**2, energy / _NARROWED**2)
+    sizes = [max(int(np.clip(smallest, *(np.array(_COARSE) * users))), run.min_reports)]
     num_waves = int(np.clip((users - sizes[0]) / smallest, _FEWEST_WAVES, most_waves))
     waves: list[_Wave] = []
     centre, error, length, clip = np.zeros(dim), radius, radius, None
@@ -230,7 +242,7 @@ def mean_by_waves(
         waves.append(_Wave(centre + unit * answer.mean, variance, unit * bias, clip is not None))
         known = _pooled(waves)
         centre, error = shrink(known.mean, known.square), math.sqrt(dim * known.square)
-        clip = hard if left > num_waves / 2 + 1 else None
+        clip = hard if left > _WIDE_WAVES * num_waves + 1 else None
         shift = factor * error
         length = math.hypot(spread.radius(shift, clip, beyond), _WIDE * shift)
         if is_bound and length >= radius:

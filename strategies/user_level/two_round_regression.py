@@ -23,7 +23,7 @@ _MOST_WAVES = 8  # of users who estimate, after the first cohort
 # Mean square along the weakest direction of features that are correlated or of unlike scales, over
 # that of a feature.
 _WEAK = 0.25
-_FIRST = 2.0  # radius of the first cohort, over what it is expected to report
+_FIRST = 1.5  # radius of the first cohort, over what it is expected to report
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -207,6 +207,7 @@ MODES = [
     ("SmoothGlm", {**DENSE, **LINES}, ONE, LOGISTIC),
     ("SmoothGlm", {**DENSE, "method": "paper"}, CLASSES, {"method": "auto", **LINES}),
     ("UserLevelMean", {**DENSE, "bound": 4.0}, MANY, {}),
+    ("UserLevelMean", {**DENSE, "bound": 4.0, "spread": 1.0}, MANY, {}),
     (
         "UserLevelMean",
         {**GROUPED, "bound": 4.0, "method": "paper"},

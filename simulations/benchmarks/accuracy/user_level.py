@@ -79,7 +79,9 @@ def measure_regressions() -> None:
 
 def measure_means() -> None:
     """Print root mean square errors of the mean, and the mean square of its z-scores."""
-    print("| n | d | epsilon | auto | paper, spread declared | no privacy |")
+    print(
+        "| n | d | epsilon | auto | auto, spread declared | paper, spread declared | no privacy |"
+    )
     num_rows, bound = 100, 2.0  # the truth has length 1, rows have unit variance
     for num_users, dim in ((2000, 4), (2000, 16), (2000, 64), (20_000, 64)):
         for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):
@@ -97,6 +99,7 @@ def measure_means() -> None:
                 errors: list[Floats] = []
                 for arguments in (
                     {"bound": bound},
+                    {"bound": bound, "spread": spread},
                     {"bound": bound / dim**0.5, "spread": spread, "method": "paper"},
                 ):
                     strategy = UserLevelMean(dim, epsilon=epsilon, **arguments)

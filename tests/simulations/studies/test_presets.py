@@ -23,8 +23,8 @@ def test_what_a_result_says_without_a_note_is_so(protocol, runs, times):
     Were errors normal and as stated, the root mean square of three runs of four coefficients would
     be above 1.75 once in 3,000 tests. Of runs without a note one in a hundred may be wrong.
     """
-    from simulations.studies.presets.__main__ import cells, measure
     from simulations.studies.presets.laws import FEATURES, JUDGED
+    from simulations.studies.presets.runs import cells, measure
 
     judged = list(FEATURES)[list(FEATURES).index(JUDGED) :]
     grid = [cell for cell in cells(protocol) if cell.features in judged and cell.rows <= 100]

@@ -160,7 +160,7 @@ def test_the_range_is_cut_into_bins_as_wide_as_users_are_spread():
 )
 def test_bad_arguments_are_refused_at_construction(arguments, message):
     good = {"dim": 8, "epsilon": 1.0, "bound": 1.0}
-    if "spread" in arguments or "samples_per_user" in arguments:
+    if "samples_per_user" in arguments:
         good["method"] = "paper"
     with pytest.raises(ValueError, match=message):
         UserLevelMean(**good | arguments)
@@ -207,7 +207,26 @@ def test_a_bound_that_most_users_are_beyond_is_refused_before_the_others_are_ask
     assert not simulate(strategy(4, bound=4.0), users, seed=0).notes
 
 
-@pytest.mark.parametrize("unused", ["samples_per_user", "spread"])
-def test_what_reports_say_is_not_declared(unused):
-    with pytest.raises(ValueError, match=f"Expected no {unused} with method='auto'"):
-        UserLevelMean(4, epsilon=1.0, bound=1.0, **{unused: 1})
+def test_what_reports_say_is_not_declared():
+    with pytest.raises(ValueError, match="Expected no samples_per_user with method='auto'"):
+        UserLevelMean(4, epsilon=1.0, bound=1.0, samples_per_user=1)
+
+
+@pytest.mark.parametrize("wrong", [0.02, 0.1, 5.0])
+def test_a_declared_spread_helps_few_users_and_one_that_is_wrong_is_not_believed(wrong):
+    """Ten runs of 2,000 users at epsilon 1; of the wrong ones at 4, where reports know better."""
+    found = {}
+    for name, epsilon, spread in (
+        *(("none", 1.0, None), ("right", 1.0, 0.2)),
+        *(("wrong", 4.0, 0.2 * wrong), ("unknown", 4.0, None)),
+    ):
+        errors, scores = [], []
+        for seed in range(10):
+            users, truth = on_spheres(2000, 4, 0.2, seed)
+            result = simulate(strategy(4, epsilon=epsilon, spread=spread), users, seed=seed)
+            errors.append(np.sum((result.coef - truth) ** 2))
+            scores.append(np.mean(((result.coef - truth) / result.std_error) ** 2))
+        found[name] = np.sqrt(np.mean(errors))
+        assert np.sqrt(np.mean(scores)) < 1.5  # of normal scores once in 10,000 times
+    assert found["right"] < 0.8 * found["none"]
+    assert found["wrong"] < 2.5 * found["unknown"]
