@@ -24,6 +24,7 @@ _SHARE = 0.05  # of the users
 _BOUNDS = (2.0, 3.0, 4.0, 6.0)
 _TWICE = 2.0  # what was expected: few users carry the squares of a size that is more
 _LEAST, _MOST = 0.005, 0.9  # clipped mean squares, over the bound's, that a size is read off
+_MOST_OF_LOG = 5.0  # error of the logarithm of what is left; nothing is known then
 _STEP = 0.05  # relative, of a numerical derivative
 
 
@@ -47,7 +48,7 @@ class R2:
     def is_negative(self) -> bool:
         """Whether it is worse, likewise, by the logarithm of what it leaves."""
         left = 1 - self.value
-        return left > 1 and left * math.log(left) > 1.645 * self.error
+        return left > 1 and math.log(left) > 1.645 * math.log1p(2 * self.error / left) / 2
 
 
 _UNKNOWN = R2(math.nan, math.nan, math.nan)
@@ -145,7 +146,9 @@ class HoldOut:
         left = math.exp(2 * float(logs[0] - logs[1]))
         # Where nothing is explained, both follow one law, and its share in both cancels.
         errors = np.hypot(steepness * answer.std_error, min(abs(1 - left), 1.0) * law)
-        error = 2 * left * float(np.linalg.norm(errors))
+        # What is left is known to a factor: two errors of that, upwards, are two of R2.
+        of_log = min(2 * float(np.linalg.norm(errors)), _MOST_OF_LOG)
+        error = left * math.expm1(2 * of_log) / 2
         return R2(1 - left, error, math.exp(float(logs[1])))
 
 

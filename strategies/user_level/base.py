@@ -48,7 +48,8 @@ class Fit:
 _VOTERS = 0.5  # share of the users that vote
 _CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
 _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
-_SIZES = 0.06  # share of the users that tell the targets' size, at most
+_SIZES = 0.1  # share of the users that tell the targets' size, at most
+_ROUGHLY = 4  # times fewer than tell it to some 15 % tell it to a factor of 1.5 or so
 _FEWEST = 8  # times the smallest cohort, of users
 _STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
 _PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
@@ -150,10 +151,13 @@ class SelectedRegression(SparseStrategy):
 
     def protocol(self, run: Run) -> Protocol:
         """Ask for the scale; let half of the users vote, others estimate, a few judge."""
-        if run.num_users < _FEWEST * self.min_reports:
+        fewest = _FEWEST * self.min_reports
+        if self.target_scale is None:
+            fewest = max(fewest, math.ceil(size_askers(self.epsilon) / _ROUGHLY / _SIZES))
+        if run.num_users < fewest:
             raise TooFewReports(
-                f"{run.num_users} users are too few for a hold-out, a scale, a vote and waves. "
-                f"At least {_FEWEST * self.min_reports:,} users are needed."
+                f"{run.num_users:,} users are too few for a hold-out, a scale, a vote and waves. "
+                f"Declare target_scale if it is public. At least {fewest:,} users are needed."
             )
         notes: list[str] = []
         held_out = HoldOut(run, rows_per_user=self.samples_per_user)

@@ -13,7 +13,7 @@ from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.questions import Mean, Rotated
 from ldp_flower.randomizers import HybridMechanism, RandomizedResponse, SampledCoordinate
-from ldp_flower.strategies import MultiRoundRegression, TwoRoundRegression
+from ldp_flower.strategies import MultiRoundRegression, TooFewReports, TwoRoundRegression
 
 STRATEGIES = [TwoRoundRegression, MultiRoundRegression]
 each_strategy = pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)
@@ -115,12 +115,21 @@ def test_noise_is_said_to_be_noise(kind):
     A coefficient is beyond 4.5 standard errors once in 5,000 of these runs.
     """
     users, _ = sparse_users(300, 20, 64, size=0.0)
-    chosen = strategy(kind, samples_per_user=20, epsilon=1.0)
+    chosen = strategy(kind, samples_per_user=20, epsilon=1.0, target_scale=1.0)
     for seed in range(10):
         result = simulate(chosen, users, seed=seed)
         assert any("the others are guesses" in note for note in result.notes)
         found = result.coef != 0
         assert not (np.abs(result.coef) > 4.5 * result.std_error)[found].any()
+
+
+@each_strategy
+@pytest.mark.parametrize(("epsilon", "needed"), [(1.0, "1,533"), (4.0, "180")])
+def test_too_few_users_for_the_scale_are_told_to_declare_it(kind, epsilon, needed):
+    users, _ = sparse_users(100, 5, 8)
+    chosen = strategy(kind, 8, epsilon=epsilon, samples_per_user=5)
+    with pytest.raises(TooFewReports, match=f"Declare target_scale .* At least {needed} users"):
+        simulate(chosen, users, seed=0)
 
 
 FEATURES = {
@@ -161,7 +170,7 @@ def test_more_records_never_make_it_worse_whatever_the_features(features, rows):
         errors.append(np.linalg.norm(off) / 3)
         scores.append(np.mean((off / result.std_error)[support] ** 2))
         assert abs(result.r2 - 1 / 1.16) < 4 * result.r2_error
-    assert len(scores) >= 2 and np.sqrt(np.mean(scores)) < 1.6
+    assert scores and np.sqrt(np.mean(scores)) < 1.6
     assert np.sqrt(np.mean(np.square(errors))) < 0.5 / np.sqrt(rows)
 
 
