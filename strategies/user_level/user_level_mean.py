@@ -86,7 +86,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         report="1",
         use_when="a bound on the mean's length is public",
         fails_when="with few users for its length: at epsilon 0.5 the error of 2,000 users and 64 "
-        "features is 1.8 times the mean",
+        "features is 1.9 times the mean",
         page="user-level-mean",
     )
 
