@@ -17,7 +17,13 @@ from numpy.random import default_rng
 
 from ..expectation import Expectation, WouldRefuse
 from ..guarantee.users import Users
-from ..randomizers import Estimate, FrequencyOracle, Randomizer, SubsetHypercube
+from ..randomizers import (
+    Estimate,
+    FrequencyOracle,
+    Randomizer,
+    SampledCoordinate,
+    SubsetHypercube,
+)
 from ..randomizers.base import OfNumber, OfVector
 from ..validation import Floats
 
@@ -145,6 +151,9 @@ def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
 
     Raises TypeError if the domain of the mechanism is not known here.
     """
+    if isinstance(mechanism, SampledCoordinate):  # of each user one coordinate, any of them
+        each = [mean_without_noise(mechanism.part, column) for column in values.T[:, :, None]]
+        return np.concatenate(each)
     if isinstance(mechanism, FrequencyOracle):
         own = (values >= 0) & (values < mechanism.domain_size)
         shares = np.bincount(values[own].astype(np.int64), minlength=mechanism.domain_size)

@@ -7,6 +7,7 @@ from ldp_flower import Users, simulate
 from ldp_flower.randomizers import (
     KRandomizedResponse,
     RandomizedResponse,
+    SampledCoordinate,
     SubsetHypercube,
     SubsetSelection,
     ball_codebook,
@@ -19,6 +20,7 @@ MECHANISMS = {
     "box": (SubsetHypercube(4.0, 3, 0.7), "normal"),
     "ball": (ball_codebook(4.0, 3, 0.7), "normal"),
     "number": (RandomizedResponse(4.0, 0.7), "normal"),
+    "sampled": (SampledCoordinate(RandomizedResponse(4.0, 0.7), 3), "normal"),
     "item": (KRandomizedResponse(4.0, 5), "items"),
     "set": (SubsetSelection(4.0, 8, set_size=2), "items"),
 }

@@ -6,7 +6,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("protocol", "runs", "largest"),
     [
