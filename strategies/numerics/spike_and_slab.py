@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.special import chdtri, ndtr
 
 from ldp_flower.validation import Floats
 
@@ -31,6 +31,7 @@ _OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
 _TINY = 1e-12
+_CHANCE = 0.01  # probability that estimates of one coefficient contradict each other
 # Values are looked for in steps of so many, four standard deviations at least; and how much less
 # likely one has to be than another for its neighbours to be left out: they count for nothing.
 _STRIDE, _HOPELESS = 16, 300.0
@@ -116,11 +117,25 @@ class Evidence:
     def __post_init__(self) -> None:
         self.precision = np.zeros(self.dim)
         self.weighted = np.zeros(self.dim)
+        self._squares = np.zeros(self.dim)  # sum of estimate**2 / variance
+        self._times = np.zeros(self.dim)
 
     def add(self, coordinates: NDArray[np.int64], estimate: Floats, variance: Floats) -> None:
         """Add independent, normal, unbiased estimates of some coefficients."""
         self.precision[coordinates] += 1 / variance
         self.weighted[coordinates] += estimate / variance
+        self._squares[coordinates] += estimate**2 / variance
+        self._times[coordinates] += 1
+
+    def scatter(self) -> Floats:
+        """Return how much further estimates of a coefficient lie apart than their variances say.
+
+        1 where that may be chance (the ratio of Birge, 1932, beyond the 99 % quantile).
+        """
+        apart = self._squares - self.weighted**2 / np.maximum(self.precision, _TINY)
+        freedom = np.maximum(self._times - 1, 1)
+        contradicted = (self._times > 1) & (apart > chdtri(freedom, _CHANCE))
+        return np.where(contradicted, np.sqrt(np.maximum(apart / freedom, 1.0)), 1.0)
 
 
 @dataclass(frozen=True)

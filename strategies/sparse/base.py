@@ -195,6 +195,8 @@ class SparseWaves(FeatureStrategy[SparseResult]):
                     raise
                 break
             belief = posterior(evidence)
+        # Waves that have not arrived contradict each other.
+        belief = replace(belief, deviation=belief.deviation * evidence.scatter())
         coef, std_error = self._coefficients(belief, scale)
         notes = self._notes(belief, scale, run.num_users)
         result = SparseResult(

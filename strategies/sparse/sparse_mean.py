@@ -22,6 +22,7 @@ from .base import Integers, SparseWaves
 
 _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean
 _PLANNED_SPARSITY, _PLANNED = 8, 2.0  # coordinates of a plan, and their size, likewise
+_HEADROOM = 1.15  # times the estimated scale, whose bins are off by up to a tenth
 _MOST_AT_ONCE = 48  # coordinates that need no vote
 
 
@@ -126,7 +127,8 @@ class SparseMean(SparseWaves):
             self.dim,
             partial(DistanceBin, np.zeros(self.dim)),
         )
-        return replace(estimated, variance=0.0)  # reports are in units of the data
+        # Reports are in units of the data; no coordinate is believed to be larger than the scale.
+        return replace(estimated, value=_HEADROOM * estimated.value, variance=0.0)
 
     def _selection(self, set_size: int) -> Question:
         return OutstandingFeatures(set_size)
