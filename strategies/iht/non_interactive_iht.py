@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ldp_flower.expectation import LowerBound, NoPlan, Setting
-from ldp_flower.guarantee.questions import (
-    DistanceOctave,
-    Gradient,
-    ResidualOctave,
-    Squares,
-)
+from ldp_flower.guarantee.questions import DistanceOctave, Gradient, ResidualOctave, Squares
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
@@ -72,10 +67,10 @@ class NonInteractiveIht(SparseStrategy):
     """Sparse regression from questions that are the same whatever others answer.
 
     Nine users in ten report a few bits of their target's sign times their record, the others the
-    size of their target or the squares of their features. The server averages, solves and keeps
-    the largest coefficients. For when there is one round only: with more, :class:`LdpIht` gets by
-    with a fraction of the users. Features are clipped to [-1, 1]; they and targets are expected to
-    be centred.
+    size of their target or of their row, or the squares of their features. The server averages,
+    solves and keeps the largest coefficients. For when there is one round only: with more,
+    :class:`LdpIht` gets by with a fraction of the users. Features are clipped to [-1, 1]; they and
+    targets are expected to be centred.
 
     Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
@@ -88,7 +83,8 @@ class NonInteractiveIht(SparseStrategy):
         Gaussian noise to the whole vector, which takes some ten times as many users.
     covariance : array_like, shape (dim, dim), optional
         Public second moment of the features; by default features are taken for uncorrelated, and
-        their mean squares are asked of some users (``paper``: taken for 1).
+        their mean squares are asked of some users (``paper``: taken for 1), and whether they are
+        beyond [-1, 1].
     radius : float, optional
         Bound on the Euclidean norm of the coefficients; by default none (``paper``: 1).
     target_scale : float, optional
@@ -208,7 +204,7 @@ class NonInteractiveIht(SparseStrategy):
 
     def _auto(self, run: Run) -> Protocol:
         share = max(math.ceil(_SHARE * run.num_users), run.min_reports)
-        octaves, lengths, squares = run.cohorts([share] * 3)
+        octaves, *others = run.cohorts([share] * (3 if self.covariance is None else 1))
         zero = np.zeros(self.dim)
         size = yield from ask_size(octaves, ResidualOctave(zero, 0.0), self.epsilon, 1.0)
         unit = size.value * math.sqrt(math.pi / 2) / self._clip
@@ -218,8 +214,9 @@ class NonInteractiveIht(SparseStrategy):
                 raise ContradictedValue(_CONTRADICTED.format(self.target_scale, size.value))
             unit, law = 1 / kept(1.0), _CLIPPED_SHAPE
         covariance, of_sizes, notes = self._covariance, 0.0, []
-        length = yield from ask_size(lengths, DistanceOctave(zero), self.epsilon)
         if self.covariance is None:
+            lengths, squares = others
+            length = yield from ask_size(lengths, DistanceOctave(zero), self.epsilon)
             box = SubsetHypercube(self.epsilon, self.dim, 1.0)
             answer = yield Ask(squares, Squares(zero), box)
             found, error = drawn_together(answer.mean, box.variance / answer.count)
@@ -231,10 +228,10 @@ class NonInteractiveIht(SparseStrategy):
             if clipped > _SURE * length.error + _CLIPPED:
                 notes.append(_BEYOND_ONE.format(math.exp(-2 * clipped)))
                 law = math.hypot(law, math.expm1(2 * clipped))
-        (others,) = run.cohorts([run.num_unasked])
+        (rest,) = run.cohorts([run.num_unasked])
         question = Gradient(zero, feature_bound=1.0, residual_bound=self._clip, constant=1.0)
         randomizer = self.randomizer()
-        answer = yield Ask(others, question, randomizer)
+        answer = yield Ask(rest, question, randomizer)
         inverse = unit * np.linalg.inv(covariance)
         every = -inverse @ answer.mean[:-1]
         noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
