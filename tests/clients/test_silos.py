@@ -172,7 +172,7 @@ def test_the_audit_finds_planted_faults(mechanism, fault, monkeypatch):
     assert not audit.passed and audit.measured > 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_query_of_the_protocols_is_audited():
     protocols = (DpIht, PeelingDpIht, PeelingTransfer)
     runs = [run for protocol in protocols for run in protocol.audit_runs(DIM, 2.0)]

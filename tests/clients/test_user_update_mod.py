@@ -354,7 +354,7 @@ class Asked(ClientApp):
         return self._app(inner, context)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_audit_finds_nothing(monkeypatch):
     """All its attacks: loss, isolation, replay, own noise, census, forms, ledger.
 

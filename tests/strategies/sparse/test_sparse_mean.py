@@ -92,7 +92,7 @@ def test_odd_users_send_valid_reports():
     assert np.abs(np.delete(result.coef, 3)).max() < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_handler_keeps_its_promise():
     small = SparseMean(6, epsilon=2.0, num_waves=1)
     voted = SparseMean(64, epsilon=4.0, scale=2.0, num_waves=1)

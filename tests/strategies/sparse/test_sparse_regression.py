@@ -206,7 +206,7 @@ def test_features_that_are_not_of_unit_scale_are_noted(unit, centre):
     assert worse == (unit != 1 or centre != 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_handler_keeps_its_promise():
     users, _ = make_users(400, 12, 6, 0, support=2)
     strategy = SparseRegression(6, epsilon=2.0, samples_per_user=12, num_waves=1, target_scale=1.0)

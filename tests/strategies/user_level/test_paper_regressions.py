@@ -279,7 +279,7 @@ def test_the_same_without_the_fault_passes(part, monkeypatch):
     assert found.passed and found.checks["completeness"] and 0.1 < found.measured <= 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @each_strategy
 def test_the_papers_queries_pass_the_audit(kind):
     users, _ = sparse_users(200, 100, 4, sparsity=2)
