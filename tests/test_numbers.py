@@ -444,12 +444,19 @@ def check(door, arguments, names, quick=True):
     return useful
 
 
+LEFT_OUT = {
+    "compare": pytest.mark.slow,
+    "audit_network": pytest.mark.long,
+    "audit_handler": pytest.mark.long,
+}
+
+
 def doors():
     packages = public() | DOORS
     for name, calls in CALLS.items():
         for number, arguments in enumerate(calls):
-            slow = pytest.mark.slow if name in ("compare", "audit_network", "audit_handler") else ()
-            yield pytest.param(packages[name], arguments, id=f"{name} {number}", marks=slow)
+            marks = LEFT_OUT.get(name, ())
+            yield pytest.param(packages[name], arguments, id=f"{name} {number}", marks=marks)
 
 
 @pytest.mark.parametrize(("door", "arguments"), [*doors()])

@@ -11,6 +11,7 @@ from ldp_flower.expectation import LowerBound, NoPlan, Setting
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     ClassCoefficients,
+    LocalCoefficients,
     OfClasses,
     Question,
     ResidualCoefficients,
@@ -30,11 +31,11 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
-from ..runtime import Ask, Card, Protocol, Run, guarantees
+from ..runtime import Ask, Card, Cohort, Protocol, Run, TooFewReports, guarantees
 from ..subprotocols.holdout_r2 import HoldOut
 from ..subprotocols.one_number import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
-from .base import CENTRED, Integers, SparseWaves
+from .base import CENTRED, Integers, SparseResult, SparseWaves
 
 _LINKS = ("identity", "logistic")
 _FEWEST_OF_CLASSES = 10  # a user's labels below which logistic coefficients are noise
@@ -44,6 +45,17 @@ _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
 # Relative error of coefficients that users divide by a scale of their own rows, times these.
 _OWN_SCALE = 0.5
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
+_OTHERS = 0.05  # share of the users, whose own regressions are compared with the result
+_ROWS_EACH = 4  # rows of a user for each coefficient of these
+_SMALL_RIDGE = 0.1  # their penalty, in units of the features' mean square in the user's rows
+_FARTHEST = 4.0  # radius of their coefficients, over what the result expects
+_SURE, _ALIKE = 3.0, 0.04  # standard errors of a length that contradict; that of features' laws
+_APART = (
+    "Users who had no part in the model find coefficients {:.2f} times as long (give or take "
+    "{:.2f}): how far they are off is not known. Are features centred and of unit scale, and is "
+    "much of them different from zero in every user's rows? PrivateRegression takes any table "
+    "whose bounds are known."
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -101,7 +113,7 @@ class SparseRegression(SparseWaves):
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",
-        rounds="8 or 9",
+        rounds="9 or 10",
         report="1; votes some bytes",
         use_when="users have many records each; sparsity and sizes are not known",
         fails_when="at epsilon 1 with 400 users, who show nothing; 400 users with 50 records miss "
@@ -170,7 +182,12 @@ class SparseRegression(SparseWaves):
     def protocol(self, run: Run) -> Protocol:
         """Run the waves; users who have no part in them tell what the model explains."""
         held_out = HoldOut(run, self.link, self.samples_per_user)
+        others = round(_OTHERS * run.num_users)
+        enough = others >= run.min_reports and not self._logistic
+        compared = run.cohorts([others]) if enough else []
         result, scale = yield from self._posterior(run)
+        for cohort in compared:
+            result = yield from self._compared(cohort, result, scale.value)
         mean, size = (0.5, 0.5) if self._logistic else (0.0, scale.value)
         result = yield from held_out.judged(result, mean, size)
         r2, error = result.r2, result.r2_error
@@ -182,6 +199,42 @@ class SparseRegression(SparseWaves):
         apart = max(abs(said - r2) - 2 * error, 0.0)
         each = apart * size**2 / max(int(np.sum(result.inclusion > CENTRED)), 1)
         return replace(result, std_error=np.sqrt(result.std_error**2 + each))
+
+    def _compared(
+        self, cohort: Cohort, result: SparseResult, size: float
+    ) -> Generator[Ask, Estimate, SparseResult]:
+        """Let users who had no part in it regress targets on the largest coefficients' features.
+
+        These are local regressions in the data's own units, with a small penalty in those of the
+        user's own features, and an intercept. Where waves were right in taking features for of unit
+        scale and targets for alike in size among users, coefficients are of the same length.
+        """
+        likely = np.flatnonzero(result.inclusion > CENTRED)
+        most = max(self.samples_per_user // _ROWS_EACH - 1, 0)
+        support = np.sort(likely[np.argsort(-np.abs(result.coef[likely]))][:most])
+        if not len(support):
+            return result
+        coef, dim = result.coef[support], len(support) + 1
+        factor, noise = ridge_moments(dim / self.samples_per_user, _SMALL_RIDGE)
+        square = float(coef @ coef)
+        spread = size * math.sqrt(dim * noise / self.samples_per_user)
+        radius = _FARTHEST * math.hypot(factor * math.sqrt(square), spread)
+        question = LocalCoefficients(np.zeros(self.dim), 0.0, _SMALL_RIDGE, 1.0, support)
+        try:
+            answer = yield Ask(cohort, question, self.randomizer(dim, radius))
+        except TooFewReports:
+            return result
+        found, errors = answer.mean[:-1] / factor, answer.std_error[:-1] / factor
+        length = float(found @ coef) / square
+        error = math.hypot(float(np.linalg.norm(errors * coef)) / square, _ALIKE)
+        if abs(length - 1) > _SURE * error:
+            note = _APART.format(length, 2 * error)
+            unknown = np.full(self.dim, np.nan)
+            return replace(result, std_error=unknown, notes=[*result.notes, note])
+        apart = np.abs(found - coef) - 2 * np.hypot(errors, _ALIKE * coef)
+        std_error = result.std_error.copy()
+        std_error[support] = np.hypot(std_error[support], np.maximum(apart, 0.0))
+        return replace(result, std_error=std_error)
 
     @property
     def _logistic(self) -> bool:
