@@ -22,7 +22,6 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
-from flwr.supercore.task_identity import TaskIdentity
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod, Refusal
@@ -66,8 +65,6 @@ def app_that(meddles, **arguments):
 
 def deployed(app, sent, node_config):
     """Hand a message to an app as its SuperNode does; return it and the reply."""
-    if vars(TaskIdentity)["_run_id"] is None:  # messages belong to one of Flower's processes
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
     message = Message(sent, NODE_ID, "train", group_id="3")
     message.metadata.__dict__["_message_id"] = str(uuid4())
     before = dict(vars(message.metadata))

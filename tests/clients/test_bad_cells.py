@@ -146,9 +146,8 @@ def test_a_bad_cell_silences_nobody(loader, cell, tmp_path):
 def test_a_bad_cell_changes_no_other_users_report(loader, cell):
     def reports(entry):
         app = LdpClientApp(lambda context: LOADERS[loader](entry), seed=3)
-        grid = InProcessGrid(app, 1)  # before the message, which belongs to a process of Flower
         message = Message(question_for(loader).to_record_dict(), 1, "query.report")
-        (reply,) = grid.send_and_receive([message])
+        (reply,) = InProcessGrid(app, 1).send_and_receive([message])
         return Report.from_record_dict(reply.content).arrays["reports"]
 
     others = np.arange(USERS) != BAD

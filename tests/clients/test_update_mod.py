@@ -22,7 +22,6 @@ from flwr.app import (
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
-from flwr.supercore.task_identity import TaskIdentity
 
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.audit.distinguish import Sample, likeliest_events
@@ -511,8 +510,6 @@ def node_config(ledger, tmp_path):
 def deployed(app, sent, node_config, node_id=5):
     """Hand a message to an app as its SuperNode does."""
     assert not in_simulation()
-    if vars(TaskIdentity)["_run_id"] is None:  # messages belong to one of Flower's processes
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
     message = Message(sent, node_id, "train")
     message.metadata.__dict__["_message_id"] = str(uuid4())
     context = Context(

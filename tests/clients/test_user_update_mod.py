@@ -14,7 +14,6 @@ import pytest
 from flwr.app import Array, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from flwr.supercore.task_identity import TaskIdentity
 from test_update_mod import (
     BEHAVIOURS,
     CODEBOOK,
@@ -487,8 +486,6 @@ def node_config(ledger, tmp_path):
 
 def deployed(app, sent, node_config, kind="train"):
     """Hand a message to an app as its SuperNode does."""
-    if vars(TaskIdentity)["_run_id"] is None:  # messages belong to one of Flower's processes
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
     message = Message(sent, 5, kind)
     message.metadata.__dict__["_message_id"] = str(uuid4())
     reply = app(message, Context(1, 5, dict(node_config), RecordDict(), {"max-epsilon": 100.0}))
