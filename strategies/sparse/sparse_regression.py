@@ -52,8 +52,8 @@ _FARTHEST = 4.0  # radius of their coefficients, over what the result expects
 _SURE, _ALIKE = 3.0, 0.04  # standard errors of a length that contradict; that of features' laws
 _APART = (
     "Users who had no part in the model find coefficients {:.2f} times as long (give or take "
-    "{:.2f}): how far they are off is not known. Are features centred and of unit scale, and is "
-    "much of them different from zero in every user's rows? PrivateRegression takes any table "
+    "{:.2f}): how far they are off is not known. Are features centred and of unit scale, and are "
+    "they different from zero in many of every user's rows? PrivateRegression takes any table "
     "whose bounds are known."
 )
 
@@ -113,7 +113,7 @@ class SparseRegression(SparseWaves):
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",
-        rounds="9 or 10",
+        rounds="9 to 11",
         report="1; votes some bytes",
         use_when="users have many records each; sparsity and sizes are not known",
         fails_when="at epsilon 1 with 400 users, who show nothing; 400 users with 50 records miss "
