@@ -81,6 +81,7 @@ def labels(users: Users, question: q.Labels) -> Floats:
     targets = users.targets[rows]
     if question.theta is not None:
         targets = targets - dot(users.features[rows], question.theta)
+    targets = targets - (question.offset or 0.0)
     found[places] = np.where(np.isfinite(targets), np.clip(targets, -bound, bound), 0.0)
     return found
 

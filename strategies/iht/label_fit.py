@@ -1,9 +1,10 @@
 """Sparse least squares of noisy labels on public features."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import Lasso
 
 from ldp_flower.iht import iht, keep_largest
@@ -11,34 +12,57 @@ from ldp_flower.validation import Floats
 
 from ..numerics.denoising import keep_above
 
+_ASKEW = 12.0  # chi-squared, with two degrees of freedom or one, that one in 400 exceeds
+_UNDONE = 0.1  # relative error of what clipping keeps of numbers around 0, if not normal
+_MOST_LOST = 0.99
+_TINY = np.finfo(float).tiny
+
 
 @dataclass(frozen=True)
 class NoisyLabels:
     """Rows of public features with estimates of their labels."""
 
     features: Floats  # (rows, dim): the features as nodes sent them
-    labels: Floats  # (rows,): unbiased estimates of the labels
+    labels: Floats  # (rows,): estimates of the labels
     variance: Floats  # (rows,): variance of their noise
+    beyond: Floats  # (rows,): share of residuals' sizes that clipping took away, for good
+    # (rows,): of rows whose residuals were clipped as those around 0, and made up for
+    narrow: NDArray[np.bool_]
+    undone: NDArray[np.bool_]  # (rows,): of rows whose clipping was made up for, these included
 
     def plus(self, other: "NoisyLabels") -> "NoisyLabels":
         """Return both together."""
-        return NoisyLabels(
-            np.concatenate([self.features, other.features]),
-            np.concatenate([self.labels, other.labels]),
-            np.concatenate([self.variance, other.variance]),
-        )
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return NoisyLabels(*map(np.concatenate, both))
 
-    def fit(self, sparsity: int, solver: str, residual: float) -> "LabelFit":
+    def whole(self) -> "NoisyLabels | None":
+        """Return the rows whose clipping was not made up for, if there are any."""
+        if self.undone.all():
+            return None
+        return NoisyLabels(*(values[~self.undone] for values in vars(self).values()))
+
+    def on_one_scale(self, scale: float) -> "NoisyLabels":
+        """Return the same with labels of rows that are not narrow, and noise, on this scale."""
+        scales = np.where(self.narrow, 1.0, scale)
+        return replace(self, labels=scales * self.labels, variance=scales**2 * self.variance)
+
+    def fit(self, sparsity: int, solver: str, residual: float, *, centred: bool) -> "LabelFit":
         """Return weighted least squares on the coefficients that clear the noise.
 
         A row counts by the inverse of its variance, that of noise and of the residual together: the
-        root mean square of what the coefficients leave of labels without noise.
+        root mean square of what the coefficients leave of labels without noise. If ``centred``
+        there are intercepts, one for narrow rows and one for the others.
         """
         units = typical_sizes(self.features)
         x = self.features / units
         of_rows = row_weights(x)
         weights = of_rows / np.sqrt(self.variance + residual**2)
         x, y = weights[:, None] * x, weights * self.labels
+        groups = [~self.narrow, self.narrow] if centred else []
+        for group in groups:
+            own = weights[group] / max(float(np.linalg.norm(weights[group])), _TINY)
+            x[group] -= np.outer(own, own @ x[group])
+            y[group] -= own * (own @ y[group])
         clears = math.sqrt(2 * math.log(max(x.shape[1], 2)))
         if solver == "iht":
             coef = iht(x, y, sparsity)
@@ -48,14 +72,30 @@ class NoisyLabels:
             model = Lasso(alpha=penalty, fit_intercept=False, precompute=False).fit(x, y)
             coef = _least_squares(x, y, keep_largest(model.coef_, sparsity))
         coef = _least_squares(x, y, keep_above(coef, clears * _errors(x, y, coef)))
+        left = self.labels - self.features @ (coef / units)
+        square = float(np.mean((y - x @ coef) ** 2)) if len(y) else 0.0
+        lines = [_line(group, weights**2, left, x @ coef, y, square) for group in groups]
+        found = [line for line in lines if line]
+        precisions = [1 / max(line.of_intercept, _TINY) for line in found]
+        intercepts = [line.intercept for line in found]
+        intercept = float(np.average(intercepts, weights=precisions)) if found else 0.0
+        for group, line in zip(groups, lines, strict=True):
+            left[group] -= line.intercept if line else 0.0
+        whole = not self.undone[~self.narrow].any()
+        bends, parts = _bends(lines, whole), np.mean(self.narrow) if len(y) else 0.0
+        lost = float(np.average(self.beyond, weights=weights**2)) if len(y) else 0.0
+        lost /= 1 - min(lost, _MOST_LOST)  # of the coefficients that there are
         return LabelFit(
             coef / units,
-            _errors(x, y, coef) / units,
-            self._residual(coef / units, of_rows),
+            np.hypot(_errors(x, y, coef), math.hypot(lost, parts * bends.slope) * coef) / units,
+            intercept,
+            bends.score > _ASKEW,
+            bends.scale,
+            self._residual(left, coef, of_rows),
             of_unusual_rows(of_rows),
         )
 
-    def _residual(self, coef: Floats, weights: Floats) -> float:
+    def _residual(self, left: Floats, coef: Floats, weights: Floats) -> float:
         """Return the root mean square to expect of new labels' residuals, rather too large.
 
         Without the reports' noise. Rows are weighted by the inverse square of its variance, about
@@ -67,7 +107,7 @@ class NoisyLabels:
             return 0.0
         shares = (weights / self.variance) ** 2
         shares /= shares.sum()
-        squares = (self.labels - self.features @ coef) ** 2 - self.variance
+        squares = left**2 - self.variance
         mean = float(shares @ squares)
         std_error = float(np.sqrt(np.sum((shares * (squares - mean)) ** 2)))
         s = int(np.count_nonzero(coef))
@@ -82,8 +122,63 @@ class LabelFit:
     # (dim,): the coefficients and their standard errors
     coef: Floats
     std_error: Floats
+    intercept: float
+    is_askew: bool  # whether narrow rows contradict the others: residuals are not around 0
+    scale: float  # of the labels of rows that are not narrow, by narrow ones
     residual: float  # root mean square of what they are expected to leave of other labels
     notes: list[str]  # about rows that hardly count
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Of one kind of rows: the intercept, the slope in what all rows predict, their variances."""
+
+    intercept: float
+    slope: float
+    of_intercept: float
+    of_slope: float
+
+
+def _line(
+    group: NDArray[np.bool_],
+    weights: Floats,
+    left: Floats,
+    fitted: Floats,
+    y: Floats,
+    square: float,
+) -> _Line | None:
+    precision, along = float(weights[group].sum()), float(fitted[group] @ fitted[group])
+    if not precision:
+        return None
+    intercept = float(weights[group] @ left[group]) / precision
+    slope = float(fitted[group] @ y[group]) / along if along else 1.0
+    return _Line(intercept, slope, square / precision, square / along if along else 0.0)
+
+
+@dataclass(frozen=True)
+class _Bends:
+    """By how much narrow rows differ from others."""
+
+    score: float  # of intercepts and slopes together: chi-squared with two degrees, if by noise
+    slope: float  # of the slopes, without what noise explains
+    scale: float = 1.0  # the slope of narrow rows over that of the others, if that is not certain
+
+
+def _bends(lines: list[_Line | None], whole: bool) -> _Bends:
+    """Compare both kinds of rows; slopes only where the others' residuals are left ``whole``."""
+    wide, narrow = lines or (None, None)
+    if wide is None or narrow is None:
+        return _Bends(0.0, 0.0)
+    of_intercepts = (narrow.intercept - wide.intercept) ** 2
+    score = of_intercepts / (narrow.of_intercept + wide.of_intercept)
+    variance = narrow.of_slope + wide.of_slope
+    if not (variance and min(wide.slope, narrow.slope) > 0):
+        return _Bends(score, 0.0)
+    if not whole:
+        believed = _UNDONE**2 / (_UNDONE**2 + variance)
+        return _Bends(score, 0.0, (narrow.slope / wide.slope) ** believed)
+    of_slopes = (narrow.slope - wide.slope) ** 2
+    return _Bends(score + of_slopes / variance, math.sqrt(max(of_slopes - variance, 0.0)))
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:

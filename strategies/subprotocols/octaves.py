@@ -14,12 +14,12 @@ from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
 
-_ELSEWHERE = 0.03  # share of users whose size may be anything
+ELSEWHERE = 0.03  # share of users whose size may be anything
 # A part of the users may be that many octaves larger, as where most targets are 0: so large a part,
 # so many octaves. One such case in five is expected, whichever.
 _LARGER, _PARTS, _EXPECTED = (2, 4, 6), (0.1, 0.3, 0.5), 0.2
-_QUANTILES = 200  # of a law of sizes
-_PER_OCTAVE = 20  # sizes that are compared with the reports
+QUANTILES = 200  # of a law of sizes
+PER_OCTAVE = 20  # sizes that are compared with the reports
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _laws(degrees: float) -> tuple[Floats, Floats, Floats]:
     places, shares = _shares(degrees)
     sizes, likely, found = [places], [np.full(len(places), 1 - _EXPECTED)], [shares]
     for octaves in _LARGER:
-        both = len(places) - octaves * _PER_OCTAVE
+        both = len(places) - octaves * PER_OCTAVE
         for part in _PARTS:
             sizes.append(places[:both] + math.log2(1 - part + part * 4**octaves) / 2)
             found.append((1 - part) * shares[:both] + part * shares[-both:])
@@ -81,14 +81,25 @@ def _laws(degrees: float) -> tuple[Floats, Floats, Floats]:
 @lru_cache
 def _shares(degrees: float) -> tuple[Floats, Floats]:
     """Return logarithms of a common size, and the share of users that each octave then has."""
-    levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+    levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
     if math.isinf(degrees):
         sizes = 0.1 * ndtri(levels) / math.log(2)
     else:
         sizes = 0.5 * np.log2(chdtri(degrees, 1 - levels) / degrees)
-    places = np.linspace(0, OCTAVES - 1, _PER_OCTAVE * (OCTAVES - 1) + 1)
-    found = np.clip(places[:, None] + sizes, 0, OCTAVES - 1)
+    places = np.linspace(0, OCTAVES - 1, PER_OCTAVE * (OCTAVES - 1) + 1)
+    return places, shares_of(sizes, places)
+
+
+def shares_of(sizes: Floats, places: Floats) -> Floats:
+    """Return the share of users that each octave has, shape (places, octaves).
+
+    ``sizes`` are quantiles of the sizes' binary logarithms over a place; minus infinity is that of
+    0, for which users name any octave.
+    """
+    held = np.isfinite(sizes)
+    found = np.clip(places[:, None] + sizes[held], 0, OCTAVES - 1)
     shares = np.empty((len(places), OCTAVES))
     for octave in range(OCTAVES):
-        shares[:, octave] = np.maximum(1 - np.abs(found - octave), 0).mean(axis=1)
-    return places, (1 - _ELSEWHERE) * shares + _ELSEWHERE / OCTAVES
+        shares[:, octave] = np.maximum(1 - np.abs(found - octave), 0).sum(axis=1) / len(sizes)
+    shares += (1 - held.mean()) / OCTAVES
+    return (1 - ELSEWHERE) * shares + ELSEWHERE / OCTAVES

@@ -1,7 +1,6 @@
 """One number of each user: squared errors, the scale of targets, the typical norm of vectors.
 
-For a scale users hold many targets each, whose root mean square is nearly the common one, or few
-labels, whose squares spread over several octaves (:func:`estimate_label_scale`).
+For a scale users hold many targets each, whose root mean square is nearly the common one.
 """
 
 import math
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammainc, ndtr
+from scipy.special import ndtr
 
 from ldp_flower.guarantee.questions import Question, TargetScaleBin
 from ldp_flower.randomizers import (
@@ -19,7 +18,6 @@ from ldp_flower.randomizers import (
     KRandomizedResponse,
     RandomizedResponse,
     Randomizer,
-    SubsetSelection,
 )
 from ldp_flower.validation import Floats
 
@@ -35,7 +33,6 @@ def number_randomizer(epsilon: float, radius: float) -> Randomizer:
 # Targets' scales from 2**-10 to 2**10, by bins of half an octave: a bin's middle is off by 19 %.
 _SMALLEST, _OCTAVES, _PER_OCTAVE = 2.0**-10, 20, 2
 _NUM_BINS = _PER_OCTAVE * _OCTAVES
-_POINTS = 1001  # of scales that labels are compared with
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
 _COHORTS = 3  # whose reports have to do
 _SHARE = 0.13  # of all users that one of them may be
@@ -142,36 +139,6 @@ def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Float
     inner = ndtr((edges[1:-1] - logs[:, None]) / spread)
     chance = other + (own - other) * np.diff(inner, prepend=0.0, append=1.0, axis=1)
     return logs, np.log(chance), np.log1p(-chance)
-
-
-def estimate_label_scale(
-    cohort: Cohort, epsilon: float, targets_per_user: int
-) -> Generator[Ask, Estimate, TargetScale]:
-    """Ask a cohort for the octave of the root mean square of each one's few labels.
-
-    The mean square of m labels, taken for normal with mean 0, is chi-squared with m degrees of
-    freedom over m: one scale says how many users fall into each octave, and all counts give it
-    finer.
-    """
-    oracle = SubsetSelection(epsilon, _OCTAVES)
-    answer = yield Ask(cohort, TargetScaleBin(_SMALLEST, 1.0, _OCTAVES), oracle)
-    own, other = float(oracle.own), float(oracle.other)
-    chosen = answer.mean * (own - other) + other
-    logs, in_octave = _shares_of_octaves(targets_per_user)
-    chance = other + (own - other) * in_octave
-    likelihoods = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
-    log_weights = answer.count * likelihoods.sum(axis=1)
-    return _believed(logs, np.exp(log_weights - log_weights.max()))
-
-
-@lru_cache
-def _shares_of_octaves(targets_per_user: int) -> tuple[Floats, Floats]:
-    """Return logarithms of scales, and the share of users that each octave has at each of them."""
-    logs = math.log(_SMALLEST) + np.linspace(0, _OCTAVES * math.log(2), _POINTS)
-    inner = _SMALLEST * 2.0 ** np.arange(1, _OCTAVES)
-    squares = (inner / np.exp(logs)[:, None]) ** 2
-    below = gammainc(targets_per_user / 2, targets_per_user / 2 * squares)
-    return logs, np.diff(below, prepend=0.0, append=1.0, axis=1)
 
 
 def _believed(logs: Floats, weights: Floats) -> TargetScale:

@@ -17,6 +17,7 @@ from .base import (
     Prior,
     Question,
     Rows,
+    Signed,
 )
 
 
@@ -304,9 +305,9 @@ class FrequentItems(DrawnItems):
 class Labels(Question):
     """A user's first ``labels_per_user`` targets, zero where there are fewer or one is not finite.
 
-    With ``theta`` what this linear model predicts is subtracted from each target. They are clipped
-    to ``[-label_bound, label_bound]``. The rows that they belong to leave beside the reports, as
-    they are: of a node only whose operator has declared features public.
+    With ``theta`` and ``offset`` what this linear model predicts is subtracted from each target.
+    They are clipped to ``[-label_bound, label_bound]``. The rows that they belong to leave beside
+    the reports, as they are: of a node only whose operator has declared features public.
     """
 
     stem: ClassVar[str] = "labels"
@@ -318,6 +319,7 @@ class Labels(Question):
     labels_per_user: Annotated[int, most]
     label_bound: float
     theta: PerFeature | None = None
+    offset: Signed | None = None
 
     def width(self, num_features: int) -> int:
         """Return ``labels_per_user``."""

@@ -263,9 +263,9 @@ PLAIN = [
     ),
     (Labels(2, 1.5), "labels", {}, {"labels_per_user": 2.0, "label_bound": 1.5}),
     (
-        Labels(2, 1.5, A),
+        Labels(2, 1.5, A, -0.5),
         "labels",
-        {"theta": A},
+        {"theta": A, "offset": np.array([-0.5])},
         {"labels_per_user": 2.0, "label_bound": 1.5},
     ),
     (NormalisedUpdate(), "normalised_update", {}, {}),

@@ -1,0 +1,174 @@
+"""The law of users' sizes, from the octave of each one's own: what clipping at a bound takes away.
+
+Whether sizes are those of numbers around 0, such as normal ones, or of classes, counts, money.
+"""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from ldp_flower.guarantee.questions.sizes import OCTAVES, SMALLEST_OCTAVE, Octave
+from ldp_flower.randomizers import Estimate, SubsetSelection
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+from .octaves import PER_OCTAVE, QUANTILES, shares_of
+
+# Sizes of numbers around 0 are expected in three of four cases; in one of ten, classes; otherwise a
+# part of the users is so many octaves larger, or a part has zeros, and others sizes alike or not.
+_AROUND_ZERO, _CLASSES = 0.75, 0.1
+_PARTS, _LARGER = (0.03, 0.1, 0.2, 0.35, 0.5), (1.5, 3.0, 5.0)
+_ZEROS = (0.0, 0.3, 0.6, 0.9)
+_ALIKE, _UNLIKE = 0.15, 0.8  # standard deviations of logarithms of sizes
+_ONES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)  # shares of class 1 (of both -1 and 1)
+_HEAVY = 0.6, _UNLIKE  # share of zeros, and spread of the others, of a law with a heavy tail
+_SURE = 0.95  # probability from which labels are taken for classes
+_LEAST = 1e-6  # of a law's probability, that counts
+
+
+@dataclass(frozen=True)
+class LawOfSizes:
+    """What is believed of sizes: quantiles of each law that is likely, and how likely it is."""
+
+    sizes: Floats  # (laws, quantiles)
+    weights: Floats  # (laws,)
+    around_zero: float  # probability that sizes are those of numbers around 0
+    classes: float  # probability that all sizes are 0 or 1
+    alike: float  # probability that sizes are nearly the same
+
+    @property
+    def are_classes(self) -> bool:
+        """Whether all sizes are 0 or 1, to all intents."""
+        return self.classes > _SURE
+
+    @property
+    def is_around_zero(self) -> bool:
+        """Whether sizes are rather those of numbers around 0 than others."""
+        return self.around_zero > 0.5
+
+    @property
+    def may_have_a_mean(self) -> bool:
+        """Whether sizes are those of numbers around 0, or alike, as around another number."""
+        return self.around_zero + self.alike > 0.5
+
+    @property
+    def mean(self) -> float:
+        """The mean size."""
+        return float(self.weights @ self.sizes.mean(axis=1))
+
+    @property
+    def root_mean_square(self) -> float:
+        """The common root mean square, the median of what is believed."""
+        return math.exp(self._levels(0.5))
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the logarithm of the root mean square."""
+        return (self._levels(0.84) - self._levels(0.16)) / 2
+
+    def _levels(self, level: float) -> float:
+        order = np.argsort(self._logs)
+        return float(np.interp(level, np.cumsum(self.weights[order]), self._logs[order]))
+
+    @property
+    def _logs(self) -> Floats:
+        squares = np.maximum(np.mean(self.sizes**2, axis=1), np.finfo(float).tiny)
+        return np.asarray(np.log(squares) / 2)
+
+    def beyond(self, bound: float) -> float:
+        """Return the share in the sizes' sum of those beyond a bound.
+
+        That is what clipping takes from the slope of sizes that are multiples of what explains
+        them: sizes beyond the bound no longer follow it.
+        """
+        means = np.maximum(self.sizes.mean(axis=1), np.finfo(float).tiny)
+        shares = np.where(self.sizes > bound, self.sizes, 0.0).mean(axis=1) / means
+        return float(self.weights @ shares)
+
+    def _as_heavy(self) -> "LawOfSizes":
+        """Return a law of the same root mean square with many zeros and a heavy tail."""
+        shape = np.exp2(_with_zeros(*_HEAVY))
+        sizes = shape * (self.root_mean_square / math.sqrt(np.mean(shape**2)))
+        return LawOfSizes(sizes[None], np.ones(1), 0.0, 0.0, 1.0)
+
+    def lost(self, bound: float) -> float:
+        """Return what clipping at a bound may take from the slope, rather too much.
+
+        Unless sizes are alike, a tail may be longer than so few reports show.
+        """
+        own = self.beyond(bound)
+        return own if self.alike > 0.5 else max(own, self._as_heavy().beyond(bound))
+
+
+def ask_law(
+    cohort: Cohort, question: Octave, epsilon: float
+) -> Generator[Ask, Estimate, LawOfSizes]:
+    """Ask a cohort for the octaves of its sizes; return the belief in each law."""
+    oracle = SubsetSelection(epsilon, OCTAVES)
+    answer = yield Ask(cohort, question, oracle)
+    own, other = float(oracle.own), float(oracle.other)
+    chosen = answer.mean * (own - other) + other
+    laws = _laws()
+    chance = other + (own - other) * laws.shares
+    logs = np.log(chance) @ chosen + np.log1p(-chance) @ (1 - chosen)
+    weights = laws.prior * np.exp(answer.count * (logs - logs.max()))
+    weights /= weights.sum()
+    likely = np.flatnonzero(weights > _LEAST)
+    return LawOfSizes(
+        2.0 ** (laws.places[likely, None] + laws.shapes[laws.shape[likely]] + SMALLEST_OCTAVE),
+        weights[likely] / weights[likely].sum(),
+        float(weights[laws.kind == 0].sum()),
+        float(weights[laws.kind == 1].sum()),
+        float(weights[laws.kind == 2].sum()),
+    )
+
+
+@dataclass(frozen=True)
+class _Laws:
+    shapes: Floats  # (shapes, quantiles): binary logarithms of sizes, around a law's place
+    shape: Floats  # (laws,): the number of each law's shape
+    places: Floats  # (laws,)
+    shares: Floats  # (laws, octaves)
+    prior: Floats  # (laws,)
+    kind: Floats  # (laws,): 0 around zero, 1 classes, 2 alike, 3 others
+
+
+@lru_cache
+def _laws() -> _Laws:
+    levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    upper, normal = 1 - (1 - levels) / 2, ndtri(levels) / math.log(2)
+    around_zero = [np.log2(ndtri(upper)), np.log2(-np.log1p(-levels)), np.log2(stdtrit(3, upper))]
+    others = [_with_zeros(zeros, spread) for zeros in _ZEROS for spread in (_ALIKE, _UNLIKE)]
+    for part in _PARTS:
+        for octaves in _LARGER:
+            least = round((1 - part) * QUANTILES)
+            some = _UNLIKE * np.interp(levels[:least] / (1 - part), levels, normal)
+            alike = _ALIKE * np.interp((levels[least:] - 1 + part) / part, levels, normal)
+            others.append(np.concatenate([some, octaves + alike]))
+    classes = [np.where(levels < 1 - ones, -np.inf, 0.0) for ones in _ONES]
+    places = np.linspace(0, OCTAVES - 1, PER_OCTAVE * (OCTAVES - 1) + 1)
+    shapes = [*around_zero, *others, *classes]
+    kinds = [0] + [3] * (len(around_zero) - 1) + [2] + [3] * (len(others) - 1) + [1] * len(classes)
+    rest = (1 - _AROUND_ZERO - _CLASSES) / 2
+    priors = {0: _AROUND_ZERO, 1: _CLASSES, 2: rest, 3: rest}
+    where = [np.array([-SMALLEST_OCTAVE]) if kind == 1 else places for kind in kinds]
+    each = [len(places) for places in where]
+    return _Laws(
+        np.array(shapes),
+        np.repeat(np.arange(len(shapes)), each),
+        np.concatenate(where),
+        np.concatenate([shares_of(s, p) for s, p in zip(shapes, where, strict=True)]),
+        np.repeat([priors[k] / kinds.count(k) / n for k, n in zip(kinds, each, strict=True)], each),
+        np.repeat(kinds, each),
+    )
+
+
+def _with_zeros(share: float, spread: float) -> Floats:
+    """Return a law of which a share is 0, and others have logarithms of this spread."""
+    zeros = round(share * QUANTILES)
+    levels = (np.arange(QUANTILES - zeros) + 0.5) / (QUANTILES - zeros)
+    return np.concatenate([np.full(zeros, -np.inf), spread * ndtri(levels) / math.log(2)])
