@@ -64,13 +64,12 @@ def dot(rows: NDArray[Any], vector: Floats) -> Floats:
     return total
 
 
-def shortened(rows: NDArray[Any], length: float) -> Floats:
-    """Return rows shortened to a Euclidean length, those that are longer."""
+def shortening(rows: NDArray[Any], length: float) -> Floats:
+    """Return what to multiply rows by, to shorten those that are longer to a Euclidean length."""
     squares = np.zeros(len(rows))
     for column in range(rows.shape[1]):
         squares += rows[:, column] ** 2
-    factors = length / np.maximum(np.sqrt(squares), length)
-    return np.asarray(rows * factors[:, None])
+    return np.asarray(length / np.maximum(np.sqrt(squares), length))
 
 
 def scale_bins(sizes: Floats, bins: q.TargetScaleBin | q.DistanceBin) -> Floats:

@@ -22,21 +22,24 @@ from ..arithmetic import (
     norm_over_rows,
     ridge_coefficients,
     scale_bins,
-    shortened,
+    shortening,
 )
 
 
 def gradient(users: Users, question: q.Gradient) -> Floats:
     """Compute :class:`Gradient`."""
     features: NDArray[Any] = users.features
+    predicted = dot(features, question.theta) + (question.offset or 0.0)
+    score = LINKS[question.link].score(predicted, users.targets)
     if question.feature_bound is not None:
         features = np.clip(features, -question.feature_bound, question.feature_bound)
     if question.row_bound is not None:
-        features = shortened(features, question.row_bound)
-    predicted = dot(features, question.theta) + (question.offset or 0.0)
-    score = LINKS[question.link].score(predicted, users.targets)
+        factors = shortening(features, question.row_bound)
+        features, score = features * factors[:, None], score * factors
     if question.residual_bound is not None:
-        score = np.clip(score, -question.residual_bound, question.residual_bound)
+        # The score of a row that is too large for a number is none: it counts as 0.
+        known = np.where(np.isnan(score), 0.0, score)
+        score = np.clip(known, -question.residual_bound, question.residual_bound)
     if question.feature_centre is not None:
         features = features - question.feature_centre
     mean = mean_over_rows(users, score, features)

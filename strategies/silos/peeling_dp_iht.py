@@ -13,6 +13,7 @@ from ldp_flower.randomizers import Estimate, RecordPeeling
 from ldp_flower.validation import Count, Floats, Positive, check_unused
 from ldp_flower.values.links import LINKS
 
+from ..numerics.secant import Secant
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports, ask_on
 from .base import NO_PLAN_OF_TEACHERS, ClippedSilos, record_guarantee
 
@@ -26,6 +27,10 @@ _MAX_STRETCH = 2.0  # of classes' coefficients
 # Of the bound on residuals of the squared loss.
 _SHRINKAGE = 0.5  # from step to step
 _FLOOR = 0.5  # in scales of the noise
+_NOT_STEEP = (
+    "How much the gradient changes with the coefficients is not known for noise: coefficients may "
+    "be many times too short. More records, a larger epsilon, or feature_variance would help."
+)
 _CONTRADICTED = (
     "The last step contradicts the first: both are noise, and zero is returned. More records or a "
     "larger epsilon are needed."
@@ -48,9 +53,10 @@ class PeelingDpIht(ClippedSilos):
     noise_scale : float, optional
         Standard deviation of the targets given the features, a public guess, for the squared
         loss only; by default half of ``target_scale``.
-    feature_variance : float (default: 1.0)
+    feature_variance : float, optional
         Mean square of a feature: 1 for signs, 1/3 for uniform features. Steps are its
-        inverse, four times that for the logistic loss.
+        inverse, four times that for the logistic loss. By default the first step takes it for 1,
+        and later ones have the length at which the gradient changed last (squared loss only).
     num_steps : int, optional
         Number of steps; every silo answers each. By default 5, for the logistic loss 2.
 
@@ -67,8 +73,9 @@ class PeelingDpIht(ClippedSilos):
     and changes their length. In the end they get the length with which the model has the first
     step's gradient, at zero, along them, if features are normal and independent.
 
-    ``std_error`` is the noise of the last step's values; it leaves out what the
-    earlier ones left to do, and the choice.
+    ``std_error`` has the noise of the last step's values, sampling (by ``noise_scale``) and what
+    steps left to do, if they go on shrinking as the last two did. It leaves out the choice. It is
+    NaN for classes, whose length is that of normal features.
     """
 
     guarantee = record_guarantee("RecordPeeling")
@@ -84,7 +91,7 @@ class PeelingDpIht(ClippedSilos):
     _audited: ClassVar = {"target_scale": 1.0}
 
     noise_scale: Positive | None = None
-    feature_variance: Positive = 1.0
+    feature_variance: Positive | None = None
     num_steps: Count | None = None
 
     _prior = 1.5
@@ -95,11 +102,6 @@ class PeelingDpIht(ClippedSilos):
             check_unused(self, "with link='logistic'", "noise_scale")
         self._num_steps = self.num_steps or _STEPS[self.link]
         self.randomizer(self._first_bound)  # refuses a bad epsilon now
-
-    @property
-    def step_size(self) -> float:
-        """The inverse of the usual curvature."""
-        return 1 / (LINKS[self.link].curvature * self.feature_variance)
 
     def residual_bounds(self) -> list[float]:
         """Return the bound on residuals of every step."""
@@ -118,28 +120,50 @@ class PeelingDpIht(ClippedSilos):
 
     def protocol(self, run: Run) -> Protocol:
         """Let everybody peel the moved estimate; ``num_steps`` times."""
-        theta, noise, stretch = yield from self.descend(self.everyone(run))
-        std_error = np.where(theta != 0, stretch * noise, 0.0)
-        return LinearResult(coef=theta, std_error=std_error, notes=_doubts(theta))
+        theta, _, error = yield from self.descend(self.everyone(run))
+        std_error = np.where(theta != 0, error, 0.0)
+        notes = _doubts(theta)
+        if self.link == "identity" and math.isnan(error):
+            notes = [_NOT_STEEP]
+        return LinearResult(coef=theta, std_error=std_error, notes=notes)
 
     def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float, float]]:
-        """Return a cohort's estimate, the noise of the last step's values, and their stretch."""
+        """Return a cohort's estimate, the noise of the last step's values, and their error."""
         theta = first = np.zeros(self.dim)
-        noise, stretch = 0.0, 1.0
+        declared = self.feature_variance is not None
+        usual = LINKS[self.link].curvature * (self.feature_variance or 1.0)
+        line = Secant(usual, is_known=declared)
+        last = error = 0.0
         for number, bound in enumerate(self.residual_bounds()):
-            question = self._gradient(theta, bound, centre=-theta / self.step_size)
+            question = self._gradient(theta, bound, centre=-line.curvature * theta)
             moved = yield from ask_on(Ask(cohort, question, self.randomizer(bound)), number > 0)
             if moved is None:
                 break
-            largest = keep_largest(-self.step_size * moved.mean, self.sparsity)
+            named = moved.mean != 0
+            gradient = np.where(named, moved.mean + line.curvature * theta, 0.0)
+            noise = float(moved.std_error[0])
+            if self.link == "identity" and not declared:
+                line.learn(theta, gradient, named, noise)
+            ahead = np.where(named, theta - gradient / line.curvature, 0.0)
+            largest = keep_largest(ahead, self.sparsity)
+            line.steps.append(largest - theta)
             theta = project_on_ball(largest, self.radius)
-            noise = self.step_size * float(moved.std_error[0])
+            records = math.sqrt(moved.count * self.randomizer(bound).variance) / noise
+            last = noise / line.curvature
+            error = self._error(line, last, records)
             if number == 0:
                 first = largest
         if self.link == "logistic":
-            stretch = self._stretch(theta, first)
-            theta = project_on_ball(stretch * theta, self.radius) + 0.0  # no zero is negative
-        return theta, noise, stretch
+            theta = project_on_ball(self._stretch(theta, first) * theta, self.radius) + 0.0
+        return theta, last, error
+
+    def _error(self, line: Secant, noise: float, records: float) -> float:
+        """Return a coefficient's error: noise, sampling, and what the steps leave to do."""
+        if self.target_scale is None or not line.is_known:  # classes' length is a formula's
+            return math.nan
+        residual = self.noise_scale or self.target_scale / 2
+        sampled = residual / math.sqrt(line.curvature * records)
+        return float(np.linalg.norm([noise, sampled, line.left(noise, self.sparsity)]))
 
     def _stretch(self, theta: Floats, first: Floats) -> float:
         """Return what to multiply classes' coefficients by, given the first step from zero.
@@ -152,7 +176,7 @@ class PeelingDpIht(ClippedSilos):
         if length == 0:
             return 1.0
         along = max(float(first @ theta) / length, 0.0)
-        left = 1 - math.pi / 8 * self.feature_variance * along**2
+        left = 1 - math.pi / 8 * (self.feature_variance or 1.0) * along**2
         return along / length / math.sqrt(max(left, _MAX_STRETCH**-2))
 
 
@@ -232,25 +256,25 @@ class PeelingTransfer(PeelingDpIht):
     def protocol(self, run: Run) -> Protocol:
         """Train one teacher a silo, then the student."""
         found: list[Floats] = []
-        noises: list[tuple[float, float]] = []
+        errors: list[tuple[float, float]] = []
         for silo in run.cohorts([1] * run.num_users):
             try:
-                teacher, noise, stretch = yield from self.descend(silo)
+                teacher, *of_teacher = yield from self.descend(silo)
             except TooFewReports:
                 continue  # the student has the other silos' teachers
             found.append(teacher)
-            noises.append((noise, stretch))
+            errors.append((of_teacher[0], of_teacher[1]))
         if not found:
             raise TooFewReports("No silo has answered.")
         teachers = np.array(found)
         # A teacher's noise is inversely proportional to its silo's number of records.
-        noise_of_each, stretches = np.array(noises).T[:, :, None]
-        weights = 1 / noise_of_each
+        noises, of_each = np.array(errors).T[:, :, None]
+        weights = 1 / noises
         kept = teachers != 0
         total, weight = (weights * teachers).sum(axis=0), (weights * kept).sum(axis=0)
         student = keep_largest(total, self.sparsity) / np.maximum(weight, weights.min())
-        # Each kept coefficient's noise is its teacher's stretch once it is weighted.
-        spread = np.sqrt((kept * stretches**2).sum(axis=0)) / np.maximum(weight, weights.min())
+        squares = np.where(kept, (weights * of_each) ** 2, 0.0).sum(axis=0)
+        spread = np.sqrt(squares) / np.maximum(weight, weights.min())
         std_error = np.where(student != 0, spread, 0.0)
         return TransferResult(
             coef=student, std_error=std_error, teachers=teachers, notes=_doubts(student)

@@ -419,12 +419,13 @@ def naive(case, x, y):
         return naive_teacher(case, x, y)
     total = np.zeros(DIM)
     for row, target in zip(x, y, strict=True):
+        score = naive_score(case, row @ THETA, target)
         row = np.clip(
             row, -params.get("feature_bound", np.inf), params.get("feature_bound", np.inf)
         )
-        row = row * min(1, params.get("row_bound", np.inf) / np.linalg.norm(row))
+        factor = min(1, params.get("row_bound", np.inf) / np.linalg.norm(row))
         bound = params.get("residual_bound", np.inf)
-        total += np.clip(naive_score(case, row @ THETA, target), -bound, bound) * row
+        total += np.clip(factor * score, -bound, bound) * factor * row
     gradient = total / max(len(x), 1)
     return gradient[arrays.get("coordinates", np.arange(DIM))]
 

@@ -40,7 +40,9 @@ class Gradient(Question):
     constant : float, optional
         There is a last coordinate, of a feature that is this number in all rows.
     feature_bound, row_bound : float, optional
-        Clips features to ``[-bound, bound]``; shortens rows to this length.
+        Clips features in the gradient to ``[-bound, bound]``; shortens rows to this length, and
+        their scores alike. Scores are of the rows as they are: where a model holds its gradient is
+        zero then, too, whatever is clipped.
     residual_bound : float, optional
         Clips the score, which is ``<x, theta> - y`` for the squared loss.
     link : str (default: "identity")
