@@ -2,14 +2,20 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 import numpy as np
 
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.questions import Projected, Question
+from ldp_flower.guarantee.questions import (
+    DistanceOctave,
+    Octave,
+    Projected,
+    Question,
+    ResidualOctave,
+)
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import GaussianRecord, Randomizer, ball_codebook
 from ldp_flower.validation import (
@@ -23,15 +29,19 @@ from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..forecasts.populations import features_of, normal_users
-from ..runtime import Cohort, Protocol, Result, Run, guarantees
+from ..runtime import Cohort, LinearResult, Protocol, Run, guarantees
 from ..runtime.coefficients import METHODS, FeatureStrategy, Method
+from ..subprotocols.beyond_bounds import DeclaredBound, ask_beyond, num_askers
 
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound=LinearResult)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CollectOnce(FeatureStrategy[R]):
     """Base class: one question, one message from every user, no second round.
+
+    With ``method="auto"`` a twentieth of the users tell the octave of what the bounds clip instead:
+    what is beyond them is in the errors, and said if it is much.
 
     Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
 
@@ -83,11 +93,31 @@ class CollectOnce(FeatureStrategy[R]):
         """Return the strategy for so many features."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
+    @property
+    def _length_of_rows(self) -> Octave:
+        return DistanceOctave(np.zeros(self.dim))
+
+    @property
+    def _size_of_targets(self) -> Octave:
+        return ResidualOctave(np.zeros(self.dim), 0.0)
+
+    @property
+    @abstractmethod
+    def _bounds(self) -> Mapping[str, DeclaredBound]:
+        """The declared bounds that some users tell of."""
+
     def protocol(self, run: Run) -> Protocol:
-        """Ask all users the one question of the chosen method."""
-        (everyone,) = run.cohorts([run.num_users])
-        method = self._by_moments if self.method == "auto" else self._as_printed
-        return (yield from method(run, everyone))
+        """Ask users the one question of the chosen method, and some what is beyond the bounds.
+
+        No question depends on an answer: all may be sent at once.
+        """
+        if self.method == "paper":
+            (everyone,) = run.cohorts([run.num_users])
+            return (yield from self._as_printed(run, everyone))
+        askers = len(self._bounds) * num_askers(run, self._bounds)
+        (everyone,) = run.cohorts([run.num_users - askers])
+        result = yield from self._by_moments(run, everyone)
+        return (yield from ask_beyond(run, self._bounds, result))
 
 
 def largest_dim(powers: list[int]) -> int:

@@ -1,6 +1,7 @@
 """ConstrainedMean: a sparse mean in many dimensions from one collection."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..forecasts.populations import MeanUsers
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.first_order import fista
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
+from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import MAX_REPORT, ProjectedCollection
 
 # Of a plan: the mean's length and users' distance from it in feature_bound, features that matter.
@@ -61,7 +63,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     card = Card(
         question="sparse mean of hundreds or thousands of features",
         guarantee="pure epsilon; paper: (epsilon, delta)",
-        rounds="1, non-interactive",
+        rounds="2, non-interactive; paper: 1",
         report="1",
         use_when="everybody is asked at once",
         fails_when="for means below several times sqrt(V / n) of the bound, V = 6.3, 1.6, 0.44 at "
@@ -99,6 +101,10 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
                 f"coordinates; the others are 0. Users lie {_PLANNED_SPREAD} of it from the mean.",
             ),
         )
+
+    @property
+    def _bounds(self) -> Mapping[str, DeclaredBound]:
+        return {"feature_bound": DeclaredBound(self.feature_bound, self._length_of_rows)}
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

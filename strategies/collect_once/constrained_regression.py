@@ -1,6 +1,7 @@
 """ConstrainedRegression: linear regression in an l1 ball from one collection."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..forecasts.populations import SphereUsers
 from ..numerics.denoising import project_on_l1_ball
 from ..numerics.first_order import fista
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
+from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
@@ -59,7 +61,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     card = Card(
         question="linear regression with up to 98 features (more: projected)",
         guarantee="pure epsilon; paper: (epsilon, delta)",
-        rounds="1, non-interactive",
+        rounds="3, non-interactive; paper: 1",
         report="1",
         use_when="everybody is asked at once",
         fails_when="for signals in directions of little variance: below some 10,000 users at "
@@ -93,6 +95,13 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
                 "are as long as the bound, in any direction.",
             ),
         )
+
+    @property
+    def _bounds(self) -> Mapping[str, DeclaredBound]:
+        return {
+            "feature_bound": DeclaredBound(self.feature_bound, self._length_of_rows),
+            "target_bound": DeclaredBound(self.target_bound, self._size_of_targets),
+        }
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

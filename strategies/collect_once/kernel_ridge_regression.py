@@ -1,6 +1,7 @@
 """KernelRidgeRegression: a smooth function of features from one collection."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..runtime.coefficients import as_rows
+from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import CollectOnce, largest_dim
 from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
@@ -123,7 +125,7 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     card = Card(
         question="a smooth function of one or two features",
         guarantee="pure epsilon; paper: (epsilon, delta)",
-        rounds="1, non-interactive",
+        rounds="2, non-interactive; paper: 1",
         report="1",
         use_when="everybody is asked at once",
         fails_when="with a length scale that does not fit: a sine of two periods at epsilon 1 and "
@@ -144,6 +146,10 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         check_integer("num_features", self.num_features, 2, _MAX_FEATURES)
         if self.num_features % 2:
             raise ValueError(f"Expected an even num_features, got {self.num_features}.")
+
+    @property
+    def _bounds(self) -> Mapping[str, DeclaredBound]:
+        return {"target_bound": DeclaredBound(self.target_bound, self._size_of_targets)}
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)

@@ -1,7 +1,7 @@
 """SmoothGlm: logistic regression and other smooth generalised linear models, collected once."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -16,6 +16,7 @@ from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 
 from ..numerics.first_order import sigm
 from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run
+from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .moment_losses import PolynomialLoss, interpolated, is_odd, truncated, value
 
@@ -103,7 +104,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     card = Card(
         question="logistic regression with few features",
         guarantee="pure epsilon; paper: (epsilon, delta)",
-        rounds="1, non-interactive",
+        rounds="3, non-interactive; paper: 1",
         report="1",
         use_when="everybody is asked at once",
         fails_when="with many features: of 123, projected to 32 numbers, it has the accuracy of a "
@@ -163,6 +164,13 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     def _powers(self) -> list[int]:
         """The tensor powers of x that the gradient needs."""
         return list(tensor_powers(self.degree, self._stride))
+
+    @property
+    def _bounds(self) -> Mapping[str, DeclaredBound]:
+        rows = {"feature_bound": DeclaredBound(self.feature_bound, self._length_of_rows)}
+        if self.link == "logistic":  # of classes none is beyond
+            return rows
+        return rows | {"target_bound": DeclaredBound(self.target_bound, self._size_of_targets)}
 
     def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

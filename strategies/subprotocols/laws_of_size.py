@@ -89,6 +89,17 @@ class LawOfSizes:
         shares = np.where(self.sizes > bound, self.sizes, 0.0).mean(axis=1) / means
         return float(self.weights @ shares)
 
+    def excess(self, bound: float, level: float) -> tuple[float, float]:
+        """Return what share of the sizes' sum lies beyond a bound: as expected; and surely.
+
+        It is more than the second number with a probability of ``level``.
+        """
+        means = np.maximum(self.sizes.mean(axis=1), np.finfo(float).tiny)
+        shares = np.maximum(self.sizes - bound, 0.0).mean(axis=1) / means
+        order = np.argsort(shares)[::-1]
+        place = np.searchsorted(np.cumsum(self.weights[order]), level)
+        return float(self.weights @ shares), float(shares[order][min(place, len(order) - 1)])
+
     def _as_heavy(self) -> "LawOfSizes":
         """Return a law of the same root mean square with many zeros and a heavy tail."""
         shape = np.exp2(_with_zeros(*_HEAVY))
