@@ -110,6 +110,11 @@ class PopulationErrors:
         return self.std_error
 
 
+def sampling(shares: Floats, users: int) -> Floats:
+    """Return the covariance of shares of users who are a sample of a population with these."""
+    return np.asarray((np.diag(shares) - np.outer(shares, shares)) / users)
+
+
 def clipped(shares: Floats) -> Floats:
     """Return shares without negative ones, of no more than 1 in all."""
     positive = np.maximum(shares, 0.0)

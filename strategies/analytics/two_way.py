@@ -1,7 +1,7 @@
 """TwoWay: how two columns of categories go together, from one report of each user."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..numerics.denoising import project_on_simplex
 from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame
 from .base import CellStrategy, categories_of
-from .cells import MOST_CELLS, PopulationErrors, Shares
+from .cells import MOST_CELLS, PopulationErrors, Shares, sampling
 from .counts import counted
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _TABLES = 24  # that are drawn to see what noise looks like
+_TABLES_OF_TEST = 400  # that are drawn to see what the statistic is without a relation
 _LEVEL = 0.05  # of the test, in a result's text
 
 
@@ -51,9 +52,9 @@ class TwoWayResult(PopulationErrors, Result):
         The shares drawn towards those of independent columns with the same margins, as far as the
         noise calls for, none below 0: closer to the truth as a whole.
     chi_squared : float
-        Wald's statistic of all deviations from independence.
+        The statistic of all deviations from independence.
     degrees_of_freedom : int
-        Of its law under independence.
+        Of its law under independence, were all cells large.
     p_value : float
         Probability of such a statistic or a larger one if the columns are independent.
     answering : float
@@ -153,10 +154,10 @@ class TwoWay(CellStrategy[TwoWayResult]):
 
     Notes
     -----
-    The cells are asked for as those of :class:`Counts`. The test is Wald's: the deviations of the
-    cells from the product of the margins, by their covariance, which the noise of the randomizers
-    decides and is known; Pearson's statistic of noisy counts would reject independence nearly
-    always. Under independence it has a chi-squared law once standard errors of shares are small.
+    The cells are asked for as those of :class:`Counts`. The test weighs the deviations of the cells
+    from the product of the margins by their covariance if the columns are independent, of which
+    the randomizers' noise is known; Pearson's statistic of noisy counts would reject independence
+    nearly always. What law it has then, tables drawn with this noise show.
     ``smoothed`` is the closest table without negative shares, its deviations multiplied by the part
     of their squares that noise does not explain (James & Stein 1961); its margins stay.
     """
@@ -243,14 +244,44 @@ def _deviations(shares: Floats) -> tuple[Floats, Floats]:
 
 
 def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
-    """Return Wald's statistic of independence and its p-value."""
-    shares, among = found.among_answering()
-    deviations, jacobian = _deviations(shares.reshape(shape))
-    covariance = jacobian @ among @ jacobian.T
+    """Return the statistic of independence and its p-value.
+
+    The deviations are weighed by their covariance as it is if the columns are independent. What the
+    statistic then is, tables that are drawn with this noise show: its law is taken for a multiple
+    of a chi-squared one, of their mean and variance.
+    """
+    shares, _ = found.among_answering()
+    shown = project_on_simplex(shares).reshape(shape)
+    null = np.outer(shown.sum(axis=1), shown.sum(axis=0)).ravel()
+    noise = found.covariance - sampling(found.likely, found.users)
+    independent = replace(
+        found,
+        cells=found.answering * null,
+        covariance=noise + sampling(found.answering * null, found.users),
+    )
+    _, among = independent.among_answering()
+    _, jacobian = _deviations(null.reshape(shape))
     free = np.arange(shares.size).reshape(shape)[:-1, :-1].ravel()  # the margins tell the rest
-    shown = deviations.ravel()[free]
-    statistic = float(shown @ np.linalg.solve(covariance[np.ix_(free, free)], shown))
-    return statistic, float(chi2.sf(statistic, len(free)))
+    weights = np.linalg.pinv((jacobian @ among @ jacobian.T)[np.ix_(free, free)], hermitian=True)
+
+    def statistic(shares: Floats) -> Floats:
+        """Return that of tables, shape (tables, rows, columns)."""
+        margins = shares.sum(axis=2)[:, :, None] * shares.sum(axis=1)[:, None, :]
+        off = (shares - margins).reshape(len(shares), -1)[:, free]
+        return np.asarray(np.einsum("ti,ij,tj->t", off, weights, off))
+
+    rng = np.random.default_rng(0)
+    rest = max(1 - found.answering, 0.0)
+    chances = np.append(found.answering * null, rest)
+    drawn = rng.multinomial(found.users, chances / chances.sum(), _TABLES_OF_TEST)[:, :-1]
+    values, vectors = np.linalg.eigh(noise)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    cells = drawn / found.users + rng.standard_normal((_TABLES_OF_TEST, len(root))) @ root.T
+    cells /= np.maximum(cells.sum(axis=1), 1e-9)[:, None]
+    usual = statistic(cells.reshape(-1, *shape))
+    own = float(statistic(shares.reshape(1, *shape))[0])
+    scale = float(usual.var() / (2 * usual.mean()))
+    return own, float(chi2.sf(own / scale, usual.mean() / scale))
 
 
 def smoothed(shares: Floats, covariance: Floats) -> Floats:
