@@ -43,8 +43,8 @@ class FedAvgResult(Result):
         The trained model (also as ``arrays``): the initial arrays with other
         parameters; all that is not trained is as it was.
     noise_to_signal : float
-        The rule of thumb q = sqrt(d c / n), for d parameters and n users: useful up
-        to 0.6, hardly worse than without privacy up to 0.17.
+        The rule of thumb q = sqrt(d c / n), for d parameters and n users: above 0.6 the noise
+        is too much. How good a model is below that depends on its data, too.
     path_length : float
         Sum of the lengths of the steps, if every mean update had length 1; NaN where an
         optimizer chose them.
