@@ -23,6 +23,9 @@ _MOST_STEPS = 24  # two a decade: of bounds that hold eleven decades of steps
 _ERROR = 0.08  # of the share of entries that are this round and no rounder, or less
 _PART = 0.02, 0.12  # of the users who are asked: where that has a smaller error, and at most
 _CLEAR = 2.1  # standard errors from which a finer place is seen: 1 of 56 by chance
+# From which entries that are multiples of a step are, and what each coarser step beside it adds to
+# the square: one of 60 by chance, of all.
+_SEEN, _MORE = 3.0, 3.0
 
 
 #: Of the bounds' distance: the width of a cell of one value.
@@ -99,11 +102,15 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
     scale = one - origin
     question = Grain(column.coordinates, -origin / scale, float(steps[0]) / scale, len(steps))
     answer = yield Ask(run.cohorts([size])[0], question, oracle, min_reports=0)
-    return _tested(answer, oracle, steps)
+    largest = max(abs(column.kind.low), abs(column.kind.high))
+    return _tested(answer, oracle, steps, largest)
 
 
-def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
-    """Return the coarsest step beside which no finer entries are seen, if they are rounded."""
+def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, largest: float) -> Entries:
+    """Return the coarsest step beside which no finer entries are seen, if they are rounded.
+
+    Zeros are multiples of all steps: others have to be seen that are multiples of this one.
+    """
     if not answer.count:
         return Entries()
     none, missing = len(steps), len(steps) + 1
@@ -117,11 +124,18 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries
         apart = np.sum((own - project_on_simplex(own)) ** 2)
         return float(answer.mean @ answer.mean - own @ own + apart) / spread**2
 
+    # Places of which no multiple but 0 lies within the bounds, or only a bound.
+    zeros = list(range(int(np.sum(steps >= largest))))
+    others = misfit([*zeros, none])
     for place, step in enumerate(steps.tolist()):
         coarse = list(range(place + 1))
         own = misfit(coarse)
         finer = min(misfit([*coarse, each]) for each in range(place + 1, none + 1))
-        if own - finer < _CLEAR**2 < misfit([none]) - own:
+        seen = [
+            others - misfit([*zeros, *range(place - more, place + 1)]) > _SEEN**2 + _MORE * more
+            for more in range(place + 1 - len(zeros))
+        ]
+        if own - finer < _CLEAR**2 and any(seen):
             return Entries(step)
     return Entries()
 

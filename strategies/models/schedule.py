@@ -102,9 +102,8 @@ def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
     ratio = schedule.noise_to_signal
     spread = _RANGE * math.sqrt(0.5 / reporting.dim)  # of the root of d squared normals, relative
     judged = (
-        f"Above {WARN_ABOVE} expect a poor model. Below it q promises nothing: rows whose gradients "
-        "are small, and nodes that hold one class each, have left accuracies of .50 and .29 where "
-        ".90 was possible, at q = .06."
+        f"Above {WARN_ABOVE} expect a poor model. Below it q promises nothing: at q = .06 rows "
+        "with small gradients and nodes of one class had accuracies of .50 and .29 for .90."
     )
     return Expectation(
         error="model's noise q, in lengths of an update",

@@ -148,7 +148,7 @@ def test_several_silos_of_unequal_sizes(build, link):
     np.testing.assert_allclose(spread.coef, result.coef, atol=1e-6)
 
 
-@pytest.mark.parametrize(("build", "steps"), [(peeling, 5), (frank_wolfe, 6)])
+@pytest.mark.parametrize(("build", "steps"), [(peeling, 5), (frank_wolfe, 20)])
 def test_the_whole_run_is_one_plan(build, steps):
     """Clients with a budget of exactly the plan answer all; with less, nothing."""
     x, y, _ = signs(rows=300)
