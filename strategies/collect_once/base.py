@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -17,7 +17,7 @@ from ldp_flower.guarantee.questions import (
     ResidualOctave,
 )
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers import GaussianRecord, Randomizer, ball_codebook
+from ldp_flower.randomizers import Estimate, GaussianRecord, Randomizer, ball_codebook
 from ldp_flower.validation import (
     Floats,
     Fraction,
@@ -29,11 +29,14 @@ from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..forecasts.populations import features_of, normal_users
-from ..runtime import Cohort, LinearResult, Protocol, Run, guarantees
+from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, guarantees
 from ..runtime.coefficients import METHODS, FeatureStrategy, Method
 from ..subprotocols.beyond_bounds import DeclaredBound, ask_beyond, num_askers
 
 R = TypeVar("R", bound=LinearResult)
+
+#: A protocol of one question.
+Once = Generator[Ask, Estimate, R]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -74,7 +77,7 @@ class CollectOnce(FeatureStrategy[R]):
         return GaussianRecord(self.epsilon, size, radius, self._delta)
 
     @abstractmethod
-    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Once[R]:
         """Run ``method="auto"``."""
 
     @abstractmethod

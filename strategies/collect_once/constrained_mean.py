@@ -16,7 +16,7 @@ from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.first_order import fista
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..subprotocols.beyond_bounds import DeclaredBound
-from .base import MAX_REPORT, ProjectedCollection
+from .base import MAX_REPORT, Once, ProjectedCollection
 
 # Of a plan: the mean's length and users' distance from it in feature_bound, features that matter.
 _PLANNED, _PLANNED_SPREAD, _PLANNED_SPARSITY = 0.5, 0.3, 8
@@ -106,7 +106,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     def _bounds(self) -> Mapping[str, DeclaredBound]:
         return {"feature_bound": DeclaredBound(self.feature_bound, self._length_of_rows)}
 
-    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Once[LinearResult]:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(size, self._length(size))
         answer = yield self._question(run, everyone, size, mechanism)

@@ -16,7 +16,7 @@ from ..numerics.denoising import project_on_l1_ball
 from ..numerics.first_order import fista
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..subprotocols.beyond_bounds import DeclaredBound
-from .base import MAX_REPORT, ProjectedCollection, check_report
+from .base import MAX_REPORT, Once, ProjectedCollection, check_report
 from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
 _SHARE, _PLANNED_SPARSITY = 0.8, 4  # of a plan: of the l1 ball's radius, and coefficients
@@ -103,7 +103,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             "target_bound": DeclaredBound(self.target_bound, self._size_of_targets),
         }
 
-    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Once[LinearResult]:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, [2]))
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)

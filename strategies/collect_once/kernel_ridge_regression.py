@@ -17,7 +17,7 @@ from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..runtime.coefficients import as_rows
 from ..subprotocols.beyond_bounds import DeclaredBound
-from .base import CollectOnce, largest_dim
+from .base import CollectOnce, Once, largest_dim
 from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     def _bounds(self) -> Mapping[str, DeclaredBound]:
         return {"target_bound": DeclaredBound(self.target_bound, self._size_of_targets)}
 
-    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Once[KernelResult]:
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)
         mechanism = self.randomizer(num_moments(self.num_features, [2]))
         moments = SecondMoments(_LENGTH, self.target_bound, *weights)

@@ -17,7 +17,7 @@ from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 from ..numerics.first_order import sigm
 from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..subprotocols.beyond_bounds import DeclaredBound
-from .base import MAX_REPORT, ProjectedCollection, check_report
+from .base import MAX_REPORT, Once, ProjectedCollection, check_report
 from .moment_losses import PolynomialLoss, interpolated, is_odd, truncated, value
 
 
@@ -172,7 +172,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
             return rows
         return rows | {"target_bound": DeclaredBound(self.target_bound, self._size_of_targets)}
 
-    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Once[GlmResult]:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, self._powers))
         moments = TensorMoments(self._length(size), self.target_bound, self.degree, self._stride)

@@ -192,7 +192,7 @@ def code_of(reply):
     return int.from_bytes(hashlib.sha256(rest.encode() + packed).digest()[:8], "little")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_two_behaviours_are_told_apart_better_than_promised():
     """Send every behaviour's report 1,000 times through the whole app and try to tell two apart.
 

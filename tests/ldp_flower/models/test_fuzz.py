@@ -128,14 +128,9 @@ def test_random_networks_touch_their_own_arrays_only():
     assert found.users > 20 and len(found.guarded.checked) > 80
 
 
-@pytest.mark.parametrize(
-    "seeds",
-    [
-        pytest.param(range(200, 500), marks=pytest.mark.slow),
-        pytest.param(range(500, 10_000), marks=pytest.mark.long),
-    ],
-)
-def test_more_random_networks_touch_their_own_arrays_only(seeds):
+@pytest.mark.long
+def test_more_random_networks_touch_their_own_arrays_only():
+    seeds = range(200, 10_000)
     found = Fuzz(seeds)
     assert found.failed == {}
     for name in OPERATIONS:

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bands_of_distributions_hold_and_their_middles_are_near():
     """Every column, two epsilons, one row of a user and some, 4,000 users: 72 runs.
 
@@ -37,7 +37,7 @@ def test_bands_of_distributions_hold_and_their_middles_are_near():
             assert error < {1.0: 0.16, 4.0: 0.08}[epsilon], (column, epsilon)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_of_quantiles_hold_and_are_not_wide():
     """Every column, epsilon 1 (bits), 2 and 4 (cells), three levels, one row of a user and some.
 

@@ -273,7 +273,7 @@ def test_what_clipping_keeps_of_normal_labels():
 # ------------------------------------------------------------------------------- the audit
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_query_is_audited():
     """The last of each kind in a run: its steps differ in the bound and the estimate only."""
     queries = {

@@ -119,7 +119,7 @@ def test_a_scale_that_is_not_the_targets_is_refused_before_the_others_are_asked(
         simulate(strategy, Users.from_rows(x, y), seed=0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_query_is_audited():
     runs = list(NonInteractiveIht.audit_runs(4, 2.0))
     queries = [query for run in runs for query in recorded_queries(*run)]

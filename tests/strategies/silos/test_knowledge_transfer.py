@@ -119,7 +119,7 @@ def test_too_few_silos_usually_return_zero_and_say_so():
     assert all(np.linalg.norm(run.coef) <= 2.0 * (1 + 1e-12) for run in runs)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_report_depends_on_the_teacher_only_through_the_mechanism():
     """Every query of the audit's runs against whole handlers, exact mechanisms."""
     runs = list(KnowledgeTransfer.audit_runs(3, 2.0))

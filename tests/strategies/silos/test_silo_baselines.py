@@ -62,7 +62,7 @@ def test_the_papers_first_setting():
     assert at_two["Frank-Wolfe"] <= 0.55 and at_five["Frank-Wolfe"] <= 0.44
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_papers_second_setting():
     assert errors(SECOND, 2.0, [7100], ["peeling"])["peeling"] <= 0.25
     assert errors(SECOND, 5.0, [7101], ["peeling"])["peeling"] <= 0.10
