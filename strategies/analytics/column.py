@@ -102,14 +102,16 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
     scale = one - origin
     question = Grain(column.coordinates, -origin / scale, float(steps[0]) / scale, len(steps))
     answer = yield Ask(run.cohorts([size])[0], question, oracle, min_reports=0)
-    largest = max(abs(column.kind.low), abs(column.kind.high))
-    return _tested(answer, oracle, steps, largest)
+    low, high = column.kind.low, column.kind.high
+    beyond = int(np.sum(steps >= max(abs(low), abs(high))))  # steps with no multiple but 0 within
+    return _tested(answer, oracle, steps, max(beyond, int(low <= 0 <= high)))
 
 
-def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, largest: float) -> Entries:
+def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int) -> Entries:
     """Return the coarsest step beside which no finer entries are seen, if they are rounded.
 
-    Zeros are multiples of all steps: others have to be seen that are multiples of this one.
+    Zeros are multiples of all steps, and at the first ``zero`` places most may be zeros: others
+    have to be seen that are multiples of a finer one.
     """
     if not answer.count:
         return Entries()
@@ -124,8 +126,7 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, largest: f
         apart = np.sum((own - project_on_simplex(own)) ** 2)
         return float(answer.mean @ answer.mean - own @ own + apart) / spread**2
 
-    # Places of which no multiple but 0 lies within the bounds, or only a bound.
-    zeros = list(range(int(np.sum(steps >= largest))))
+    zeros = list(range(zero))
     others = misfit([*zeros, none])
     for place, step in enumerate(steps.tolist()):
         coarse = list(range(place + 1))

@@ -12,7 +12,7 @@ from ldp_flower.validation import Floats
 from ..numerics.crossing import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
-from .cell_search import FoundQuantile
+from .cell_search import ONE_VALUE, FoundQuantile
 
 #: Thresholds of the first round, all over the bounds.
 FIRST = 24
@@ -171,6 +171,8 @@ def search_by_thresholds(
         sure = (far - near) * belief.slope() < _UNSURE
         at = found.pooled(belief, scale) if sure else middle
         lower, upper = found.interval(belief, at, scale, _NORMAL)
+        if lower == upper:
+            lower, upper = found.interval(belief, at, scale, ONE_VALUE)
         steep = np.ptp(belief.quantile([0.025, 0.975])) < _STEEP
         shared = bool(steep) and (far - near) / 2 * belief.slope() > _JUMP * error
         rows.append(
