@@ -1,16 +1,16 @@
 """KnowledgeTransfer: silos release what their own models have learnt, not their records."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Teacher
+from ldp_flower.guarantee.questions import LocalCoefficients, Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht, keep_largest, project_on_ball
-from ldp_flower.randomizers import Randomizer, ball_codebook
+from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import (
     Count,
     Positive,
@@ -23,11 +23,29 @@ from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above
-from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on, guarantees
+from ..runtime import (
+    Ask,
+    Card,
+    Cohort,
+    LinearResult,
+    Protocol,
+    Run,
+    TooFewReports,
+    ask_on,
+    guarantees,
+)
 from ..runtime.coefficients import SparseStrategy
 from .base import NO_PLAN_OF_TEACHERS
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
+_COMPARED = 0.05, 0.1  # of the silos, who have no teacher: for a rough answer, and the answer
+_RIDGE = 0.1  # of their own regressions, in units of the features' mean square in their rows
+_NOTED = 0.2  # of the student's length, by which teachers are off, that is said
+_BIASED = (
+    "Teachers are off: {} silos without one, who regress what the student leaves on its features, "
+    "find coefficients that differ by {:.0%} of its length. Silos with more records, a larger "
+    "radius or another sparsity are needed."
+)
 _NOTHING = (
     "No coefficient clears the noise: zero is returned. More silos, a larger epsilon or a "
     "smaller radius would help."
@@ -55,7 +73,7 @@ class KnowledgeTransfer(SparseStrategy):
     ridge : float (default: 0.0)
         Weight of half the squared length of a teacher's coefficients in its loss.
     num_waves : int (default: 3)
-        Waves that the silos are split into; 1 is the paper's, without any interaction.
+        Waves that silos with a teacher are split into; 1 is the paper's.
     num_answers : int, optional
         Release the teacher's answers on so many public synthetic rows, as the paper does,
         and train the student on them by iterative hard thresholding. At most ``dim``; the
@@ -75,8 +93,9 @@ class KnowledgeTransfer(SparseStrategy):
     teacher among all that the ball holds, so that nothing has to be assumed. The price is
     that many silos are needed: with 10 of 1,000 coefficients some 3,000 at epsilon 2.
 
-    ``std_error`` is the spread of the reports: noise and differences between silos. It leaves
-    out what clipping, a teacher's own bias and the choice of coefficients do.
+    Some silos have no teacher, and regress what the student leaves on its features. What they find
+    that teachers are off by, or cannot tell, is in ``std_error``, beside noise and differences
+    between silos. The choice of coefficients is not. For classes it is not a number.
     """
 
     guarantee = (
@@ -90,7 +109,7 @@ class KnowledgeTransfer(SparseStrategy):
     card = Card(
         question="a sparse model of silos' own models",
         guarantee="pure epsilon",
-        rounds="3 (waves of silos)",
+        rounds="5 (waves of silos)",
         report="1",
         use_when="silos are some 1,000 or more, each protected as a whole",
         fails_when="with fewer than some 1,000 silos at epsilon 2 (300 at 4) and 1,000 features",
@@ -140,7 +159,8 @@ class KnowledgeTransfer(SparseStrategy):
             yield cls(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask wave after wave; pool the answers by their precision, and train the student."""
+        """Ask wave after wave, pool answers by their precision, train the student; compare it."""
+        without = run.cohorts([max(int(s * run.num_users), self.min_reports) for s in _COMPARED])
         student, bound = np.zeros(self.dim), self.radius
         features = None
         if self.num_answers:
@@ -170,7 +190,35 @@ class KnowledgeTransfer(SparseStrategy):
             bound = min(bound, max(wrong, _MIN_BOUND * self.radius))
         notes = [] if student.any() else [_NOTHING]
         std_error = np.where(student != 0, noise, 0.0)
-        return LinearResult(coef=student, std_error=std_error, notes=notes)
+        result = LinearResult(coef=student, std_error=std_error, notes=notes)
+        return (yield from self._compared(without, result))
+
+    def _compared(
+        self, cohorts: list[Cohort], result: LinearResult
+    ) -> Generator[Ask, Estimate, LinearResult]:
+        """Let silos without a teacher say how far the student's coefficients are off."""
+        support, radius = result.support, self.radius
+        unknown = replace(result, std_error=np.where(result.coef != 0, np.nan, 0.0))
+        if self.link != "identity" or not len(support):
+            return unknown
+        question = LocalCoefficients(result.coef, 0.0, _RIDGE, 1.0, support)
+        for silos in cohorts:
+            try:
+                answer = yield Ask(
+                    silos, question, ball_codebook(self.epsilon, len(support) + 1, radius)
+                )
+            except TooFewReports:
+                return unknown
+            off, errors = np.abs(answer.mean[:-1]), answer.std_error[:-1]
+            rough = float(np.linalg.norm(answer.mean) + np.linalg.norm(answer.std_error))
+            radius = min(max(rough, _MIN_BOUND * self.radius), self.radius)
+        std_error = result.std_error.copy()
+        std_error[support] = np.hypot(std_error[support], np.maximum(off, errors))
+        surely = np.linalg.norm(np.maximum(off - 2 * errors, 0.0))
+        share, notes = float(surely / np.linalg.norm(result.coef)), result.notes
+        if share > _NOTED:
+            notes = [*notes, _BIASED.format(answer.count, share)]
+        return replace(result, std_error=std_error, notes=notes)
 
     @property
     def _cutoff(self) -> float:
