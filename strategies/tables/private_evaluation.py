@@ -54,6 +54,9 @@ class EvaluationResult(Result):
         Standard deviation of ``loss``.
     baseline : float
         Mean over users of each user's mean squared deviation from the centre.
+    clip : float
+        What a user counts at most, of its mean squared residual less about half of its deviation:
+        R2 is too high if there are users whom the model serves worse.
     """
 
     r2: float
@@ -61,6 +64,7 @@ class EvaluationResult(Result):
     loss: float
     loss_std_error: float
     baseline: float
+    clip: float
 
     def __post_init__(self) -> None:
         self.arrays = ArrayRecord([np.array([self.r2, self.loss])])
@@ -101,7 +105,8 @@ class EvaluationResult(Result):
     def _findings(self) -> list[str]:
         return [
             f"R2 = {self.r2:.3f} (standard error {self.std_error:.2g}), "
-            f"loss {self.loss:.3g} ({self.loss_std_error:.2g})"
+            f"loss {self.loss:.3g} ({self.loss_std_error:.2g}); nobody counts more than "
+            f"{self.clip / self.baseline:.2g} times the centre's"
         ]
 
 
@@ -110,8 +115,9 @@ _LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that report it
 _FIRST_SHARE = 1 / 3  # of the others, who report the first difference
 _BASELINE_Z = 4.0  # standard errors by which the baseline has to clear zero
 _FIRST_PIVOT = 0.5  # the ratio of losses, 1 - R2, that is assumed before it is known
-_RADII = 2.0, 6.0  # of a difference, in units of the baseline
-_NOISE = 0.03  # of R2, up to which a wider clip radius is worth it
+_RADII = 2.0, 6.0  # of the second difference, in units of the baseline; the first may be wider
+_NOISE = 0.05, 0.03  # of R2, up to which a wider clip radius is worth it
+_APART = 1.5  # standard errors from which the second difference is clipped, by the first
 _PRECISE = 0.1  # standard error from which on more users are called for
 _EVEN = 1 / 3  # baseline over the bound, of targets that are spread evenly within their bounds
 # Of plans: baseline over the bound, of targets whose standard deviation is a quarter of their
@@ -157,10 +163,12 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     Every user counts the same, however many rows it has. The users must be others than the
     model was fitted on, or R2 is too good.
 
-    Differences are clipped at 2 to 6 times the baseline, as wide as a standard error of R2 of 0.03
-    allows. Without clipping A and B are unbiased, and R2 is but for terms of the order of its
-    variance. A single number in an interval goes through :class:`RandomizedResponse` or, from about
-    epsilon 1.2, :class:`Codebook`, whichever is less noisy; both have finitely many outputs.
+    The second difference is clipped at 2 to 6 times the baseline, as wide as a standard error of R2
+    of 0.03 allows; the first wider, where .05 allows it. If that one says that the second clips
+    users whom the model serves worst, it counts alone. Without clipping A and B are unbiased, and
+    R2 is but for terms of the order of its variance. A single number in an interval goes through
+    :class:`RandomizedResponse` or, from about epsilon 1.2, :class:`Codebook`, whichever is less
+    noisy; both have finitely many outputs.
     """
 
     guarantee = (
@@ -241,26 +249,31 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         half = self.bound / 2
         baseline = yield from self._measure(baseline_cohort, half, (0.0, 1.0), half)
         scale = min(max(baseline.value, 0.0) + baseline.std_error, self.bound)
-        losses, pivot, beyond = [baseline], _FIRST_PIVOT, False
+        losses, pivot, beyond, clip = [baseline], _FIRST_PIVOT, False, math.inf
         for cohort in others:
             if beyond:
                 losses = [baseline]  # clipping made the first difference too small
             # As wide as noise allows: clipping keeps the sign of a difference, and hides how bad a
-            # model is for users whom it serves worst.
+            # model is for users whom it serves worst. The first sees more of them.
             noise = math.sqrt(self.randomizer(1.0).variance / cohort.size)
-            radius = float(np.clip(_NOISE / noise, *_RADII)) * scale
+            first = cohort is others[0]
+            allowed = _NOISE[0 if first else 1] / noise
+            radius = max(min(allowed, math.inf if first else _RADII[1]), _RADII[0]) * scale
             try:
                 difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
             except TooFewReports:
-                if cohort is others[0]:
+                if first:
                     raise
                 break
+            if len(losses) > 1 and radius < clip and self._apart(losses, difference):
+                break  # users whom the model serves worst are clipped
             losses.append(difference)
+            clip = radius
             means, covariance = _solved(losses)
             if not math.isnan(r2 := _r2(means, covariance)[0]):
                 pivot = min(r2, 1.0)
             beyond = difference.value > radius / 2
-        return self._evaluation(means, covariance, beyond, run.num_users)
+        return self._evaluation(means, covariance, beyond, clip, run.num_users)
 
     def _too_few(self, num_users: int) -> str:
         sizes = self._sizes(num_users)
@@ -293,8 +306,15 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         answer = yield Ask(cohort, question, self.randomizer(radius))
         return _Loss(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
 
+    def _apart(self, wide: list[_Loss], narrow: _Loss) -> bool:
+        """Return whether a clipped difference is surely less than a wider one says."""
+        means, covariance = _solved(wide)
+        weights = np.array(narrow.weights)
+        error = math.hypot(narrow.std_error, math.sqrt(weights @ covariance @ weights))
+        return float(weights @ means) - narrow.value > _APART * error
+
     def _evaluation(
-        self, means: Floats, covariance: Floats, beyond: bool, num_users: int
+        self, means: Floats, covariance: Floats, beyond: bool, clip: float, num_users: int
     ) -> EvaluationResult:
         r2, std_error = _r2(means, covariance)
         notes = []
@@ -321,6 +341,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             loss=float(means[0]),
             loss_std_error=math.sqrt(covariance[0, 0]),
             baseline=float(means[1]),
+            clip=clip,
             notes=notes,
         )
 
