@@ -65,8 +65,10 @@ def run_in_memory(
 
     The strategy is not changed. The seed is of all randomness: cohorts, coins, mechanisms. The
     users stand in for ``num_users``; by default they are all. Raises WouldRefuse if the protocol
-    refuses so many.
+    refuses so many, and ValueError if it protects records: their noise is not a user's.
     """
+    if strategy.protects == "record":
+        raise ValueError(f"Expected a strategy that protects users, got {type(strategy).__name__}.")
     from ..strategies.runtime import Ask, Run, TooFewReports
     from ..strategies.runtime.population import SizeOnlyPopulation
 

@@ -10,7 +10,7 @@ from ...harness.command import StudyCommand, carry_out
 from ...harness.runs import Task
 from ...harness.tables import Table
 from .laws import JUDGED
-from .runs import PROTOCOLS, SIZES, STRATEGIES, TOLD_SPARSITY, cells, sweep
+from .runs import PROTOCOLS, SIZES, TOLD_SPARSITY, cells, sweep
 
 
 def table(runs: pd.DataFrame) -> Table:
@@ -20,7 +20,7 @@ def table(runs: pd.DataFrame) -> Table:
         told = own[own["refused"] == 0]
         quiet = told[told["noted"] == 0]
         scores = quiet["z"].dropna()
-        noises = SIZES if protocol in STRATEGIES else (0.0,)
+        noises = SIZES if protocol != "UserLevelMean" else (0.0,)
         errors = [_median(told[told["noise"] == size]["error"]) for size in noises]
         errors += ["-"] * (len(SIZES) - len(errors))
         wrong = quiet["wrong"].sum() if protocol in TOLD_SPARSITY else np.nan

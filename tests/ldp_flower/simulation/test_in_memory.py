@@ -13,7 +13,7 @@ from ldp_flower.randomizers import (
     ball_codebook,
 )
 from ldp_flower.simulation.in_memory import mean_without_noise, run_in_memory
-from ldp_flower.strategies import LabelLdpIht, UserLevelMean
+from ldp_flower.strategies import LabelLdpIht, PeelingDpIht, UserLevelMean
 from ldp_flower.strategies.forecasts.populations import MeanUsers
 
 MECHANISMS = {
@@ -108,3 +108,10 @@ def test_single_reports_are_drawn_with_the_users_public_rows():
     run = run_in_memory(LabelLdpIht(4, epsilon=4.0, sparsity=1), users, 0, 3000)
     assert sum(ask.cohort.size for ask in run.asks) == 3000
     assert np.linalg.norm(run.result.coef - [1, 0, 0, 0]) < 0.2
+
+
+def test_noise_of_records_is_not_drawn_in_memory():
+    strategy = PeelingDpIht(3, sparsity=1, epsilon=4.0, delta=1e-6, target_scale=1.0)
+    users = Users(np.ones((40, 3)), np.ones(40), np.array([0, 20, 40]))
+    with pytest.raises(ValueError, match="Expected a strategy that protects users, got PeelingD"):
+        run_in_memory(strategy, users, 0)
