@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys
 from ldp_flower.guarantee.users import Users
-from ldp_flower.validation import check_integer, is_integer, plain_arguments
+from ldp_flower.validation import check_integer, check_unused, is_integer, plain_arguments
 
 from ..runtime import Card, LdpStrategy, Run, TooFewReports
 from ..runtime.plain import to_plain
@@ -27,6 +27,7 @@ from ..subprotocols.permanent import (
     level_of,
 )
 from ..tables.private_evaluation import PrivateEvaluation
+from .season import PERIODS
 from .series_result import (
     BitsResult,
     Collected,
@@ -63,6 +64,9 @@ class Series(LdpStrategy[SeriesResult]):
     memoised : bool (default: False)
         Whether users answer permanently: for :class:`Counts`, and :class:`Means` without groups.
         A node refuses unless its operator has set ``allow-public-changes=true``.
+    season : int, optional
+        Collections after which what they differ by comes again: 7 of days. It is told from noise
+        after three such periods. By default levels have none.
     store : str or Path, optional
         File that keeps the series; without it, it ends with this object.
 
@@ -120,6 +124,7 @@ class Series(LdpStrategy[SeriesResult]):
     strategy: LdpStrategy[Any] = field(kw_only=False)
     collections: int
     memoised: bool = False
+    season: int | None = None
     store: str | Path | None = None
     epsilon: float = field(init=False)
     min_reports: int = field(init=False)
@@ -139,6 +144,10 @@ class Series(LdpStrategy[SeriesResult]):
             raise ValueError(f"Expected store to be a path, got {self.store!r}.")
         if not isinstance(self.memoised, bool):
             raise ValueError(f"Expected memoised true or false, got {self.memoised!r}.")
+        if self.season is not None:
+            check_integer("season", self.season, 2, self.collections // PERIODS)
+            if self.memoised:
+                check_unused(self, "with memoised, whose levels are estimates", "season")
         self._form: PermanentForm | None = None
         if self.memoised and isinstance(self.strategy, AsksPermanently):
             self._form = self.strategy.permanent()
@@ -213,6 +222,7 @@ class Series(LdpStrategy[SeriesResult]):
         return SeriesResult.of(
             collected,
             strategy=f"{type(self).__name__} of {type(self.strategy).__name__}",
+            season=self.season,
             question=self.strategy.card.question,
             schema=self.schema,
             collections=self.collections,
@@ -278,7 +288,7 @@ class Series(LdpStrategy[SeriesResult]):
             of_strategy = {
                 f"strategy.{name}": own for name, own in prints_of(self.strategy).items()
             }
-            own = {name: prints_of(self)[name] for name in ("collections", "memoised")}
+            own = {name: prints_of(self)[name] for name in ("collections", "memoised", "season")}
             recognise(kept, type(self.strategy), {**of_strategy, **own})
             yield kept
 

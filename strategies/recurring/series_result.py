@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..runtime.result import PrivacySpent, Step, first_of, frame, interval
 from ..runtime.run_store import RunStore
 from ..subprotocols.permanent import Bits
 from .local_level import local_level
+from .season import seasonal_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +110,7 @@ def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
 _LEVELS = ("raw", "raw_std_error", "filtered", "filtered_std_error", "level", "std_error")
 
 
-def levels_of(collected: Sequence[Collected]) -> dict[str, Any]:
+def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, Any]:
     """Return the levels from the first to the last collection; those left out are missing.
 
     By the names of a :class:`SeriesResult`, shape (collections, names). Permanent answers have the
@@ -124,7 +126,8 @@ def levels_of(collected: Sequence[Collected]) -> dict[str, Any]:
     reports = np.zeros((shape[0], 1))
     reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
     noise = _steadied(errors, reports)
-    columns = [local_level(*pair) for pair in zip(raw.T, noise.T, strict=True)]
+    level = local_level if season is None else partial(seasonal_level, period=season)
+    columns = [level(*pair) for pair in zip(raw.T, noise.T, strict=True)]
     found = {
         name: np.stack([getattr(column, name) for column in columns], axis=1)
         for name in _LEVELS[2:]
@@ -208,7 +211,7 @@ class SeriesResult(Result):
         The levels from the collections up to each, as they were known then.
     level, std_error : ndarray of float64
         The levels from all collections so far. 95 % intervals are 1.96 standard errors to each
-        side; drift and sudden steps are in them.
+        side; drift, sudden steps and what a day differs by itself are in them.
     users, asked, reports : ndarray of int64, shape (collections so far,)
         Users in the census, in the panel, and those of the panel who reported.
     change, change_std_error : ndarray of float64, optional
@@ -234,7 +237,7 @@ class SeriesResult(Result):
         self.arrays = ArrayRecord([self.level, self.std_error])
 
     @classmethod
-    def of(cls, collected: Sequence[Collected], **about: Any) -> Self:
+    def of(cls, collected: Sequence[Collected], season: int | None, **about: Any) -> Self:
         """Return the levels of collections; ``about`` are what the series knows of itself."""
         last, so_far = collected[-1], collected[-1].number
         counts = np.zeros((3, so_far), np.int64)
@@ -246,7 +249,7 @@ class SeriesResult(Result):
                 changes[:, each.number - 1] = each.change, each.change_std_error
         users, asked, reports = counts
         permanent = last.change is not None
-        levels = levels_of(collected)
+        levels = levels_of(collected, season)
         return cls(
             privacy=last.privacy,
             num_users=last.num_users,
