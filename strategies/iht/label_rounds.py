@@ -3,7 +3,7 @@
 import math
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,11 @@ _GUESSED = (
 )
 _PRECISE = 0.1  # relative error of a scale that is better than an estimated one
 _FARTHEST = 4.0  # how many times too small or large an estimated one may be to be corrected
+_LEFT = 4.0  # standard errors from which a round finds more than those before it have left
+_FAR = (
+    "The last round of users still moves coefficients by more than their errors: few users carry "
+    "most of what labels are, clipping hides it, and how far coefficients are off is not known."
+)
 _NOTHING = "No coefficient clears the noise: zero is returned."
 
 
@@ -66,6 +71,7 @@ class LabelRounds:
         self._coef, self._offset = np.zeros(strategy.dim), 0.0
         self._known: NoisyLabels | None = None
         self._fit: LabelFit
+        self._is_left = False  # whether the last round found more than noise
 
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
         """Ask for the law of the labels, then round after round for labels less predictions."""
@@ -198,6 +204,7 @@ class LabelRounds:
         if residual and not clip.narrow:
             residual = self._scale_of(y, randomizer, clip.bound, residual)
         slope = kept(clip.bound / residual) if residual else 1.0
+        self._is_left = self._moves(x, y / slope)
         asked = NoisyLabels(
             x,
             x @ theta + offset + y / slope,
@@ -217,16 +224,30 @@ class LabelRounds:
         self._coef, self._offset = fit.coef, fit.intercept
         self._signal = float(np.std(x @ fit.coef)) if len(x) else 0.0  # of predictions
 
+    def _moves(self, x: Floats, y: Floats) -> bool:
+        """Whether labels less predictions still have coefficients, beyond noise."""
+        support = np.flatnonzero(self._coef)
+        if not len(support) or len(y) <= 2 * len(support):
+            return False
+        inverse = np.linalg.pinv(x[:, support].T @ x[:, support])
+        step = inverse @ x[:, support].T @ y
+        errors = np.hypot(self._fit.std_error[support], np.std(y) * np.sqrt(np.diag(inverse)))
+        return bool((np.abs(step) > _LEFT * errors).any())
+
     def _result(self) -> LinearResult:
         fit = self._fit
         if not fit.coef.any():
             self._notes.append(_NOTHING)
-        return LinearResult(
+        if self._is_left:
+            self._notes.append(_FAR)
+            fit = replace(fit, std_error=np.full(self._strategy.dim, np.nan))
+        result = LinearResult(
             coef=project_on_ball(fit.coef, self._strategy.radius),
             std_error=fit.std_error,
             intercept=fit.intercept,
             notes=self._notes + fit.notes,
         )
+        return result.with_doubts_of_support(self._strategy.sparsity)
 
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, estimated: float) -> float:
         """Return the labels' scale from the spread of their reports, where they give it.

@@ -164,6 +164,20 @@ class LinearResult(CoefficientResult):
             return self
         return replace(self, notes=[*self.notes, _NOISE.format(chance, len(self.coef))])
 
+    def with_doubts_of_support(self, sparsity: int) -> Self:
+        """Return it, with a note if not so many coefficients surely differ from zero."""
+        found = self.support
+        clear = np.abs(self.coef[found]) / self.std_error[found]
+        if not len(found) or np.isnan(clear).any():
+            return self  # which has a note of its own
+        if len(found) < sparsity:
+            note = _FEWER.format(len(found), sparsity)
+        elif clear.min() > _NOTED:
+            return self
+        else:
+            note = _WEAKEST.format(clear.min())
+        return replace(self, notes=[*self.notes, note])
+
     @property
     def support(self) -> NDArray[np.int64]:
         """Indices of the coefficients that are not zero."""
@@ -283,6 +297,11 @@ class SparseStrategy(FeatureStrategy[LinearResult]):
 
 # Standard errors from zero of a support's weakest coefficient, and more of it than of the next one.
 _NOTED, _NEAR = 4.5, 1.5
+_WEAKEST = (
+    "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
+    "errors from zero."
+)
+_FEWER = "The support is not certain: of {1} coefficients only {0} clear the noise."
 _SUPPORT = (
     "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
     "errors from zero, of those that are left out the clearest {:.1f}."

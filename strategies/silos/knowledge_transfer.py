@@ -218,7 +218,8 @@ class KnowledgeTransfer(SparseStrategy):
         share, notes = float(surely / np.linalg.norm(result.coef)), result.notes
         if share > _NOTED:
             notes = [*notes, _BIASED.format(answer.count, share)]
-        return replace(result, std_error=std_error, notes=notes)
+        result = replace(result, std_error=std_error, notes=notes)
+        return result.with_doubts_of_support(self.sparsity)
 
     @property
     def _cutoff(self) -> float:

@@ -125,7 +125,8 @@ class PeelingDpIht(ClippedSilos):
         notes = _doubts(theta)
         if self.link == "identity" and math.isnan(error):
             notes = [_NOT_STEEP]
-        return LinearResult(coef=theta, std_error=std_error, notes=notes)
+        result = LinearResult(coef=theta, std_error=std_error, notes=notes)
+        return result.with_doubts_of_support(self.sparsity)
 
     def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float, float]]:
         """Return a cohort's estimate, the noise of the last step's values, and their error."""

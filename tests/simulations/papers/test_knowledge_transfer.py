@@ -63,7 +63,7 @@ def test_every_method_runs_and_a_sweep_does_not_repeat_itself(tmp_path, monkeypa
     from simulations.papers.knowledge_transfer import experiments
 
     point = experiments.Setting("uniform", "identity", 1, 60, 30, 2, 5.0)
-    many = experiments.replace(point, num_silos=40)
+    many = experiments.replace(point, num_silos=60)
     grids = {
         "i": experiments.Grid("small", "epsilon", ((point, experiments._CENTRAL_LINEAR),)),
         "silos": experiments.Grid(
