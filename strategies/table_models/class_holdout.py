@@ -19,11 +19,13 @@ from ..tables.standardisation import Standardisation
 from .holdout import EVERYBODY, Number, ask_present, prior_spread
 
 # The wanted standard error of each answer, and the largest part of a class's users who are asked
-# for it: together a fifth. The others make the slopes that these evaluate.
+# for it: together a fifth. The others make the slopes that these evaluate. Where users are many a
+# fixed share of them is asked, so that probabilities sharpen with users.
 _SHARE_ERROR, _MAX_FOR_SHARE = 0.03, 0.08  # probabilities are off by as much
 _SCALE_ERROR, _MAX_FOR_SCALE = 0.15, 0.03  # of a logarithm: slopes are stretched by 15 %
 _CENTRE_ERROR, _MAX_FOR_CENTRE = 0.12, 0.025  # 5 % of normal scores lie between, and change sign
 _RANKING_ERROR, _MAX_FOR_RANKING = 0.025, 0.08  # an AUC near .5 of equal classes is off by .035
+_LEAST_SHARE = 0.025
 _PRIOR_LOG_SD = 0.5  # of the scale around what the schema lets one expect: a factor of 1.6
 _LOG_RANGE = math.log(6)  # of reported logarithms: 3.6 of these standard deviations
 _LOG_VARIANCE = 0.5  # of users' logarithms: trigamma(k / 2) / 4 of k normal rows is .41 of two
@@ -78,7 +80,7 @@ def num_held_out(users: float, epsilon: float, rows_per_user: float) -> list[int
         ((unit * _REACH**2 + 1) / _CENTRE_ERROR**2, _MAX_FOR_CENTRE),
         (ranking / _RANKING_ERROR**2, _MAX_FOR_RANKING),
     )
-    return [math.ceil(min(n, most * users)) for n, most in wanted]
+    return [math.ceil(min(max(n, _LEAST_SHARE * users), most * users)) for n, most in wanted]
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ _BASELINE_Z = 4.0  # standard errors by which the baseline has to clear zero
 _FIRST_PIVOT = 0.5  # the ratio of losses, 1 - R2, that is assumed before it is known
 _RADII = 2.0, 6.0  # of the second difference, in units of the baseline; the first may be wider
 _NOISE = 0.05, 0.03  # of R2, up to which a wider clip radius is worth it
-_APART = 1.5  # standard errors from which the second difference is clipped, by the first
+_WIDER, _APART = 1.5, 1.5  # times as wide, and standard errors apart: the second one is clipped
 _PRECISE = 0.1  # standard error from which on more users are called for
 _EVEN = 1 / 3  # baseline over the bound, of targets that are spread evenly within their bounds
 # Of plans: baseline over the bound, of targets whose standard deviation is a quarter of their
@@ -265,7 +265,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
                 if first:
                     raise
                 break
-            if len(losses) > 1 and radius < clip and self._apart(losses, difference):
+            if len(losses) > 1 and _WIDER * radius < clip and self._apart(losses, difference):
                 break  # users whom the model serves worst are clipped
             losses.append(difference)
             clip = radius

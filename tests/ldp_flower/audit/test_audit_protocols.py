@@ -37,7 +37,20 @@ def kinds():
     return found
 
 
-@pytest.mark.parametrize("protocol", audited_runs())
+# Half a minute each; what they send is attacked by their own tests, too.
+LONG = {
+    *("PrivateRegression", "PrivateClassification", "LdpIht", "SparseRegression"),
+    *("HeavyHitters", "Describe"),
+}
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        pytest.param(name, marks=pytest.mark.long) if name in LONG else name
+        for name in audited_runs()
+    ],
+)
 def test_nothing_is_found_in_any_protocols_client(kinds, protocol):
     for query in kinds[protocol]:
         people = extremes(query, DIM)

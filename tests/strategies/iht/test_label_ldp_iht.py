@@ -217,7 +217,7 @@ def of_a_law(law, seed, number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("bound", [None, "declared"])
+@pytest.mark.parametrize("bound", [None, pytest.param("declared", marks=pytest.mark.long)])
 def test_labels_of_any_law_are_right_within_what_is_stated(law, bound):
     """Errors over the stated ones, 2 coefficients in 4 runs; 1.9 is passed once in 1,000 times."""
     scores = []

@@ -277,3 +277,34 @@ def test_arguments_are_checked(arguments, expected):
     given = {"strategy": MEANS, "collections": 3, **arguments}
     with pytest.raises(ValueError, match=expected):
         Series(given.pop("strategy"), **given)
+
+
+def test_a_season_is_taken_off_the_levels_and_given_back():
+    """Seven days of which two have half of the others' mean, for ten weeks."""
+    schema = Schema({"x": Numeric(0, 1)})
+    series, plain_one = (
+        Series(Means(schema, "x", epsilon=8.0), collections=28, season=season)
+        for season in (7, None)
+    )
+    rng = np.random.default_rng(2)
+    truth = np.where(np.arange(28) % 7 < 5, 0.6, 0.3)
+    for day in range(28):
+        users = schema.users({"x": np.clip(rng.normal(truth[day], 0.1, 6000), 0, 1)})
+        found = simulate(series, users, seed=5)
+        without = simulate(plain_one, users, seed=5)
+    errors = [np.sqrt(np.mean((each.level[:, 0] - truth) ** 2)) for each in (found, without)]
+    assert errors[0] < 0.8 * errors[1]
+    assert np.mean(np.abs(found.level[:, 0] - truth) > 1.96 * found.std_error[:, 0]) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"season": 1}, "2 <= season <= 10, got 1"),
+        ({"season": 11}, "2 <= season <= 10, got 11"),
+        ({"season": 7, "memoised": True}, "Expected no season with memoised, .*got 7"),
+    ],
+)
+def test_a_season_is_checked(arguments, expected):
+    with pytest.raises(ValueError, match=expected):
+        Series(Means(SCHEMA, "x", epsilon=4.0), collections=30, **arguments)

@@ -210,7 +210,9 @@ FEATURES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", FEATURES)
-@pytest.mark.parametrize("kind", [DpIht, PeelingDpIht, PrivateFrankWolfe])
+@pytest.mark.parametrize(
+    "kind", [DpIht, PeelingDpIht, pytest.param(PrivateFrankWolfe, marks=pytest.mark.long)]
+)
 def test_features_of_any_law_are_right_within_what_is_stated(kind, law):
     """Landed: .24 to .9, 2 to 10 and .27 to .56, with errors of 50 to 1,500 stated ones."""
     scores, errors = [], []
