@@ -145,7 +145,12 @@ class Series(LdpStrategy[SeriesResult]):
         if not isinstance(self.memoised, bool):
             raise ValueError(f"Expected memoised true or false, got {self.memoised!r}.")
         if self.season is not None:
-            check_integer("season", self.season, 2, self.collections // PERIODS)
+            check_integer("season", self.season, 2)
+            if self.collections < (least := PERIODS * self.season):
+                raise ValueError(
+                    f"Expected collections >= {least} with a season of {self.season}, "
+                    f"got {self.collections}."
+                )
             if self.memoised:
                 check_unused(self, "with memoised, whose levels are estimates", "season")
         self._form: PermanentForm | None = None

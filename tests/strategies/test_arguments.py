@@ -90,8 +90,9 @@ OTHER = {
     "memoised": True,
 }
 # The size of the data, what lets a run start that is refused else or wait, where a run is kept, and
-# what is about models of several arrays or public metrics (tested on their own).
-ELSEWHERE = {"dim", "domain_size", "schema", "force", "store"} | {
+# what shows after weeks, and what is about models of several arrays or public metrics (tested on
+# their own).
+ELSEWHERE = {"dim", "domain_size", "schema", "force", "store", "season"} | {
     *("min_available_nodes", "min_nodes", "trainable", "train_metrics_aggr_fn", "network"),
 }
 
