@@ -43,12 +43,18 @@ def test_the_first_notebook_installs_the_library_where_it_is_missing(missing, mo
 
 
 QUICK = ("analytics", "existing_app")
+LONG = ("million",)  # a minute
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=() if path.stem in QUICK else pytest.mark.slow, id=path.stem)
+        pytest.param(
+            path,
+            marks=[pytest.mark.slow] * (path.stem not in QUICK)
+            + [pytest.mark.long] * (path.stem in LONG),
+            id=path.stem,
+        )
         for path in NOTEBOOKS
     ],
 )

@@ -142,6 +142,7 @@ def test_the_engine_gives_the_model_of_the_in_process_grid(expected):
     assert accuracy(result.arrays) > accuracy(initial()) + 0.15
 
 
+@pytest.mark.long
 def test_silos_in_the_engine_give_the_model_of_users_with_nodes_of_their_own(expected):
     arguments = {"num_rounds": ROUNDS, "num_nodes": 3, "seed": SEED}
     result = in_engine(make_silos(USERS, SEED), 3, LdpFedAvg(**PRIVATE), **arguments)

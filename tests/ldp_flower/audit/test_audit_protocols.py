@@ -40,7 +40,7 @@ def kinds():
 # Half a minute each; what they send is attacked by their own tests, too.
 LONG = {
     *("PrivateRegression", "PrivateClassification", "LdpIht", "SparseRegression"),
-    *("HeavyHitters", "Describe"),
+    *("HeavyHitters", "Describe", "PeelingDpIht", "DpIht", "SmoothGlm", "KernelRidgeRegression"),
 }
 
 

@@ -113,7 +113,7 @@ def test_less_privacy_is_more_accuracy():
     assert found[8.0] > BEST - 0.02 and found[0.25] < found[8.0] - 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_noise_is_what_the_result_says():
     """Updates of zero: all that the model learns is noise."""
     app = ClientApp(mods=[LdpUpdateMod(seed=1)])

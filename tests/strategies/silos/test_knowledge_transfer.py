@@ -134,7 +134,7 @@ def test_a_report_depends_on_the_teacher_only_through_the_mechanism():
     """Every query of the audit's runs against whole handlers, exact mechanisms."""
     runs = list(KnowledgeTransfer.audit_runs(3, 2.0))
     queries = [question for run in runs for question in recorded_queries(*run)]
-    assert {q.statistic for q in queries} == {"teacher", "logistic_teacher"}
+    assert {q.statistic for q in queries} == {"teacher", "logistic_teacher", "local_coefficients"}
     assert {type(q.randomizer) for q in queries} == {Codebook}
     for question in queries:
         users = {name: extreme_users(3)[name] for name in ("ones", "ones, minus", "NaN")}
