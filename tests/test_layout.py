@@ -106,15 +106,14 @@ def test_private_names_of_flower_live_in_few_modules():
 
 
 def test_numpys_global_random_state_is_never_used():
-    """But seeded, for an app's own code. Servers draw tables to compare with, and no noise."""
+    """But seeded, for an app's own code."""
     for folder in ("ldp_flower", "clients", "strategies"):
         for path in modules(folder):
             if path.name in ("user_update_mod.py", "loading.py"):
                 continue
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "np.random":
-                    own = {"default_rng"} if folder == "strategies" else set()
-                    assert node.attr in {"Generator"} | own, path
+                    assert node.attr == "Generator", path
 
 
 def test_a_client_process_does_not_start_with_what_few_messages_need():

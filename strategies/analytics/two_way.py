@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
+from numpy.random import default_rng
 from scipy.stats import chi2
 
 from ldp_flower.expectation import Setting
@@ -270,7 +271,7 @@ def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
         off = (shares - margins).reshape(len(shares), -1)[:, free]
         return np.asarray(np.einsum("ti,ij,tj->t", off, weights, off))
 
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     rest = max(1 - found.answering, 0.0)
     chances = np.append(found.answering * null, rest)
     drawn = rng.multinomial(found.users, chances / chances.sum(), _TABLES_OF_TEST)[:, :-1]

@@ -63,5 +63,7 @@ def season_of(estimates: Floats, period: int) -> tuple[Floats, Floats]:
     variance = float(rest @ rest) / (len(rest) - period) / number
     effects -= effects.mean()
     between = max(float(np.mean(effects**2 - variance)), 0.0)
+    if not between:
+        return nothing
     trust = between / (between + variance)
     return trust * effects, np.sqrt(trust * variance)

@@ -66,7 +66,8 @@ class Series(LdpStrategy[SeriesResult]):
         A node refuses unless its operator has set ``allow-public-changes=true``.
     season : int, optional
         Collections after which what they differ by comes again: 7 of days. It is told from noise
-        after three such periods. By default levels have none.
+        after three such periods. By default levels have none. It shapes levels and asks for
+        nothing: a series that runs may be given one.
     store : str or Path, optional
         File that keeps the series; without it, it ends with this object.
 
@@ -293,7 +294,7 @@ class Series(LdpStrategy[SeriesResult]):
             of_strategy = {
                 f"strategy.{name}": own for name, own in prints_of(self.strategy).items()
             }
-            own = {name: prints_of(self)[name] for name in ("collections", "memoised", "season")}
+            own = {name: prints_of(self)[name] for name in ("collections", "memoised")}
             recognise(kept, type(self.strategy), {**of_strategy, **own})
             yield kept
 

@@ -160,7 +160,8 @@ class KnowledgeTransfer(SparseStrategy):
 
     def protocol(self, run: Run) -> Protocol:
         """Ask wave after wave, pool answers by their precision, train the student; compare it."""
-        without = run.cohorts([max(int(s * run.num_users), self.min_reports) for s in _COMPARED])
+        sizes = [max(int(share * run.num_users), self.min_reports) for share in _COMPARED]
+        without = run.cohorts(sizes) if self.link == "identity" else []
         student, bound = np.zeros(self.dim), self.radius
         features = None
         if self.num_answers:
@@ -199,7 +200,7 @@ class KnowledgeTransfer(SparseStrategy):
         """Let silos without a teacher say how far the student's coefficients are off."""
         support, radius = result.support, self.radius
         unknown = replace(result, std_error=np.where(result.coef != 0, np.nan, 0.0))
-        if self.link != "identity" or not len(support):
+        if not cohorts or not len(support):
             return unknown
         question = LocalCoefficients(result.coef, 0.0, _RIDGE, 1.0, support)
         for silos in cohorts:

@@ -93,12 +93,14 @@ def search_by_cells(
         if len(finer := ends(np.concatenate(wanted))):
             edges = finer
     shortest = 2 * tiny + 1.5 * (step or 0.0)
+    spans = [
+        span if np.ptp(span) > shortest else inverted(found, function, ONE_VALUE)
+        for function, span in estimates
+    ]
     values = np.array(
         [
-            [function.inverse(function.level), *ends]
-            if np.ptp(ends) > shortest
-            else [function.inverse(function.level), *inverted(found, function, ONE_VALUE)]
-            for function, ends in estimates
+            [function.inverse(function.level), *span]
+            for (function, _), span in zip(estimates, spans, strict=True)
         ]
     )
     near = np.abs(values[..., None] - atoms) <= 2 * tiny

@@ -106,7 +106,7 @@ class EvaluationResult(Result):
         return [
             f"R2 = {self.r2:.3f} (standard error {self.std_error:.2g}), "
             f"loss {self.loss:.3g} ({self.loss_std_error:.2g}); nobody counts more than "
-            f"{self.clip / self.baseline:.2g} times the centre's"
+            f"{self.clip:.2g}"
         ]
 
 

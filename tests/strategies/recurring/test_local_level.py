@@ -148,6 +148,7 @@ def test_a_season_is_what_it_is_and_noise_is_none():
         np.mean(nothing) < 0.3
     )  # means of ten numbers, which would be .6 at most without shrinking
     assert not season_of(estimates[:20], 7)[0].any()
+    assert not season_of(np.full(70, 0.3), 7)[0].any()
     assert np.abs(season_of(np.tile([1.0, -1, 2, -2], 20), 4)[0] - [1, -1, 2, -2]).max() < 1e-6
 
 

@@ -280,7 +280,7 @@ def test_arguments_are_checked(arguments, expected):
 
 
 def test_a_season_is_taken_off_the_levels_and_given_back():
-    """Seven days of which two have half of the others' mean, for ten weeks."""
+    """Seven days of which two have half of the others' mean, for four weeks."""
     schema = Schema({"x": Numeric(0, 1)})
     series, plain_one = (
         Series(Means(schema, "x", epsilon=8.0), collections=28, season=season)

@@ -232,6 +232,7 @@ def test_features_of_any_law_are_right_within_what_is_stated(kind, law):
         strategy = kind(30, sparsity=3, epsilon=3.0, delta=1e-5, **own)
         result = simulate(strategy, silos(x, y, 3), seed=seed)
         assert result.support.tolist() == [2, 11, 23]
+        assert all(note.startswith("The support is not certain") for note in result.notes)
         errors.append(np.linalg.norm(result.coef - theta) / np.linalg.norm(theta))
         scores += ((result.coef - theta) / result.std_error)[result.support].tolist()
     assert max(errors) < 0.25
