@@ -81,6 +81,7 @@ STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
     q.Gradient: regression.gradient,
     q.ResidualCoefficients: regression.residual_coefficients,
     q.LocalCoefficients: regression.local_coefficients,
+    q.RidgeShift: regression.ridge_shift,
     q.RidgeStep: regression.ridge_step,
     q.TargetScaleBin: regression.target_scale_bin,
     q.RootCurvature: regression.root_curvature,
@@ -107,8 +108,6 @@ STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
     q.ResidualSquares: sizes.residual_squares,
     q.SecondMoments: means.second_moments,
     q.TensorMoments: means.tensor_moments,
-    q.LineMoments: means.line_moments,
-    q.LineSizes: means.line_sizes,
     q.RowCount: means.row_count,
     q.Record: records.record,
     q.RecordCopies: records.record_copies,
@@ -124,7 +123,9 @@ _DRAWING: dict[type[q.Question], Callable[[Users, Any, Words], Floats]] = {
     q.TableCell: records.table_cell,
     q.LevelRounding: records.level_rounding,
     q.ResidualOctave: sizes.residual_octave,
+    q.ScoreOctave: sizes.score_octave,
     q.DistanceOctave: sizes.distance_octave,
+    q.RidgeShiftOctave: sizes.ridge_shift_octave,
 }
 #: To a block of what is sent as it is beside the reports; the operator must have declared it
 #: public.
@@ -170,7 +171,7 @@ def compute(users: Users, question: q.Question, words: Words | None = None) -> F
     if not isinstance(question, q.TransformedQuestion):
         return _doubles(STATISTICS[kind](users, question))
     if kind in _VIEWS:
-        return compute(_VIEWS[kind](users, question), question.inner)
+        return compute(_VIEWS[kind](users, question), question.inner, words)
     return _doubles(_TURNS[kind](compute(users, question.inner), question))
 
 

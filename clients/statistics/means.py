@@ -1,6 +1,5 @@
 """Means and moments of features and targets, and of residuals along a line; numbers of rows."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from ldp_flower.randomizers.elementwise import directions, log, row_norms
 from ldp_flower.validation import Floats
 from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
-from ..arithmetic import dot, log_ratio, mean_over_rows, norm_over_rows, scale_bins
+from ..arithmetic import log_ratio, mean_over_rows, scale_bins
 
 
 def _difference(
@@ -110,25 +109,6 @@ def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
     powers = tensor_powers(question.degree, question.stride)
     weight = tensor_weight(powers)
     return _moments(users, question, weight, dict.fromkeys(powers, weight))
-
-
-def line_moments(users: Users, question: q.LineMoments) -> Floats:
-    """Compute :class:`LineMoments`."""
-    r = (users.targets - dot(users.features, question.theta)) / question.residual_scale
-    s = dot(users.features, question.direction) / question.direction_scale
-    products = np.column_stack([r, s, r * s, s * s - 1, r * r - 1])
-    return mean_over_rows(users, np.ones(len(r)), products)
-
-
-def line_sizes(users: Users, question: q.LineSizes) -> Floats:
-    """Compute :class:`LineSizes`."""
-    residuals = users.targets - dot(users.features, question.theta)
-    steps = dot(users.features, question.direction)
-    norms = np.column_stack([norm_over_rows(users, values) for values in (residuals, steps)])
-    sizes = norms / np.sqrt(np.maximum(users.num_rows, 1))[:, None]
-    tiny = math.exp(-question.log_range) * question.prior
-    logs = log(np.maximum(sizes, tiny) / question.prior) / question.log_range
-    return np.where(users.num_rows[:, None] > 0, np.minimum(logs, 1.0), 0.0)
 
 
 def row_count(users: Users, question: q.RowCount) -> Floats:

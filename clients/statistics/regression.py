@@ -102,14 +102,18 @@ def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
     return ridge_coefficients(users, columns, residual, question.ridge * squares)
 
 
-def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
-    """Compute :class:`RidgeStep`."""
+def ridge_shift(users: Users, question: q.RidgeShift) -> Floats:
+    """Compute :class:`RidgeShift`."""
     targets = (users.targets - question.centre) / question.scale
     residual = targets - dot(users.features, question.theta)
     residual = np.clip(residual, -question.residual_bound, question.residual_bound)
     rows = np.maximum(users.num_rows, 1) if question.of_rows is None else question.of_rows
-    steps = ridge_coefficients(users, users.features, residual, question.ridge / rows)
-    unit, length = directions(steps)
+    return ridge_coefficients(users, users.features, residual, question.ridge / rows)
+
+
+def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
+    """Compute :class:`RidgeStep`."""
+    unit, length = directions(ridge_shift(users, question))
     return np.where(length[:, None] > 0, unit, 0.0)
 
 

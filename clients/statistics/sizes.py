@@ -12,6 +12,7 @@ from ldp_flower.values.links import LINKS
 
 from ..arithmetic import dot, mean_over_rows, norm_over_rows
 from .means import mean
+from .regression import ridge_shift
 
 
 def _octaves(sizes: Floats, words: Words) -> Floats:
@@ -29,9 +30,21 @@ def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> F
     return _octaves(norm_over_rows(users, residuals) / roots, words)
 
 
+def score_octave(users: Users, question: q.ScoreOctave, words: Words) -> Floats:
+    """Compute :class:`ScoreOctave`."""
+    scores = question.offset + dot(users.features, question.direction)
+    roots = np.sqrt(np.maximum(users.num_rows, 1))
+    return _octaves(norm_over_rows(users, scores) / roots, words)
+
+
 def distance_octave(users: Users, question: q.DistanceOctave, words: Words) -> Floats:
     """Compute :class:`DistanceOctave`."""
     return _octaves(row_norms(mean(users, q.Mean(question.centre))), words)
+
+
+def ridge_shift_octave(users: Users, question: q.RidgeShiftOctave, words: Words) -> Floats:
+    """Compute :class:`RidgeShiftOctave`."""
+    return _octaves(row_norms(ridge_shift(users, question)), words)
 
 
 def squares(users: Users, question: q.Squares) -> Floats:

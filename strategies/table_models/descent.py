@@ -1,4 +1,4 @@
-"""The descent of a regression: steps in the mean direction of users' own, in one stage or two."""
+"""The descent of a regression: steps along the mean of users' own, with their length."""
 
 import math
 from bisect import bisect_left
@@ -7,78 +7,107 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import RidgeStep
+from ldp_flower.guarantee.questions import RidgeShift, RidgeShiftOctave
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Run, TooFewReports
+from ..numerics.walk import Walk
+from ..runtime import Ask, Cohort, Run, TooFewReports
 from ..subprotocols.one_number import enough_for_norm
-from ..tables.standardisation import estimate_standardisation, with_standardisation
-from .holdout import ask_line, ask_scales, held_out, hold_out
+from ..subprotocols.size_histogram import ask_histogram
+from .holdout import held_out
 
 STEPS = 20  # at most
 RIDGE = 1.0  # over a user's number of rows, in units of a row's mean square norm: as one row more
-RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
+RESIDUAL_BOUND = 4.0  # no target is farther from another one
 # Of one step and of all, in units in which rows have norm 1: a target is within 2 of the middle.
 _FARTHEST, _MOST = 4.0, 100.0
-# Mean R2 against these, of 14 tables of simulations/studies/unseen_tables/chosen_on.txt at epsilon
-# 1 and 4, seed 6300, standard errors about .01: _PER_SIGNAL .25 -.03, 1 -.02; INTERCEPT 1 and 4
-# -.01; SHORTER .5 -.02, 1 +.02 (of few tables; the median is the same); 40 steps -.02, 10 the same.
 _PER_SIGNAL = 0.5  # size of all steps, over the signal to noise ratio of all users together
+_LONGER = 2.0  # as a fitted walk begins with half of what is planned
 INTERCEPT = 2.0  # how many times as far as slopes the intercept moves
-SHORTER = 0.7  # what steps are multiplied by once one turns back
+# Share of the users who report how long their own steps are, at first, and after so many steps.
+_SIZES, _LATE_SIZES, _LATE = 0.02, 0.02, 2 / 3
+_USUAL_LENGTH = 0.35  # of steps, in units of the targets
+# How much of the mean length is shortened costs so much of its square, beside the noise: some of
+# it only makes all slopes smaller, which the line search undoes.
+_SHORTENED = 0.1
 
 
-def ridge_walk(
-    run: Run,
-    num_users: int,
-    dim: int,
-    rows_per_user: float | None,
-    *,
-    row_length: float,
-    start: Floats,
-) -> Generator[Ask, Estimate, Floats]:
-    """Return coefficients of the features: where a walk leads, in the mean of its second half.
+class RidgeWalk:
+    """A walk along the mean of how users' own ridge regressions would change the coefficients.
 
-    Every step's cohort is asked for the direction, of length 1, in which each user's own ridge
-    regression would move the current coefficients. The mean of these is the next step. There is
-    no scale to learn: only directions are reported.
-
-    So many of the users who are not asked yet answer. Features, shape (rows, dim), are each within
+    Changes are shortened where few are longer; their mean is the direction of the next step. So
+    many of the users who are not asked yet answer. Features, shape (rows, dim), are each within
     about [-2, 2]; a row of them is typically ``row_length`` long, see :func:`row_length`. A user's
     number of rows is taken for ``rows_per_user``; None: for what it is. The walk begins at
-    ``start``, shape (dim,). Raise TooFewReports if a step's cohort would be smaller than
-    ``min_reports``.
+    ``start``, shape (dim,). So large a share of the users is ``present`` and has a row.
     """
-    cohorts = run.equal_cohorts(num_users, STEPS)
-    mechanism = ball_codebook(run.epsilon, dim, 1.0)
-    # In units in which a row of features has about length 1, as its target has.
-    unit = 1 / row_length
-    signal = math.sqrt(num_users / mechanism.variance)  # over noise, of all users together
-    length = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / len(cohorts))
-    ridge = RIDGE / unit**2
-    pace = 1 + (INTERCEPT - 1) * np.eye(1, dim)[0]
-    theta, last = start, np.zeros(dim)
-    places = [theta]
-    unanswered = False
-    for cohort in cohorts:
-        question = RidgeStep(theta, ridge, RESIDUAL_BOUND, 0.0, 1.0, rows_per_user)
-        try:
-            answer = yield Ask(cohort, question, mechanism)
-        except TooFewReports:
-            if unanswered:  # twice in a row: nodes are lost, and the run can be started again
-                raise
-            unanswered = True
-            continue  # the next cohort gets the question
-        unanswered = False
-        sigma = math.sqrt(mechanism.variance / answer.count)
-        size = float(np.linalg.norm(last))
-        if size > 0 and float(answer.mean @ last) / size < -sigma:
-            length *= SHORTER  # beyond noise, users are sent back the way that the last step came
-        theta, last = theta + length * pace * answer.mean, answer.mean
-        places.append(theta)
-    return np.asarray(np.mean(places[-((len(cohorts) + 1) // 2) :], axis=0))
+
+    def __init__(
+        self,
+        run: Run,
+        num_users: int,
+        dim: int,
+        rows_per_user: float | None,
+        *,
+        row_length: float,
+        start: Floats,
+        present: float = 1.0,
+    ) -> None:
+        self._epsilon, self._dim, self._rows = run.epsilon, dim, rows_per_user
+        self._present = present
+        self._unit = unit = 1 / row_length  # so that a row has about length 1, as its target has
+        shares = [_SIZES * num_users, _LATE_SIZES * num_users]
+        self._askers = run.cohorts([max(math.ceil(each), run.min_reports) for each in shares])
+        self._users = num_users - sum(cohort.size for cohort in self._askers)
+        self._cohorts = run.equal_cohorts(self._users, STEPS)
+        self._late = round(_LATE * len(self._cohorts))
+        self._variance = ball_codebook(run.epsilon, dim, 1.0).variance
+        signal = math.sqrt(self._users / self._variance)  # over noise, of all users together
+        planned = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / len(self._cohorts))
+        steps = [_LONGER * planned] * len(self._cohorts)
+        self._walk = Walk(start, steps, _FARTHEST * unit, fitted=True)
+        self._usual, self._radius, self._unanswered = _USUAL_LENGTH * unit, 0.0, False
+
+    def steps(self) -> Generator[Ask, Any, None]:
+        """Take all steps.
+
+        Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
+        """
+        pace = 1 + (INTERCEPT - 1) * np.eye(1, self._dim)[0]
+        for number, cohort in enumerate(self._cohorts):
+            if number in (0, self._late):
+                yield from self._shorten(self._askers[bool(number)])
+            mechanism = ball_codebook(self._epsilon, self._dim, self._radius)
+            shift = RidgeShift(self._walk.position, *self._arguments)
+            try:
+                answer = yield Ask(cohort, shift, mechanism)
+            except TooFewReports:
+                if self._unanswered:  # twice in a row: nodes are lost
+                    raise
+                self._unanswered = True
+                continue  # the next cohort gets the question
+            self._unanswered = False
+            mean = answer.mean / self._radius
+            self._walk.follow(mean, math.sqrt(self._variance / answer.count), pace * mean)
+
+    @property
+    def _arguments(self) -> tuple[float, float, float, float, float | None]:
+        return RIDGE / self._unit**2, RESIDUAL_BOUND, 0.0, 1.0, self._rows
+
+    def _shorten(self, cohort: Cohort) -> Generator[Ask, Estimate, None]:
+        """Set where changes are shortened: noise over what is left, and what is cut, are least."""
+        octave = RidgeShiftOctave(self._walk.position, *self._arguments)
+        law = yield from ask_histogram(cohort, octave, self._epsilon, self._usual, self._present)
+        self._usual = law.root_mean_square
+        noise = self._variance * self._dim / self._users
+        self._radius = law.shortening(noise, _SHORTENED)
+
+    @property
+    def theta(self) -> Floats:
+        """Where it has led to."""
+        return self._walk.estimate
 
 
 def row_length(schema: Schema) -> float:
@@ -91,14 +120,12 @@ def row_length(schema: Schema) -> float:
     return math.sqrt(1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds))
 
 
-FIRST = 0.2  # share of the users who walk before columns' centres and scales are known
 _COLUMNS = 0.05  # share of the users who report all centres at first
 _WORTH = 0.25  # variance of a centre up to which it helps: that of a column within its bounds
 _FEWEST = 1000  # users of two stages
 _COHORTS = 50  # of min_reports users each, that all questions of two stages may take
-FOR_COLUMNS = 0.3  # share of the users that report centres and scales at most
-_SECOND = 0.1  # share of the users that is left for the second stage at least
-PRIOR_STEP = 0.7, 0.4  # from the first stage's end to the second's, and how that varies
+FOR_COLUMNS = 0.2  # share of the users that report centres and scales at most
+_WALKERS = 0.1  # share of the users that is left for the walk at least
 METHODS = ("auto", "walk", "two-stage")
 
 
@@ -120,8 +147,8 @@ def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
 
 def enough_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> bool:
     """Whether enough users are left for the second stage."""
-    kept = held_out(num_users, epsilon, two_stages=True)
-    left = (1 - FIRST - FOR_COLUMNS - _SECOND) * num_users - enough_for_norm(epsilon) - kept
+    left = (1 - FOR_COLUMNS - _WALKERS) * num_users - enough_for_norm(epsilon)
+    left -= held_out(num_users, epsilon)
     return left >= 0 and num_users >= _COHORTS * min_reports
 
 
@@ -141,27 +168,3 @@ def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> 
         f"lack them. At least {needed:,} users are needed, "
         'or method="walk".'
     )
-
-
-def two_stages(
-    run: Run, schema: Schema, rows_per_user: float | None, start: Floats
-) -> Generator[Ask, Any, Floats]:
-    """Return coefficients of the schema's features, from all users not asked yet.
-
-    The first stage walks within the bounds. Then columns' centres and scales are estimated, and
-    the second stage goes on in units of these: where bounds are much wider than what columns
-    hold, the first one gets nowhere. A hold-out cohort estimates the step along the second.
-    """
-    dim, epsilon = schema.num_features, run.epsilon
-    (scale_users,), (line,) = hold_out(run, "stage scales"), hold_out(run, "stage moments")
-    length, walkers = row_length(schema), int(FIRST * run.num_users)
-    first = yield from ridge_walk(run, walkers, dim, rows_per_user, row_length=length, start=start)
-    columns = yield from estimate_standardisation(run, schema)
-    start = columns.moved(first)
-    walk = ridge_walk(run, run.num_unasked, dim, rows_per_user, row_length=length, start=start)
-    second = yield from with_standardisation(walk, columns)
-    direction = columns.restored(second) - first
-    scales = yield from ask_scales(scale_users, epsilon, first, direction)
-    moments = yield from ask_line(line, epsilon, first, direction, scales)
-    step = float(np.clip(moments.best_step(*PRIOR_STEP), 0.0, 1.0))
-    return np.asarray(first + step * direction)

@@ -60,11 +60,15 @@ class RegressionFit(TableFit):
         how far the targets vary. For the mean it is what not knowing it better is expected to cost.
     method : str
         How it was found: ``"walk"``, ``"two-stage"``, or ``"constant"``.
+    mean_std_error : float
+        Standard error of the mean prediction as an estimate of the mean target, in the target's
+        units, with what clipping may take of it. NaN in results of versions before.
     """
 
     score: float
     score_std_error: float
     method: str
+    mean_std_error: float = math.nan
 
     def predict(self, table: Any) -> Floats:
         """Return predictions of the target, in its units, within its bounds.

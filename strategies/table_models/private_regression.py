@@ -21,19 +21,25 @@ from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
 from ..subprotocols.one_number import number_randomizer
+from ..tables.standardisation import (
+    Standardisation,
+    estimate_standardisation,
+    with_standardisation,
+)
 from . import descent, holdout
 from .fits import RegressionFit
+from .line_search import line_search
 
 logger = logging.getLogger("flwr")
 
 _BETTER_Z = 2.5  # standard errors of a score above 0, or a note says so: one useless model in 160
 _WORSE_Z = 2.0  # standard errors of a score below 0, from where on the mean is returned instead
-# Of the scale: what clipping moves a returned mean by, beside its noise. Of 1,163 such means of
-# tables in chosen_on.txt 3 % missed 1.96 of both together, at most 4.9 % at any epsilon (9 % with
-# .1, 26 % with the noise alone). Of 134 on 53 other tables 1 missed (seeds 8100 and 8200).
-_CLIPPING = 0.15
-_MAX_EXPLAINED = 0.8  # of the variance, by a line search: the intercept's radius stays wide enough
-_COHORTS = 15  # of min_reports users each, that a run needs
+_MOST_EXPLAINED = 0.9  # of the variance, by a line search: what is left is not taken for nothing
+# Standard deviations, in scales of the targets: of the mean around its rough estimate, and of a
+# model's mean residual beside the error of the mean.
+_OFF, _OFFSET = 0.5, 0.15
+_SCALE_ERROR = 0.15  # of the logarithms of estimated sizes
+_COHORTS = 20  # of min_reports users each, that a run needs
 # Standard error of the mean target in its standard deviations, if all users reported it clipped to
 # 1.5 of these. The .36 of them who report it around its place then know it within .083, and 1.25
 # times as many within .075; measured errors are 1.2 times as large, by clipping (539 means that
@@ -47,13 +53,13 @@ _STRONG = 2  # times the fewest users, from where on most relations show
 class PrivateRegression(LdpStrategy[RegressionFit]):
     """Linear regression on a table of which only bounds and categories are known.
 
-    Every user sends one report. Many of them are asked for the direction in which their own rows
-    would move the model, see :func:`~.descent.ridge_walk`. Where users are many enough to
-    estimate all columns' centres and scales, the walk goes on in units of these. The mean target
-    is the rule, and slopes have to earn their place: users who have no part in them decide how far
-    to go from the mean towards the model, no farther than surely costs at most 1 % of the target's
-    variance. If that is nowhere, the mean is returned, and a note says so. The last users, who
-    decide nothing, evaluate the score.
+    Every user sends one report. Many of them are asked how their own rows would change the model,
+    see :class:`~.descent.RidgeWalk`. Where users are many enough to estimate all columns' centres
+    and scales, the walk is in units of these. The mean target is the rule, and slopes have to earn
+    their place: users who have no part in them decide how far to go from the mean towards the
+    model, no farther than surely costs at most 1 % of the target's variance. If that is nowhere,
+    the mean is returned, and a note says so. Others report the mean, by themselves, and the last
+    ones, who decide nothing, evaluate the score.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -70,12 +76,15 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     Notes
     -----
-    Source: this library. A user's direction is that of a ridge regression of what the model
-    leaves of the user's own targets; only its direction is reported, so that no bound on its
-    norm has to be known. The mean is found by steps, as it may lie anywhere within the bounds.
-    On the line from the mean to the model, held-out users report by how much their own squared
-    error is less at the end of a step than at the mean: one number, for which noise is least. Two
-    such cohorts give the step that is best, and the shorter one that is surely good enough.
+    Source: this library. A user reports how a ridge regression of what the model leaves of its
+    own targets would change the coefficients: with one row it is a least squares step. So the
+    model is that of least squares, also where targets are classes, counts or money. Changes are
+    shortened where noise and what is cut are least; some users report the octave of their size
+    before, and others again late in the walk. The mean is first looked for, as it may lie anywhere
+    within the bounds, and then estimated likewise: what clipping may take is in its error. On the
+    line from the mean to the model, held-out users report by how much their own squared error is
+    less at the end of a step than at the mean: one number, for which noise is least. Two such
+    cohorts give the step that is best, and the shorter one that is surely good enough.
     """
 
     guarantee = guarantees.PER_USER
@@ -147,10 +156,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         logger.info("\t     method %s: %s", method, why)
         epsilon, dim = self.epsilon, self.schema.num_features
         one, notes = np.eye(1, dim)[0], doubts(run.num_users, epsilon)
-        asked, rough = holdout.hold_out_present(run), holdout.hold_out(run, "rough mean")
-        means, gains = (holdout.hold_out(run, name) for name in ("mean", "gain"))
-        scale_users, scorers = (holdout.hold_out(run, name)[0] for name in ("scales", "score"))
-        at_end, at_model = holdout.hold_out(run, "intercept")
+        asked, kept = holdout.hold_out_present(run), holdout.hold_out(run)
         present = holdout.EVERYBODY
         if asked is not None:
             present = yield from holdout.ask_present(asked, epsilon, dim)
@@ -159,42 +165,50 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
                 f"About {100 * (1 - present.value):.0f} % of the people have no row with a target: "
                 "the model is of the others."
             )
-        mean = yield from holdout.rough_mean(rough, epsilon, dim, present)
+        places = [kept["place"], kept["place again"]]
+        about = yield from holdout.place(places, epsilon, dim, present)
+        law = yield from holdout.ask_sizes(kept["sizes"], epsilon, about * one, present)
+        scale = law.root_mean_square
+        off = yield from holdout.ask_mean([kept["mean"]], epsilon, about * one, law, present)
+        mean = off.shrunk(_OFF * scale).plus(about)
         start = mean.value * one
-        if method == "walk":
-            length = descent.row_length(self.schema)
-            theta = yield from descent.ridge_walk(
-                run, run.num_unasked, dim, self.rows_per_user, row_length=length, start=start
-            )
-        else:
-            theta = yield from descent.two_stages(run, self.schema, self.rows_per_user, start)
-            if descent.noise_of_centres(run.num_users, dim, epsilon) > 1:
-                notes.append(f"Two stages are not advisable here: {why}.")
-        # The line from the mean target to the model, in units of the scales of either.
-        direction = theta - start
-        unit = holdout.prior_spread(self.schema, direction) / holdout.PRIOR_SCALE
-        scales = yield from holdout.ask_scales(scale_users, epsilon, start, direction / unit)
-        scale, scales = scales[0], scales * [1.0, unit]
-        mean = yield from holdout.refined_mean(means, epsilon, dim, mean, scale, present)
-        # Both ends of the line get the intercept that held-out users estimate, then the step.
-        slopes = theta * (1 - one)
-        intercepts = holdout.Intercepts.of_descent(mean, theta[0], scales)
-        end = yield from intercepts.model(at_end, epsilon, slopes, 1.0, max(scales), present)
-        mean = intercepts.at(0.0)
-        start = mean.value * one
-        error = holdout.log_scale_error(scale_users.size, epsilon)
-        step, explained = yield from holdout.line_search(
-            gains, epsilon, start, end - start, scales, error, present
+        columns, spread = Standardisation.identity(dim), holdout.NUMERIC_SPREAD
+        if method == "two-stage":
+            columns, spread = (yield from estimate_standardisation(run, self.schema)), 1.0
+        walk = descent.RidgeWalk(
+            run,
+            run.num_unasked,
+            dim,
+            self.rows_per_user,
+            row_length=descent.row_length(self.schema),
+            start=columns.moved(start),
+            present=present.value,
+        )
+        steps = walk.steps()
+        yield from with_standardisation(steps, columns) if method == "two-stage" else steps
+        direction = columns.restored(walk.theta) - start
+        usual = holdout.prior_spread(self.schema, walk.theta * (1 - one), spread)
+        unit = yield from holdout.ask_step_size(kept["steps"], epsilon, direction, usual)
+        step, explained = yield from line_search(
+            [kept["first gain"], kept["second gain"]],
+            *(epsilon, start, direction, np.array([scale, unit]), _SCALE_ERROR, present),
         )
         if not step:
-            rest = [at_model, scorers]
-            mean = yield from holdout.refined_mean(rest, epsilon, dim, mean, scale, present)
-            return self._constant(mean, scale, notes)
-        rest_scale = scale * math.sqrt(1 - min(explained, _MAX_EXPLAINED))
-        theta = yield from intercepts.model(at_model, epsilon, slopes, step, rest_scale, present)
-        scales, line = np.array([rest_scale, step * scales[1]]), step * (end - start)
-        moments = yield from holdout.ask_line(scorers, epsilon, theta, line, scales, present)
-        evaluated = holdout.score(moments)
+            rest = [kept["intercept"], kept["left"], kept["spread"]]
+            off = yield from holdout.ask_mean(rest, epsilon, start, law, present)
+            return self._constant(off.shrunk(mean.std_error).plus(mean.value), scale, notes)
+        explained = min(explained, _MOST_EXPLAINED)
+        theta, left = start + step * direction, scale * math.sqrt(1 - explained)
+        of_model = yield from holdout.ask_sizes(
+            kept["model's sizes"], epsilon, theta, present, left
+        )
+        off = yield from holdout.ask_mean([kept["intercept"]], epsilon, theta, of_model, present)
+        off = off.shrunk(math.hypot(mean.std_error, _OFFSET * scale))
+        theta = theta + off.value * one
+        evaluated = yield from holdout.ask_score(
+            (kept["left"], kept["spread"]),
+            *(epsilon, theta, mean.value, (law, of_model), explained, step * unit, present),
+        )
         if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
             return self._constant(mean, scale, notes)
         fit = RegressionFit(
@@ -202,18 +216,19 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             score=evaluated.value,
             score_std_error=evaluated.std_error,
             method=method,
+            mean_std_error=off.std_error * self._unit,
         )
         if math.isnan(evaluated.value):
             notes.append(
-                f"The score is not known: by {scorers.size:,} people who had no part in the model, "
-                "noise hides how far the target varies."
+                f"The score is not known: by {kept['spread'].size:,} people who had no part in the "
+                "model, noise hides how far the target varies."
             )
         elif evaluated.value < _BETTER_Z * evaluated.std_error:
             low, high = fit.score_interval
             notes.append(
-                f"The model may be no better than the mean: by {scorers.size:,} people who had no "
-                f"part in it, it explains {100 * max(low, -1):.0f} to {100 * high:.0f} % of the "
-                "target's variance. More users or a larger epsilon would show."
+                f"The model may be no better than the mean: by {kept['left'].size:,} people who "
+                f"had no part in it, it explains {100 * max(low, -1):.0f} to {100 * high:.0f} % of "
+                "the target's variance. More users or a larger epsilon would show."
             )
         fit.notes = notes
         return fit
@@ -230,18 +245,25 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     def _constant(self, mean: holdout.Number, scale: float, notes: list[str]) -> RegressionFit:
         """Return the mean, whose error costs a share of the targets' variance."""
-        error = math.hypot(mean.std_error, _CLIPPING * scale)
-        lost = (error / scale) ** 2
-        coef = mean.value * np.eye(1, self.schema.num_features)[0]
-        unit = float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
+        lost = (mean.std_error / scale) ** 2
         notes.append(
             "Returned the mean, without slopes: on held-out users they did not surely reduce the "
-            f"error. The mean is right within about {1.96 * error * unit:.3g} (95 %). "
-            "More users or a larger epsilon may show more."
+            f"error. The mean is right within about {1.96 * mean.std_error * self._unit:.3g} "
+            "(95 %). More users or a larger epsilon may show more."
         )
         return RegressionFit(
-            coef=coef, score=-lost, score_std_error=1.4 * lost, method="constant", notes=notes
+            coef=mean.value * np.eye(1, self.schema.num_features)[0],
+            score=-lost,
+            score_std_error=1.4 * lost,
+            method="constant",
+            mean_std_error=mean.std_error * self._unit,
+            notes=notes,
         )
+
+    @property
+    def _unit(self) -> float:
+        """How much of the target one is, of targets as the schema has them."""
+        return float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
 
 
 def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
@@ -262,7 +284,8 @@ def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
             ways.append(f"or, with these users, epsilon {steps[enough] / 100:g}")
     return (
         f"{num_users:,} users are too few for a model at epsilon {epsilon:g}: not even "
-        f"the mean would be known well. {', '.join(ways)}. With fewer, ask for less: a mean or a "
+        f"the mean would be known well. {', '.join(ways)}. From {_STRONG * needed:,} users on most "
+        "relations show. With fewer, ask for less: a mean or a "
         "share of all users takes some dozens."
     )
 

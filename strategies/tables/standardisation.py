@@ -75,7 +75,7 @@ _FIRST_SIZES = 0.4, 2.0, 3.0
 # Around estimated centres sizes are known already, but for columns that were off-centre.
 _SECOND_SIZES = 0.6, 0.7, math.log(3)
 _SAFETY_FACTOR = 1.2  # radius of the second wave of centres over users' typical distance
-_SHARE, _LARGER_SHARE = 0.05, 0.1  # of all users; the larger for each column's last cohort
+_SHARE, _LARGER_SHARE = 0.05, 0.05  # of all users; the larger for each column's last cohort
 _TARGET_STD_ERROR = 0.1  # of a logarithm or a centre, that no larger cohort is for
 
 

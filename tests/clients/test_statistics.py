@@ -100,18 +100,19 @@ CASES = {
     "post_lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
     "pursued_features": ({}, {"set_size": 2.0}),
     "residual_coefficients": ({"theta": THETA, "weights": 1 + THETA**2}, {"ridge": 0.3}),
-    "line_moments": (
-        {"theta": THETA, "direction": THETA[::-1].copy()},
-        {"residual_scale": 0.7, "direction_scale": 1.3},
-    ),
-    "line_sizes": (
-        {"theta": THETA, "direction": THETA[::-1].copy()},
-        {"centre": 1.5, "log_range": 0.8},
-    ),
+    "score_octave": ({"direction": THETA, "offset": np.array([-0.3])}, {}),
     "row_count": ({}, {"centre": 5.0, "log_range": 2.0}),
     "local_coefficients on a support": (
         {"theta": THETA, "offset": np.array([-0.3]), "coordinates": np.array([5, 1])},
         {"ridge": 0.4, "constant": 1.5},
+    ),
+    "ridge_shift": (
+        {"theta": THETA / 3, "centre": np.array([0.4])},
+        {"ridge": 0.3, "residual_bound": 0.7, "scale": 1.5},
+    ),
+    "ridge_shift_octave": (
+        {"theta": THETA / 3, "centre": np.array([0.4])},
+        {"ridge": 0.3, "residual_bound": 0.7, "scale": 1.5},
     ),
     "ridge_step": (
         {"theta": THETA / 3, "centre": np.array([0.4])},
@@ -234,6 +235,8 @@ CASES |= {
     for case in (
         "root_curvature",
         "ridge_step",
+        "ridge_shift",
+        "ridge_shift_octave",
         "class_step",
         "mean_score",
         "ranking",
@@ -312,6 +315,11 @@ def naive_class(case, x, y):
     return size * step / np.linalg.norm(step)
 
 
+def naive_octave(size):
+    """Without words all are rounded down."""
+    return [np.clip(np.floor(np.log2(size) + 32), 0, 63) if size > 0 else -1.0]
+
+
 def naive(case, x, y):
     """One user, one row at a time, as the docstrings say it."""
     arrays, params = CASES[case]
@@ -321,15 +329,8 @@ def naive(case, x, y):
         return naive_rotation(case, x, y)
     if case == "row_count":
         return [np.log(max(len(x), 1) / 5) / 2]
-    if case.startswith("line_"):
-        if not len(x):
-            return [0.0] * (5 if case == "line_moments" else 2)
-        r, q = y - x @ THETA, x @ THETA[::-1]
-        if case == "line_sizes":
-            sizes = np.sqrt([np.mean(r**2), np.mean(q**2)])
-            return np.clip(np.log(sizes / 1.5) / 0.8, -1, 1)
-        r, q = r / 0.7, q / 1.3
-        return np.mean([r, q, r * q, q**2 - 1, r**2 - 1], axis=1)
+    if case == "score_octave":
+        return naive_octave(np.sqrt(np.mean((x @ THETA - 0.3) ** 2)) if len(x) else 0.0)
     if case == "frequent_items":
         held = Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4)
         # Equally frequent ones in the order of their first rows, as a Counter keeps them.
@@ -407,12 +408,17 @@ def naive(case, x, y):
         left = y - x @ THETA + 0.3
         penalty = 0.4 * np.mean(joined**2) * len(x)
         return np.linalg.solve(joined.T @ joined + penalty * np.eye(3), joined.T @ left)
-    if case.startswith("ridge_step"):
+    if case.startswith("ridge_"):
         residual = np.clip((y - 0.4) / 1.5 - x @ THETA / 3, -0.7, 0.7)
         ridge = 0.3 / params.get("of_rows", max(len(x), 1))
         gram = x @ x.T / max(len(x), 1) + ridge * np.eye(len(x))
         step = x.T @ np.linalg.solve(gram, residual) if len(x) else np.zeros(DIM)
-        return step / np.linalg.norm(step) if step.any() else step
+        length = np.linalg.norm(step)
+        if case == "ridge_shift_octave":
+            return naive_octave(length / max(len(x), 1))
+        if case == "ridge_shift":
+            return step / max(len(x), 1)
+        return step / length if length else step
     if case.endswith("_features") or case.endswith("by ridge"):
         return naive_selection(case, x, y)
     if "teacher" in case:

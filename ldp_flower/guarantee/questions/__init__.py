@@ -64,12 +64,12 @@ from .regression import (
     ClassStep,
     Curvature,
     Gradient,
-    LineMoments,
-    LineSizes,
     LocalCoefficients,
     MeanScore,
     Ranking,
     ResidualCoefficients,
+    RidgeShift,
+    RidgeShiftOctave,
     RidgeStep,
     RootCurvature,
     RowCount,
@@ -82,6 +82,7 @@ from .sizes import (
     Octave,
     ResidualOctave,
     ResidualSquares,
+    ScoreOctave,
     Squares,
 )
 from .updates import ClippedUpdate, NormalisedUpdate, UpdateQuestion
@@ -114,8 +115,6 @@ __all__ = [
     "Labels",
     "LassoFeatures",
     "LevelRounding",
-    "LineMoments",
-    "LineSizes",
     "LocalCoefficients",
     "Mean",
     "MeanScore",
@@ -138,12 +137,15 @@ __all__ = [
     "ResidualCoefficients",
     "ResidualOctave",
     "ResidualSquares",
+    "RidgeShift",
+    "RidgeShiftOctave",
     "RidgeStep",
     "RootCurvature",
     "Rotated",
     "RotatedBins",
     "RowCount",
     "Rows",
+    "ScoreOctave",
     "SecondMoments",
     "SharesBelow",
     "Shortened",
@@ -247,6 +249,7 @@ class Standardised(TransformedQuestion):
     stem: ClassVar[str] = "standardised_"
     inners: ClassVar[tuple[Path, ...]] = (
         *((ColumnMeans,), (ColumnLogSizes,), (ColumnMeanNorm,), (RidgeStep,)),
+        *((RidgeShift,), (RidgeShiftOctave,)),
         *((ClassStep,), (RootCurvature,), (MeanScore,), (Ranking,)),
     )
 
@@ -384,11 +387,11 @@ class Shortened(TransformedQuestion):
 # What can be asked by itself; other questions only inside of transformations.
 _PLAIN: tuple[type[Question], ...] = (
     *(Gradient, Curvature, RootCurvature, ResidualCoefficients, LocalCoefficients, RidgeStep),
-    *(LineMoments, LineSizes, RowCount, TargetScaleBin, SquaredErrors, Teacher),
+    *(RidgeShift, RidgeShiftOctave, RowCount, TargetScaleBin, SquaredErrors, Teacher),
     *(ClassStep, ClassShare, MeanScore, Ranking, ClassCoefficients),
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
-    *(ResidualOctave, DistanceOctave, Squares, ResidualSquares),
+    *(ResidualOctave, ScoreOctave, DistanceOctave, Squares, ResidualSquares),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels, DrawnItems, FrequentItems),
     *(TableCell, LevelRounding, SharesBelow, Cell, Grain, NormalisedUpdate, ClippedUpdate),
 )

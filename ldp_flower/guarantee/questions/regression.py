@@ -23,6 +23,7 @@ from .base import (
     Signed,
     together,
 )
+from .sizes import Octave
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,12 +164,12 @@ class LocalCoefficients(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class RidgeStep(Question):
-    """The direction of a user's own ridge step from ``theta``, shape (users, num_features).
+class RidgeShift(Question):
+    """A user's own ridge step from ``theta``, shape (users, num_features).
 
     With A the user's k rows and ``e = clip((y - centre) / scale - A theta, -residual_bound,
-    residual_bound)`` it is that of ``A' (A A' / k + ridge / of_rows I)^-1 e / k``: a vector of
-    length 1, whatever the rows. A user without rows, or with no residual, has zeros.
+    residual_bound)`` it is ``A' (A A' / k + ridge / of_rows I)^-1 e / k``. A user without rows, or
+    with no residual, has zeros.
 
     Attributes
     ----------
@@ -178,7 +179,7 @@ class RidgeStep(Question):
         How many rows the penalty is for; by default those of each user, k.
     """
 
-    stem: ClassVar[str] = "ridge_step"
+    stem: ClassVar[str] = "ridge_shift"
 
     theta: PerFeature
     ridge: float
@@ -186,6 +187,20 @@ class RidgeStep(Question):
     centre: Signed
     scale: float
     of_rows: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeStep(RidgeShift):
+    """The direction of a :class:`RidgeShift`: a vector of length 1, whatever the rows."""
+
+    stem: ClassVar[str] = "ridge_step"
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeShiftOctave(Octave, RidgeShift):
+    """The octave of a :class:`RidgeShift`'s length."""
+
+    stem: ClassVar[str] = "ridge_shift_octave"
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,44 +270,6 @@ class Teacher(Question):
         if self.num_answers > num_features:
             raise MessageError("Expected at most as many answers as features.")
         return self.num_answers
-
-
-@dataclass(frozen=True, eq=False)
-class LineMoments(Question):
-    """Moments of a user's residuals r and of its steps q along a direction, shape (users, 5).
-
-    A row has the residual ``r = (y - <x, theta>) / residual_scale``. If ``theta`` moves along
-    ``direction``, the row's prediction moves in proportion to
-    ``q = <x, direction> / direction_scale``. The moments are the means of r, q, r q, q**2 - 1 and
-    r**2 - 1 over the user's rows. They suffice for a least squares fit of r on q, with an
-    intercept. Users without rows have zeros.
-    """
-
-    stem: ClassVar[str] = "line_moments"
-    fixed_width: ClassVar[int] = 5
-
-    theta: PerFeature
-    direction: PerFeature
-    residual_scale: float
-    direction_scale: float
-
-
-@dataclass(frozen=True, eq=False)
-class LineSizes(Question):
-    """Sizes of a user's residuals and of its steps along a direction, shape (users, 2).
-
-    Both sizes are root mean squares over the user's rows: of ``y - <x, theta>`` and of
-    ``<x, direction>``. The user's values are ``log(size / prior) / log_range``, clipped to
-    [-1, 1]. Users without rows have zeros.
-    """
-
-    stem: ClassVar[str] = "line_sizes"
-    fixed_width: ClassVar[int] = 2
-
-    theta: PerFeature
-    direction: PerFeature
-    prior: Prior
-    log_range: float
 
 
 @dataclass(frozen=True, eq=False)

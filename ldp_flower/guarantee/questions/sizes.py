@@ -44,6 +44,16 @@ class ResidualOctave(Octave):
 
 
 @dataclass(frozen=True, eq=False)
+class ScoreOctave(AboutFeatures, Octave):
+    """The octave of the root mean square of ``offset + <x, direction>`` over a user's rows."""
+
+    stem: ClassVar[str] = "score_octave"
+
+    direction: PerFeature
+    offset: Signed
+
+
+@dataclass(frozen=True, eq=False)
 class DistanceOctave(AboutFeatures, Octave):
     """The octave of the length of a user's mean row minus ``centre``."""
 

@@ -27,8 +27,6 @@ from ldp_flower.guarantee.questions import (
     Labels,
     LassoFeatures,
     LevelRounding,
-    LineMoments,
-    LineSizes,
     LocalCoefficients,
     Mean,
     MeanScore,
@@ -46,11 +44,14 @@ from ldp_flower.guarantee.questions import (
     ResidualCoefficients,
     ResidualOctave,
     ResidualSquares,
+    RidgeShift,
+    RidgeShiftOctave,
     RidgeStep,
     RootCurvature,
     Rotated,
     RotatedBins,
     RowCount,
+    ScoreOctave,
     SecondMoments,
     SharesBelow,
     Shortened,
@@ -145,13 +146,21 @@ PLAIN = [
         {"theta": A, "offset": np.array([-0.5]), "coordinates": SOME},
         {"ridge": 0.25, "constant": 1.5},
     ),
-    (
-        LineMoments(A, B, 0.5, 2.0),
-        "line_moments",
-        {"theta": A, "direction": B},
-        {"residual_scale": 0.5, "direction_scale": 2.0},
+    *(
+        (
+            kind(A, 0.5, 1.0, -0.5, 2.0),
+            name,
+            {"theta": A, "centre": np.array([-0.5])},
+            {"ridge": 0.5, "residual_bound": 1.0, "scale": 2.0},
+        )
+        for kind, name in ((RidgeShift, "ridge_shift"), (RidgeShiftOctave, "ridge_shift_octave"))
     ),
-    (LineSizes(A, B, 0.5, 2.0), "line_sizes", {"theta": A, "direction": B}, NORM),
+    (
+        ScoreOctave(A, -0.5),
+        "score_octave",
+        {"direction": A, "offset": np.array([-0.5])},
+        {},
+    ),
     (RowCount(0.5, 2.0), "row_count", {}, NORM),
     (
         RidgeStep(A, 0.5, 1.0, -0.5, 2.0),
@@ -284,6 +293,7 @@ COLUMNS = [  # of a table, standardised
 ]
 TABLE = (
     *("column_means", "column_log_sizes", "column_mean_norm", "ridge_step"),
+    *("ridge_shift", "ridge_shift_octave"),
     *("class_step", "root_curvature", "mean_score", "ranking"),
 )
 SETS = ("correlated_features", "lasso_features", "post_lasso_features", "pursued_features")

@@ -5,78 +5,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ldp_flower.randomizers import SubsetSelection
+from ldp_flower.strategies.subprotocols.size_histogram import ask_histogram
 from ldp_flower.strategies.table_models.holdout import (
     EVERYBODY,
-    Gains,
-    Intercepts,
-    Line,
     Number,
-    line_search,
-    refined_mean,
-    rough_mean,
-    score,
+    ask_mean,
+    ask_score,
+    place,
 )
-
-
-def moments_of(r, q, scales, noise):
-    """Return the exact moments of residuals and steps, said to have some noise."""
-    r, q = r / scales[0], q / scales[1]
-    means = np.mean([r, q, r * q, q * q, r * r], axis=1)
-    return Line(np.array(scales), means, np.full(5, noise))
-
-
-@pytest.fixture
-def model():
-    """Return targets, and predictions that are too short and too low."""
-    rng = np.random.default_rng(0)
-    truth = rng.standard_normal(4000)
-    return truth + 0.5 * rng.standard_normal(4000) + 0.3, 0.5 * truth
-
-
-def test_exact_moments_find_least_squares_whatever_the_scales(model):
-    target, predicted = model
-    slope, _ = np.polyfit(predicted, target, 1)
-    for scales in ([0.6, 0.5], [0.3, 1.0]):
-        line = moments_of(target - predicted, predicted, scales, 1e-9)
-        move = line.best_step(0.0, 0.4)
-        assert 1 + move == pytest.approx(slope, abs=1e-6)
-
-
-def test_moments_that_noise_drowns_leave_the_prior(model):
-    target, predicted = model
-    line = moments_of(target - predicted, predicted, [0.6, 0.5], 100.0)
-    assert line.best_step(0.1, 0.4) == pytest.approx(0.1, abs=1e-3)
-
-
-def noisy(line, rng):
-    return Line(line.scales, line.moments + 0.02 * rng.standard_normal(5), line.noise)
-
-
-def test_the_score_is_r2_and_not_surer_than_its_noise(model):
-    target, predicted = model
-    exact = moments_of(target - predicted, predicted, [0.6, 0.5], 0.02)
-    r2 = 1 - np.mean((target - predicted) ** 2) / np.var(target)
-    found = score(exact)
-    assert found.value == pytest.approx(r2, abs=1e-6)
-    rng = np.random.default_rng(1)
-    values = [score(noisy(exact, rng)).value for _ in range(500)]
-    assert np.std(values) < 1.16 * found.std_error  # 5 standard errors
-
-
-def test_of_a_useless_model_the_score_has_the_error_that_noise_makes(model):
-    target, predicted = model
-    # Predictions that have nothing to do with the targets, and are small.
-    predicted = 0.1 * np.random.default_rng(2).permutation(predicted)
-    exact = moments_of(target - predicted, predicted, [1.1, 0.05], 0.02)
-    rng = np.random.default_rng(1)
-    values = [score(noisy(exact, rng)).value for _ in range(500)]
-    assert np.std(values) == pytest.approx(score(exact).std_error, rel=0.16)
-
-
-def test_a_score_that_noise_drowns_is_not_known(model):
-    target, predicted = model
-    found = score(moments_of(target - predicted, predicted, [0.6, 0.5], 5.0))
-    assert np.isnan(found.value) and np.isnan(found.std_error)
+from ldp_flower.strategies.table_models.line_search import Gains, line_search
 
 
 def found_by(share, noise, rng):
@@ -106,22 +44,6 @@ def test_a_step_seldom_costs_more_than_is_tolerated(share, noise):
 def test_a_step_that_is_surely_good_is_taken_whole():
     step, explained = found_by(0.5, 0.02, np.random.default_rng(0))
     assert step == pytest.approx(np.sqrt(0.5), abs=0.1) and explained == pytest.approx(0.5, abs=0.1)
-
-
-def test_an_intercept_follows_from_mean_residuals_at_both_ends():
-    """The mean target is 0.3, the slopes predict 0.5 in the mean, and reports are exact."""
-    intercepts = Intercepts.of_descent(Number(0.0, 1.0), 0.2, np.ones(2))
-    for step in (0.0, 1.0):
-        intercepts.add([1.0, -step], Number(0.3 - step * 0.5, 1e-6))
-    half = intercepts.at(0.5)
-    assert half.value == pytest.approx(0.05, abs=1e-5) and half.std_error < 1e-5
-
-
-def test_without_reports_an_intercept_is_the_descents_own():
-    intercepts = Intercepts.of_descent(Number(0.4, 0.1), 0.1, np.ones(2))
-    assert intercepts.at(1.0).value == pytest.approx(0.1)
-    assert intercepts.at(0.0) == Number(pytest.approx(0.4), pytest.approx(0.1))
-    assert intercepts.at(1.0).std_error > 0.1
 
 
 @pytest.mark.parametrize(("sizes", "reported"), [([0.9, 0.6], 1.0), ([0.5, 1.0], 0.8)])
@@ -157,27 +79,129 @@ def test_a_line_search_finds_least_squares_by_gains_alone(sizes, reported):
     assert explained * sizes[0] ** 2 == pytest.approx(0.64 * np.var(steps), abs=0.02)
 
 
-def answered(asking, targets):
-    """Return what a generator returns whose residuals of constants are reported exactly."""
+def answered(asking, targets, predicted=0.0):
+    """Return what a generator returns that users answer exactly, and whom it asked what."""
+    asked = []
     try:
         ask = next(asking)
         while True:
-            left = np.clip(targets - ask.question.theta[0], -ask.randomizer.radius, None)
-            mean = np.array([-np.minimum(left, ask.randomizer.radius).mean()])
-            ask = asking.send(SimpleNamespace(mean=mean, std_error=np.array([0.1]), count=100))
+            question, radius = ask.question, ask.randomizer.radius
+            asked.append(question)
+            if type(question).__name__ == "Gradient":
+                values = question.theta[0] - targets
+            else:
+                loss, constant = (targets - predicted) ** 2, (targets - question.centre) ** 2
+                values = question.loss_weight * loss + question.baseline_weight * constant
+                values = values - question.offset
+            mean = np.clip(values, -radius, radius).mean()
+            answer = SimpleNamespace(mean=np.array([mean]), std_error=np.array([1e-3]), count=10**6)
+            ask = asking.send(answer)
+    except StopIteration as found:
+        return found.value, asked
+
+
+def law_of(sizes, usual=0.35):
+    """Return the law that a million users' sizes are taken for."""
+    asking = ask_histogram(SimpleNamespace(size=10**6), None, 8.0, usual)
+    next(asking)
+    places = np.log2(sizes[sizes > 0]) + 32
+    octaves = np.floor(places + np.random.default_rng(0).random(len(places))).astype(int)
+    shares = np.bincount(octaves, minlength=64) / len(sizes)
+    try:
+        asking.send(SimpleNamespace(mean=shares, count=10**6))
     except StopIteration as found:
         return found.value
 
 
-def test_a_mean_near_the_end_of_its_bounds_is_not_drawn_to_the_middle():
-    """Cohorts that look from afar are clipped: they find the place and are no part of the mean."""
-    targets = 1.8 + 0.05 * np.random.default_rng(0).uniform(-1, 1, 1000)
-    rough = answered(rough_mean([None, None], 1.0, 2, EVERYBODY), targets)
-    assert 1.7 < rough.value < 1.76 and np.isinf(rough.std_error)  # 1 and .75 from 0
-    cohorts = [SimpleNamespace(size=1000)] * 2
-    found = answered(refined_mean(cohorts, 1.0, 2, rough, 0.05, EVERYBODY), targets)
-    assert found.value == pytest.approx(targets.mean(), abs=0.002)
-    assert found.std_error == pytest.approx(0.1 / 2**0.5)
+def of_law(kind, number=20000):
+    rng = np.random.default_rng(1)
+    if kind == "normal":
+        return 0.4 * rng.standard_normal(number)
+    if kind == "a tenth":
+        return 4 * (rng.random(number) < 0.1) - 0.4
+    return 0.1 * np.exp(rng.standard_normal(number))
+
+
+@pytest.mark.parametrize("kind", ["normal", "a tenth", "lognormal"])
+def test_a_law_tells_what_clipping_takes_away(kind):
+    """Reports are exact: what is left is that octaves are coarse, and no law is the right one.
+
+    Of a tenth that is far larger hardly more than its size is known.
+    """
+    sizes = np.abs(of_law(kind))
+    law = law_of(sizes)
+    size = np.sqrt(np.mean(sizes**2))
+    assert law.root_mean_square == pytest.approx(size, rel=0.15)
+    for bound in (1.5, 2.5):
+        for power in (1, 2):
+            (cut,), (spread,) = law.cut(np.array([bound * size]), power)
+            truth = np.maximum(sizes**power - (bound * size) ** power, 0).mean()
+            assert abs(cut - truth) < 4 * spread + 0.1 * size**power
+
+
+def test_less_noise_lets_sizes_be_larger():
+    """And at no noise nothing is cut that may be had; a bound that nobody exceeds cuts nothing."""
+    law = law_of(np.abs(of_law("normal")))
+    bounds = [law.clip(noise, most=4.0).bound for noise in (1e-2, 1e-4, 1e-8)]
+    assert bounds == sorted(bounds) and bounds[0] < bounds[-1] <= 4.0
+    sure = law.clip(0.0, most=4.0)
+    assert sure.bound == 4.0 and sure.cut == sure.spread == 0.0
+    shortened = [law.shortening(noise, 0.1) for noise in (10.0, 1e-2, 1e-6)]
+    assert shortened == sorted(shortened) and shortened[0] < shortened[-1]
+
+
+def test_users_without_a_size_do_not_change_the_law():
+    """Half of the users name no octave, and that is known."""
+    sizes = np.abs(of_law("normal"))
+    asking = ask_histogram(SimpleNamespace(size=10**6), None, 8.0, 0.35, 0.5)
+    assert isinstance(next(asking).randomizer, SubsetSelection)
+    places = np.floor(np.log2(sizes) + 32.5).astype(int)
+    shares = 0.5 * np.bincount(places, minlength=64) / len(sizes)
+    with pytest.raises(StopIteration) as found:
+        asking.send(SimpleNamespace(mean=shares, count=10**6))
+    assert found.value.value.root_mean_square == pytest.approx(0.4, rel=0.2)
+
+
+@pytest.mark.parametrize("kind", ["normal", "a tenth", "lognormal"])
+def test_a_mean_is_within_what_is_stated(kind):
+    targets = of_law(kind)
+    cohorts = [SimpleNamespace(size=2000)] * 2
+    about, _ = answered(place(cohorts, 4.0, 2, EVERYBODY), targets)
+    assert abs(about - targets.mean()) < targets.std()
+    theta = np.array([about, 0.0])
+    law = law_of(np.abs(targets - about))
+    found, _ = answered(ask_mean(cohorts, 4.0, theta, law, EVERYBODY), targets)
+    assert abs(about + found.value - targets.mean()) < 1.96 * found.std_error
+    assert found.std_error < 0.2 * targets.std()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.7])
+@pytest.mark.parametrize("kind", ["normal", "lognormal"])
+def test_the_score_is_r2_within_its_error(kind, share):
+    """By the gain where that is the smaller part, by what is left where that is."""
+    noise = of_law(kind)
+    rng = np.random.default_rng(5)
+    predicted = np.sqrt(share / (1 - share)) * noise.std() * rng.standard_normal(len(noise))
+    targets = noise - noise.mean() + predicted
+    laws = law_of(np.abs(targets)), law_of(np.abs(targets - predicted))
+    cohorts = [SimpleNamespace(size=50_000)] * 2
+    theta = np.zeros(2)
+    asking = ask_score(cohorts, 4.0, theta, 0.0, laws, share, predicted.std(), EVERYBODY)
+    found, asked = answered(asking, targets, predicted)
+    truth = 1 - np.mean((targets - predicted) ** 2) / np.var(targets)
+    assert abs(found.value - truth) < 1.96 * found.std_error < 0.5
+    assert [question.loss_weight for question in asked] == [0.0, 1.0 if share > 0.4 else -1.0]
+
+
+def test_a_score_whose_targets_noise_hides_is_not_known():
+    targets = of_law("normal")
+    law = law_of(np.abs(targets))
+    cohorts = [SimpleNamespace(size=3)] * 2
+    asking = ask_score(cohorts, 0.1, np.zeros(2), 0.0, (law, law), 0.1, 0.1, EVERYBODY)
+    next(asking)
+    with pytest.raises(StopIteration) as found:
+        asking.send(SimpleNamespace(mean=np.zeros(1), std_error=np.array([10.0]), count=3))
+    assert np.isnan(found.value.value.value) and np.isnan(found.value.value.std_error)
 
 
 def test_numbers_are_pooled_by_precision():

@@ -11,12 +11,12 @@ COLUMNS = {f"x{place}": Numeric(-1, 1) for place in range(3)}
 
 
 def table(target, missing, seed):
-    """Return 6,000 people of one row each, of whom some have no target."""
-    rng = np.random.default_rng(seed)
-    rows = pd.DataFrame({name: rng.uniform(-1, 1, 6000) for name in COLUMNS})
-    score = 2 * rows.x0 - 1.5 * rows.x1 + rng.normal(0, 1, 6000)
+    """Return people of one row each, of whom some have no target."""
+    rng, people = np.random.default_rng(seed), 20_000 if target == "number" else 6000
+    rows = pd.DataFrame({name: rng.uniform(-1, 1, people) for name in COLUMNS})
+    score = 2 * rows.x0 - 1.5 * rows.x1 + rng.normal(0, 1, people)
     rows["y"] = score if target == "number" else np.where(score > 0.5, "yes", "no")
-    rows["y"] = rows.y.astype(object).where(rng.random(6000) >= missing, None)
+    rows["y"] = rows.y.astype(object).where(rng.random(people) >= missing, None)
     if target == "number":
         rows["y"] = rows.y.astype(float)
     return rows

@@ -1,0 +1,145 @@
+"""The law of users' sizes, from the octave of each one's own: what clipping takes away.
+
+No law has to be the right one: thousands of laws that may be like it are weighted by what users
+tell, as far as laws are not exact.
+"""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.random import default_rng
+
+from ldp_flower.guarantee.questions.sizes import OCTAVES, SMALLEST_OCTAVE, Octave
+from ldp_flower.randomizers import Estimate, SubsetSelection
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+
+_LAWS, _DRAWN = 16000, 100  # so many laws, of so many sizes each
+_VARY = 1.0  # standard deviation of the logarithm of a root mean square around the usual one
+_INEXACT = 0.02  # standard deviation of an octave's share around that of the law that is most like
+_LIKELY = 1e-4  # weight of a law, over the largest, that counts
+_RATIOS = math.log(0.01), 0.0  # logarithms, of smaller sizes over larger ones
+_BOUNDS = np.geomspace(0.25, 16.0, 49)  # of clips, in units of a root mean square
+
+
+@dataclass(frozen=True)
+class SizeHistogram:
+    """Laws that sizes may follow, and how likely each is."""
+
+    sizes: Floats  # (laws, drawn)
+    weights: Floats  # (laws,)
+
+    @property
+    def root_mean_square(self) -> float:
+        """The root mean square size: the mean of what is believed, by logarithms."""
+        return math.exp(self.weights @ np.log(np.mean(self.sizes**2, axis=1)) / 2)
+
+    @property
+    def bounds(self) -> Floats:
+        """Bounds that sizes may be clipped at."""
+        return np.asarray(self.root_mean_square * _BOUNDS)
+
+    def clip(self, noise: float, power: int = 1, most: float = math.inf) -> "Clip":
+        """Return where to clip sizes, so that noise and what is cut are least.
+
+        So is it for the mean of so high a power of the sizes, if ``noise`` is the variance of a
+        mean of numbers within [-1, 1]. Sizes are at most ``most``.
+        """
+        bounds = np.append(self.bounds[self.bounds < most], most)
+        cut, spread = self.cut(np.minimum(bounds, most), power, most)
+        best = np.argmin(noise * bounds ** (2 * power) + cut**2 + spread**2)
+        return Clip(float(bounds[best]), float(cut[best]), float(spread[best]))
+
+    def shortening(self, noise: float, loss: float) -> float:
+        """Return where to shorten vectors of these sizes whose mean direction is wanted.
+
+        Noise over what is left of the mean size, and ``loss`` times what is cut of it, are least
+        in the mean square. ``noise`` is the variance of a mean of vectors within 1.
+        """
+        means = self.sizes.mean(axis=1)
+        costs = []
+        for bound in self.bounds:
+            cut = np.maximum(self.sizes - bound, 0.0).mean(axis=1) / means
+            left = np.maximum(1 - cut, 1e-3)
+            costs.append(self.weights @ (noise * (bound / means / left) ** 2 + loss * cut**2))
+        return float(self.bounds[np.argmin(costs)])
+
+    def cut(self, bounds: Floats, power: int = 1, most: float = math.inf) -> tuple[Floats, Floats]:
+        """Return by how much clipping at bounds lowers the mean of a power, and its spread."""
+        powers = np.minimum(self.sizes, most) ** power
+        found = np.array([np.maximum(powers - b**power, 0.0).mean(axis=1) for b in bounds])
+        mean = found @ self.weights
+        spread = np.sqrt((found - mean[:, None]) ** 2 @ self.weights)
+        return np.asarray(mean), np.asarray(spread)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Where sizes are clipped, by how much that lowers a mean, and how sure that is."""
+
+    bound: float
+    cut: float
+    spread: float
+
+
+def ask_histogram(
+    cohort: Cohort, question: Octave, epsilon: float, usual: float, present: float = 1.0
+) -> Generator[Ask, Estimate, SizeHistogram]:
+    """Ask a cohort for the octaves of its sizes, whose root mean square is usually so large.
+
+    So large a share of it is ``present`` and has a size.
+    """
+    oracle = SubsetSelection(epsilon, OCTAVES)
+    answer = yield Ask(cohort, question, oracle)
+    place = math.floor(math.log2(usual))
+    sizes, shares = _laws()
+    shares = np.roll(shares, place, axis=1)
+    far = np.array([_misfit(answer, oracle, part * shares) for part in _parts(present)])
+    weights = np.exp((far.min() - far) / 2).sum(axis=0)
+    likely = np.flatnonzero(weights > _LIKELY * weights.max())
+    return SizeHistogram(sizes[likely] * 2.0**place, weights[likely] / weights[likely].sum())
+
+
+def _parts(present: float) -> Floats:
+    """Return which shares of the users may have a size, where some have none."""
+    if present == 1:
+        return np.ones(1)
+    return np.minimum(present * np.linspace(0.7, 1.3, 7), 1.0)
+
+
+def _misfit(answer: Estimate, oracle: SubsetSelection, expected: Floats) -> Floats:
+    """Return minus twice the logarithm of how likely octaves' shares are, shape (laws,)."""
+    variance = (oracle.variance + expected) / max(answer.count, 1) + _INEXACT**2
+    misfit = np.sum((answer.mean - expected) ** 2 / variance + np.log(variance), axis=1)
+    return np.asarray(misfit)
+
+
+@lru_cache
+def _laws() -> tuple[Floats, Floats]:
+    """Return sizes in laws whose root mean square is about 1.4, and octaves' shares.
+
+    Laws are normal, heavy-tailed, lognormal, or of two sizes: classes, and numbers mostly near 0.
+    """
+    rng = default_rng(0)
+
+    def some(low: float, high: float) -> Floats:
+        return rng.uniform(low, high, (_LAWS, 1))
+
+    normal = rng.normal(size=(_LAWS, _DRAWN))
+    spread = normal * some(0.02, 1.0)
+    larger = rng.random((_LAWS, _DRAWN)) < some(0.01, 0.6)
+    heavy = np.log(np.abs(rng.standard_t(2.5, (_LAWS, _DRAWN))))
+    unlike = np.where(larger, 0.0, some(*_RATIOS)) + spread
+    kinds = [np.log(np.abs(normal)), heavy, 1.5 * spread, unlike, unlike, unlike]
+    logs = np.choose(np.arange(_LAWS)[:, None] % len(kinds), kinds)
+    logs -= np.log(np.mean(np.exp(2 * logs), axis=1, keepdims=True)) / 2
+    logs += math.log(2) / 2 + rng.normal(0, _VARY, (_LAWS, 1))
+    sizes = np.exp(logs)
+    places = np.floor(np.log2(sizes) - SMALLEST_OCTAVE + rng.random(sizes.shape)).astype(int)
+    places = np.clip(places, 0, OCTAVES - 1)
+    shares = np.array([np.bincount(law, minlength=OCTAVES) for law in places]) / _DRAWN
+    return sizes, shares
