@@ -1,4 +1,4 @@
-"""Means and moments of features and targets, and of residuals along a line; numbers of rows."""
+"""Means and moments of features and targets; numbers of rows."""
 
 from collections.abc import Mapping
 from dataclasses import replace

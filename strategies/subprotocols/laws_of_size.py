@@ -5,7 +5,7 @@ Whether sizes are those of numbers around 0, such as normal ones, or of classes,
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -100,19 +100,6 @@ class LawOfSizes:
         place = np.searchsorted(np.cumsum(self.weights[order]), level)
         return float(self.weights @ shares), float(shares[order][min(place, len(order) - 1)])
 
-    def within(self, most: float) -> "LawOfSizes":
-        """Return the law of sizes of which none can exceed a bound."""
-        return replace(self, sizes=np.minimum(self.sizes, most))
-
-    def cut(self, bound: float, power: int = 1) -> tuple[float, float]:
-        """Return by how much clipping sizes at a bound lowers their mean, and its spread.
-
-        Of so high a power of the sizes, clipped at that of the bound.
-        """
-        cut = np.maximum(self.sizes**power - bound**power, 0.0).mean(axis=1)
-        mean = float(self.weights @ cut)
-        return mean, math.sqrt(float(self.weights @ (cut - mean) ** 2))
-
     def _as_heavy(self) -> "LawOfSizes":
         """Return a law of the same root mean square with many zeros and a heavy tail."""
         shape = np.exp2(_with_zeros(*_HEAVY))
@@ -129,15 +116,9 @@ class LawOfSizes:
 
 
 def ask_law(
-    cohort: Cohort,
-    question: Octave,
-    epsilon: float,
-    expected: tuple[float, float] | None = None,
+    cohort: Cohort, question: Octave, epsilon: float
 ) -> Generator[Ask, Estimate, LawOfSizes]:
-    """Ask a cohort for the octaves of its sizes; return the belief in each law.
-
-    ``expected`` is a root mean square that is likely, and the spread of its logarithm.
-    """
+    """Ask a cohort for the octaves of its sizes; return the belief in each law."""
     oracle = SubsetSelection(epsilon, OCTAVES)
     answer = yield Ask(cohort, question, oracle)
     own, other = float(oracle.own), float(oracle.other)
@@ -145,11 +126,7 @@ def ask_law(
     laws = _laws()
     chance = other + (own - other) * laws.shares
     logs = np.log(chance) @ chosen + np.log1p(-chance) @ (1 - chosen)
-    prior = laws.prior
-    if expected is not None:
-        far = (laws.log_sizes - math.log(expected[0])) / expected[1]
-        prior = prior * np.exp(-np.square(far) / 2)
-    weights = prior * np.exp(answer.count * (logs - logs.max()))
+    weights = laws.prior * np.exp(answer.count * (logs - logs.max()))
     weights /= weights.sum()
     likely = np.flatnonzero(weights > _LEAST)
     return LawOfSizes(
@@ -168,7 +145,6 @@ class _Laws:
     places: Floats  # (laws,)
     shares: Floats  # (laws, octaves)
     prior: Floats  # (laws,)
-    log_sizes: Floats  # (laws,): logarithms of root mean squares
     kind: Floats  # (laws,): 0 around zero, 1 classes, 2 alike, 3 others
 
 
@@ -192,18 +168,12 @@ def _laws() -> _Laws:
     priors = {0: _AROUND_ZERO, 1: _CLASSES, 2: rest, 3: rest}
     where = [np.array([-SMALLEST_OCTAVE]) if kind == 1 else places for kind in kinds]
     each = [len(places) for places in where]
-    own = [np.log2(np.mean(4.0**shape)) / 2 for shape in shapes]
-    log_sizes = [
-        (places + size + SMALLEST_OCTAVE) * math.log(2)
-        for places, size in zip(where, own, strict=True)
-    ]
     return _Laws(
         np.array(shapes),
         np.repeat(np.arange(len(shapes)), each),
         np.concatenate(where),
         np.concatenate([shares_of(s, p) for s, p in zip(shapes, where, strict=True)]),
         np.repeat([priors[k] / kinds.count(k) / n for k, n in zip(kinds, each, strict=True)], each),
-        np.concatenate(log_sizes),
         np.repeat(kinds, each),
     )
 

@@ -50,7 +50,7 @@ class SizeHistogram:
         mean of numbers within [-1, 1]. Sizes are at most ``most``.
         """
         bounds = np.append(self.bounds[self.bounds < most], most)
-        cut, spread = self.cut(np.minimum(bounds, most), power, most)
+        cut, spread = self.cut(bounds, power, most)
         best = np.argmin(noise * bounds ** (2 * power) + cut**2 + spread**2)
         return Clip(float(bounds[best]), float(cut[best]), float(spread[best]))
 

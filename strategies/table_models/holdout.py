@@ -1,7 +1,7 @@
 """Hold-out cohorts of a regression: users who have no part in a fit evaluate it.
 
-They estimate the mean target, how far to go from it towards the model, and the score. Each of
-them reports one number or two, for which noise is least.
+They estimate the mean target, sizes, and the score. Each of them reports one number, for which
+noise is least, or the octave of a size.
 """
 
 import math
@@ -50,7 +50,7 @@ def held_out(num_users: float, epsilon: float) -> float:
     return sum(_size(name, num_users, epsilon) for name in _COHORTS)
 
 
-# Where targets are clipped for the rough mean; (1.2, .9) failed more often on the tables above.
+# Where targets are clipped to find their place; (1.2, .9) failed more often on chosen_on.txt.
 _PLACE_RADII = 1.0, 0.75
 MAX_TARGET = 2.0  # distance of a target from the middle of its bounds, by the schema
 USUAL_SIZE, _SIZES_VARY = 0.35, 0.8  # of residuals; the logarithm's standard deviation

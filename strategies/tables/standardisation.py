@@ -75,7 +75,7 @@ _FIRST_SIZES = 0.4, 2.0, 3.0
 # Around estimated centres sizes are known already, but for columns that were off-centre.
 _SECOND_SIZES = 0.6, 0.7, math.log(3)
 _SAFETY_FACTOR = 1.2  # radius of the second wave of centres over users' typical distance
-_SHARE, _LARGER_SHARE = 0.05, 0.05  # of all users; the larger for each column's last cohort
+_SHARE = 0.05  # of all users, for each question
 _TARGET_STD_ERROR = 0.1  # of a logarithm or a centre, that no larger cohort is for
 
 
@@ -94,12 +94,12 @@ def estimate_standardisation(run: Run, schema: Schema) -> Generator[Ask, Estimat
     estimator = _Estimator(run, farthest)
     if not len(columns):
         return estimated
-    estimated = yield from estimator.sizes(estimated, columns, _FIRST_SIZES, _SHARE)
+    estimated = yield from estimator.sizes(estimated, columns, _FIRST_SIZES)
     if len(centres):
         estimated = yield from estimator.centres(estimated, centres)
     estimated = replace(estimated, scales=np.where(schema.scaled, 1.0, estimated.scales))
     if len(scales):
-        estimated = yield from estimator.sizes(estimated, scales, _SECOND_SIZES, _LARGER_SHARE)
+        estimated = yield from estimator.sizes(estimated, scales, _SECOND_SIZES)
     return estimated
 
 
@@ -110,8 +110,8 @@ class _Estimator:
     run: Run
     farthest: Floats  # from 0 that a column can be
 
-    def _cohort(self, mechanism: Randomizer, share: float) -> Cohort:
-        size = min(share * self.run.num_users, mechanism.variance / _TARGET_STD_ERROR**2)
+    def _cohort(self, mechanism: Randomizer) -> Cohort:
+        size = min(_SHARE * self.run.num_users, mechanism.variance / _TARGET_STD_ERROR**2)
         return self.run.cohorts([max(math.ceil(size), self.run.min_reports)])[0]
 
     def sizes(
@@ -119,14 +119,13 @@ class _Estimator:
         known: Standardisation,
         columns: Integers,
         prior: tuple[float, float, float],
-        share: float,
     ) -> Generator[Ask, Estimate, Standardisation]:
         """Multiply scales by users' typical sizes, drawn to what all columns have in common."""
         centre, spread, reach = prior
         radius = spread * math.sqrt(len(columns))
         mechanism = ball_codebook(self.run.epsilon, len(columns), radius)
         question = ColumnLogSizes(centre, reach, columns)
-        answer = yield known.applied(Ask(self._cohort(mechanism, share), question, mechanism))
+        answer = yield known.applied(Ask(self._cohort(mechanism), question, mechanism))
         common = answer.mean.mean()
         own = shrink(answer.mean - common, mechanism.variance / answer.count)
         scales = known.scales.copy()
@@ -141,7 +140,7 @@ class _Estimator:
         root, epsilon = math.sqrt(len(columns)), self.run.epsilon
         first = ball_codebook(epsilon, len(columns), root)
         centre = np.zeros(len(known.means))
-        ask = Ask(self._cohort(first, _SHARE), ColumnMeans(centre, columns), first)
+        ask = Ask(self._cohort(first), ColumnMeans(centre, columns), first)
         coarse = yield known.applied(ask)
         coarse_variance = first.variance / coarse.count
         centre = centre.copy()
@@ -151,7 +150,7 @@ class _Estimator:
         asks = estimate_norm(cohort, epsilon, question, root / 2)
         distance = yield from with_standardisation(asks, known)
         second = ball_codebook(epsilon, len(columns), min(_SAFETY_FACTOR * distance, root))
-        ask = Ask(self._cohort(second, _LARGER_SHARE), ColumnMeans(centre, columns), second)
+        ask = Ask(self._cohort(second), ColumnMeans(centre, columns), second)
         fine = yield known.applied(ask)
         fine_variance = second.variance / fine.count
         weight = coarse_variance / (coarse_variance + fine_variance)

@@ -119,24 +119,33 @@ def of_law(kind, number=20000):
         return 0.4 * rng.standard_normal(number)
     if kind == "a tenth":
         return 4 * (rng.random(number) < 0.1) - 0.4
+    if kind == "near an end":
+        return 1.8 + 0.05 * rng.uniform(-1, 1, number)
     return 0.1 * np.exp(rng.standard_normal(number))
 
 
-@pytest.mark.parametrize("kind", ["normal", "a tenth", "lognormal"])
-def test_a_law_tells_what_clipping_takes_away(kind):
-    """Reports are exact: what is left is that octaves are coarse, and no law is the right one.
+BEYOND = pytest.mark.xfail(strict=True, reason="of few that are far larger it is too sure")
 
-    Of a tenth that is far larger hardly more than its size is known.
+
+@pytest.mark.parametrize(
+    "kind",
+    ["normal", pytest.param("a tenth", marks=BEYOND), pytest.param("lognormal", marks=BEYOND)],
+)
+def test_a_law_tells_what_clipping_takes_away(kind):
+    """Reports are exact: what is left is that octaves are coarse.
+
+    Known to fail: lognormal sizes are taken for 13 % smaller, and of a tenth that is ten times as
+    large a sixth of what clipping takes is seen.
     """
     sizes = np.abs(of_law(kind))
     law = law_of(sizes)
     size = np.sqrt(np.mean(sizes**2))
-    assert law.root_mean_square == pytest.approx(size, rel=0.15)
+    assert law.root_mean_square == pytest.approx(size, rel=0.12)
     for bound in (1.5, 2.5):
         for power in (1, 2):
             (cut,), (spread,) = law.cut(np.array([bound * size]), power)
             truth = np.maximum(sizes**power - (bound * size) ** power, 0).mean()
-            assert abs(cut - truth) < 4 * spread + 0.1 * size**power
+            assert abs(cut - truth) < 3 * spread + 0.03 * size**power
 
 
 def test_less_noise_lets_sizes_be_larger():
@@ -162,12 +171,12 @@ def test_users_without_a_size_do_not_change_the_law():
     assert found.value.value.root_mean_square == pytest.approx(0.4, rel=0.2)
 
 
-@pytest.mark.parametrize("kind", ["normal", "a tenth", "lognormal"])
+@pytest.mark.parametrize("kind", ["normal", "a tenth", "lognormal", "near an end"])
 def test_a_mean_is_within_what_is_stated(kind):
     targets = of_law(kind)
     cohorts = [SimpleNamespace(size=2000)] * 2
     about, _ = answered(place(cohorts, 4.0, 2, EVERYBODY), targets)
-    assert abs(about - targets.mean()) < targets.std()
+    assert abs(about - targets.mean()) < targets.std() + 0.05  # from afar, clipped at 1 and .75
     theta = np.array([about, 0.0])
     law = law_of(np.abs(targets - about))
     found, _ = answered(ask_mean(cohorts, 4.0, theta, law, EVERYBODY), targets)
