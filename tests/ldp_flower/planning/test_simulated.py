@@ -202,18 +202,19 @@ def lost(strategy, seed, users, rows, between):
 
 @pytest.mark.slow
 def test_a_regression_loses_about_what_was_expected():
-    """Fewer than three of eight runs within a range of 80 %: probability .0012, fixed seeds.
+    """The plan's range leaves out one run in ten at either end, its ends are of 24 runs.
 
-    Half of them lose less than the range: the plan's tables are harder than this one.
+    More than three of eight beyond one end: probability .005, each; the seeds are fixed.
     """
     setting = dataclasses.replace(SETTING, num_users=1000)
     strategy = PrivateRegression.planned_for(SETTING, 4.0)
-    told, within = expectation(strategy, setting), 0
+    told, losses = expectation(strategy, setting), []
     for seed in range(8):
         loss, found = lost(strategy, seed, 1000, 5, 0.0)
-        assert len(found.steps) - 1 <= told.rounds and loss <= told.high
-        within += told.low <= loss
-    assert within >= 3
+        losses.append(loss)
+        assert len(found.steps) - 1 <= told.rounds
+    assert sum(loss > told.high for loss in losses) <= 3
+    assert sum(loss < told.low for loss in losses) <= 3
 
 
 @pytest.mark.slow
