@@ -82,13 +82,25 @@ def values_of(
 
 
 def public_of(
-    take: Callable[[Slots], Users], slots: Slots, query: Query, num_features: int
+    take: Callable[[Slots], Users],
+    slots: Slots,
+    query: Query,
+    num_features: int,
+    words: Words | None,
 ) -> NDArray[np.float32]:
-    """Return the users' public block; a user whose rows cannot be had has none."""
+    """Return the users' public block; a user whose rows cannot be had has none.
+
+    It is of the rows that the same words draw in :func:`values_of`.
+    """
     nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
+    coins = np.zeros(len(slots), np.uint64) if words is None else words
+
+    def block(some: Slots) -> NDArray[np.float32]:
+        return public_block(chosen(take(slots[some]), query.question, coins[some]), query.question)
+
     return _together_or_apart(
-        lambda some: public_block(take(some), query.question),
-        slots,
+        block,
+        np.arange(len(slots)),
         lambda: public_block(nobody, query.question),
         query.statistic,
     )
@@ -246,16 +258,18 @@ def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
 
 def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
     """Return what users report, with what the question needs of their public data."""
+    asked = query.question
+    drawing = asked.draws or asked.rows in (Rows.DRAWN, Rows.SHUFFLED)
+
+    def words(some: Slots) -> Words | None:
+        return node.words(Purpose.ROWS, query.step, some) if drawing else None
 
     def public(some: Slots) -> NDArray[np.float32]:
-        block = public_of(node.take, some, query, node.users.num_features)
+        block = public_of(node.take, some, query, node.users.num_features, words(some))
         return np.zeros_like(block) if node.terms.rehearsal else block
 
     def values(some: Slots) -> Floats:
-        asked = query.question
-        drawing = asked.draws or asked.rows in (Rows.DRAWN, Rows.SHUFFLED)
-        words = node.words(Purpose.ROWS, query.step, some) if drawing else None
-        return values_of(node.take, some, query, node.own, words)
+        return values_of(node.take, some, query, node.own, words(some))
 
     with_public = query.question.features_public
     randomizer = query.randomizer

@@ -114,6 +114,7 @@ STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
     q.DrawnItems: records.drawn_items,
     q.FrequentItems: records.frequent_items,
     q.Labels: records.labels,
+    q.DrawnLabels: records.labels,
     q.SharesBelow: records.shares_below,
     q.Cell: records.cell,
     q.Grain: records.grain,
@@ -130,7 +131,8 @@ _DRAWING: dict[type[q.Question], Callable[[Users, Any, Words], Floats]] = {
 #: To a block of what is sent as it is beside the reports; the operator must have declared it
 #: public.
 PUBLIC: dict[type[q.Question], Callable[[Users, Any], NDArray[np.float32]]] = {
-    q.Labels: records.labelled_features
+    q.Labels: records.labelled_features,
+    q.DrawnLabels: records.labelled_features,
 }
 # To the users that the question inside is about.
 _VIEWS: dict[type[q.Question], Callable[[Users, Any], Users]] = {

@@ -133,13 +133,14 @@ def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate |
     coins, words = rng.integers(1 << 64, size=(2, len(asked)), dtype=np.uint64)
     question = ask.question
     known = with_places(asked, question.classes_asked) if question.classes_asked else asked
-    values = compute(chosen(known, question, words), question, words)
+    kept = chosen(known, question, words)
+    values = compute(kept, question, words)
     reports = mechanism.randomize(values, rng, coins)
     if _single(ask):
         public = np.zeros((len(asked), 0), np.float32)
         if ask.public is not None:
-            public = public_block(asked, question).reshape(len(asked), *ask.public)
-        return Answers(reports, coins, public)
+            public = public_block(kept, question).reshape(len(asked), *ask.public)
+        return Answers(reports, coins, public, mechanism)
     found = mechanism.estimate(mechanism.summarize(reports, coins))
     if (size := ask.cohort.size) == len(asked):
         return found

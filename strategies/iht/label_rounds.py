@@ -197,7 +197,7 @@ class LabelRounds:
         question = Labels(1, clip.bound, theta if theta.any() else None, offset if offset else None)
         answers = yield Ask(cohort, question, randomizer, public=(1, self._strategy.dim))
         x = answers.public.reshape(-1, self._strategy.dim).astype(np.float64)
-        y = randomizer.debias(answers.reports, answers.coins).ravel()
+        y = answers.values.ravel()
         rows = np.isfinite(x).all(axis=1) & x.any(axis=1)  # a user without a row has zeros
         x, y = x[rows], y[rows]
         residual = clip.around_zero

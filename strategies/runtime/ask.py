@@ -16,7 +16,7 @@ from ldp_flower.guarantee.questions import Arrays, Question
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
-from ldp_flower.validation import PlainFields
+from ldp_flower.validation import Floats, PlainFields
 
 from .population import Cohort
 from .result import PrivacySpent
@@ -98,6 +98,12 @@ class Answers:
     coins: Words  # (users,): the public coins that they were made with
     # (users, *public_shape): the same users' public data, of no columns if none were asked for
     public: NDArray[np.float32]
+    randomizer: Randomizer  # that made them, with the coin of their cohort
+
+    @property
+    def values(self) -> Floats:
+        """An unbiased estimate of each user's value, shape (users, width)."""
+        return self.randomizer.debias(self.reports, self.coins)
 
     @property
     def count(self) -> int:
@@ -262,7 +268,7 @@ def _checked(
         public = _no_data(len(answered), None)
     if public.dtype != np.float32 or public.shape != _no_data(len(answered), ask.public).shape:
         return None
-    return Answers(reports, keys.coins(salt, coin_step, answered), public)
+    return Answers(reports, keys.coins(salt, coin_step, answered), public, randomizer)
 
 
 def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
@@ -293,6 +299,7 @@ def _together(ask: Ask, parts: Sequence[Summary | Answers]) -> Estimate | Answer
         np.concatenate([nothing, *(part.reports for part in single)]),
         np.concatenate([np.empty(0, np.uint64), *(part.coins for part in single)]),
         np.concatenate([_no_data(0, ask.public), *(part.public for part in single)]),
+        randomizer,
     )
     if ask.single:
         return answers

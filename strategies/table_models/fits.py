@@ -69,6 +69,7 @@ class RegressionFit(TableFit):
     score_std_error: float
     method: str
     mean_std_error: float = math.nan
+    interval: Floats | None = None
 
     def predict(self, table: Any) -> Floats:
         """Return predictions of the target, in its units, within its bounds.

@@ -7,6 +7,7 @@ noise is least, or the octave of a size.
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from ..runtime import Ask, Cohort, Run
 from ..subprotocols.one_number import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram, ask_histogram
 
-# Of each hold-out cohort: its least share of the users, however many there are, its largest one,
-# and what the larger one is for: the radius of a report, in scales of the targets, and a standard
-# error.
-_COHORTS = {
+Shares = tuple[float, float, float, float]
+
+#: Of each hold-out cohort: its least share of the users, however many there are, its largest one,
+#: and what the larger one is for: the radius of a report, in scales of the targets, and a standard
+#: error.
+COHORTS: dict[str, Shares] = {
     "place": (0.01, 0.04, 2.0, 0.2),
     "place again": (0.01, 0.06, 1.5, 0.15),
     "sizes": (0.03, 0.07, 2.0, 0.1),
@@ -37,9 +40,9 @@ _COHORTS = {
 }
 
 
-def _size(name: str, num_users: float, epsilon: float) -> float:
+def _size(shares: Shares, num_users: float, epsilon: float) -> float:
     """Return how many users a hold-out cohort has, before ``min_reports``."""
-    least, most, radius, error = _COHORTS[name]
+    least, most, radius, error = shares
     # The variance of one report, and 1 for users who differ.
     wanted = (number_randomizer(epsilon, radius).variance + 1) / error**2
     return max(least * num_users, min(most * num_users, wanted))
@@ -47,7 +50,7 @@ def _size(name: str, num_users: float, epsilon: float) -> float:
 
 def held_out(num_users: float, epsilon: float) -> float:
     """Return how many users all hold-out cohorts have together."""
-    return sum(_size(name, num_users, epsilon) for name in _COHORTS)
+    return sum(_size(shares, num_users, epsilon) for shares in COHORTS.values())
 
 
 # Where targets are clipped to find their place; (1.2, .9) failed more often on chosen_on.txt.
@@ -91,11 +94,11 @@ class Number:
 EVERYBODY = Number(1.0, 0.0)
 
 
-def hold_out(run: Run) -> dict[str, Cohort]:
-    """Take all hold-out cohorts from the users who have not been asked."""
-    wanted = [_size(name, run.num_users, run.epsilon) for name in _COHORTS]
-    cohorts = run.cohorts([max(math.ceil(size), run.min_reports) for size in wanted])
-    return dict(zip(_COHORTS, cohorts, strict=True))
+def hold_out(run: Run, wanted: dict[str, Shares]) -> dict[str, Cohort]:
+    """Take hold-out cohorts from the users who have not been asked."""
+    sizes = [_size(shares, run.num_users, run.epsilon) for shares in wanted.values()]
+    cohorts = run.cohorts([max(math.ceil(size), run.min_reports) for size in sizes])
+    return dict(zip(wanted, cohorts, strict=True))
 
 
 def hold_out_present(run: Run) -> Cohort | None:
@@ -190,7 +193,7 @@ def ask_mean(
     return Number(found.value, error).of_those(present)
 
 
-_ONE_SIDED = 0.5  # of what is cut, on one side more than on the other
+ONE_SIDED = 0.5  # of what is cut, on one side more than on the other
 
 
 _HALF = 0.4  # R2 from where on a model's loss is asked, and not its gain: it is the smaller one
@@ -203,14 +206,14 @@ def ask_score(
     mean: float,
     laws: tuple[SizeHistogram, SizeHistogram],
     gain: float,
-    moved: float,
+    ask_gain: Generator[Ask, Any, Number],
     present: Number,
-) -> Generator[Ask, Estimate, Number]:
+) -> Generator[Ask, Any, Number]:
     """Return the R2 of a model; NaN if the targets' spread does not stand out of the noise.
 
     One cohort reports squares around the mean target, the other one what the model leaves of them
-    or, where that is most, by how much they are less. ``laws`` are those of residuals, at the mean
-    and of the model.
+    or, where that is most, by how much they are less, see ``ask_gain``. ``laws`` are those of
+    residuals, at the mean and of the model.
     """
     at_mean, of_model = laws
     spread = yield from _mean_square(cohorts[1], epsilon, theta, mean, at_mean, (0.0, 1.0), present)
@@ -223,19 +226,31 @@ def ask_score(
         share = left.value / spread.value
         error = math.hypot(left.std_error, share * spread.std_error) / spread.value
         return Number(1 - share, error)
-    noise = number_randomizer(epsilon, 1.0).variance / cohorts[0].size
-    clip = at_mean.clip(noise, most=2 * MAX_TARGET)
-    reach = 2 * _FAR * moved
-    question = SquaredErrors(theta, mean, -1.0, 1.0, 0.0)
-    answer = yield Ask(cohorts[0], question, number_randomizer(epsilon, reach * clip.bound))
-    error = math.hypot(
-        float(answer.std_error[0]), _ONE_SIDED * reach * math.hypot(clip.cut, clip.spread)
-    )
-    found = Number(float(answer.mean[0]), error)
+    found = yield from ask_gain
     share = found.value / spread.value
     return Number(
         min(share, 1.0), math.hypot(found.std_error, share * spread.std_error) / spread.value
     )
+
+
+def ask_gain(
+    cohort: Cohort,
+    epsilon: float,
+    theta: Floats,
+    mean: float,
+    at_mean: SizeHistogram,
+    moved: float,
+) -> Generator[Ask, Estimate, Number]:
+    """Return by how much a model lessens squares around the mean; predictions vary by ``moved``."""
+    noise = number_randomizer(epsilon, 1.0).variance / cohort.size
+    clip = at_mean.clip(noise, most=2 * MAX_TARGET)
+    reach = 2 * _FAR * moved
+    question = SquaredErrors(theta, mean, -1.0, 1.0, 0.0)
+    answer = yield Ask(cohort, question, number_randomizer(epsilon, reach * clip.bound))
+    error = math.hypot(
+        float(answer.std_error[0]), ONE_SIDED * reach * math.hypot(clip.cut, clip.spread)
+    )
+    return Number(float(answer.mean[0]), error)
 
 
 _FAR = 2.5  # of a user's prediction from the mean, in units of how far predictions vary

@@ -23,7 +23,7 @@ _TOLERANCE, _Z = 0.01, 2.05
 _MAX_STEP = 3.0  # over the descent's own
 _STEP_SPREAD = 0.4  # of the best step around 1, the descent's own
 _MIN_CURVATURE = 0.3  # over what scales let one expect: less is noise
-_MIN_PREDICTED = 0.1  # of the targets' sd that predictions vary by: less explains 1 % at most
+MIN_PREDICTED = 0.1  # of the targets' sd that predictions vary by: less explains 1 % at most
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Gains(LinearEstimates):
         steps = np.linspace(0.0, self.best_step(), 64)
         gains, errors = self.of(np.column_stack([2 * steps, -(steps**2)]))
         last = np.flatnonzero(gains - _Z * errors >= -_TOLERANCE)[-1]
-        if steps[last] ** 2 * self.prior < _MIN_PREDICTED**2:
+        if steps[last] ** 2 * self.prior < MIN_PREDICTED**2:
             return 0.0, 0.0
         return float(steps[last]), float(gains[last])
 

@@ -14,21 +14,22 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.schema import Numeric, Schema
-from ldp_flower.validation import check_choice, check_integer
+from ldp_flower.validation import Floats, check_choice, check_integer
 
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..runtime import Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
+from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
 from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.size_histogram import SizeHistogram
 from ..tables.standardisation import (
     Standardisation,
     estimate_standardisation,
     with_standardisation,
 )
-from . import descent, holdout
+from . import descent, holdout, public_features
 from .fits import RegressionFit
-from .line_search import line_search
+from .line_search import MIN_PREDICTED, line_search
 
 logger = logging.getLogger("flwr")
 
@@ -101,6 +102,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     schema: Schema = field(kw_only=False)
     rows_per_user: int | None = None
     method: str = "auto"
+    features: str = "private"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,6 +119,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             warnings.warn('"two legs" is now "two-stage".', DeprecationWarning, stacklevel=3)
             self.method = "two-stage"
         check_choice("method", self.method, descent.METHODS)
+        check_choice("features", self.features, ("private", "public"))
         ball_codebook(self.epsilon, self.schema.num_features)  # refuses a bad epsilon now
 
     @classmethod
@@ -144,6 +147,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     def _too_few(self, num_users: int) -> str:
         given = num_users, self.epsilon, self.min_reports
+        if self._public:
+            return ""
         refused = self.method == "two-stage" and descent.too_few_for_two_stages(*given)
         return refused or too_few(*given)
 
@@ -155,7 +160,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         logger.info("\t     method %s: %s", method, why)
         epsilon, dim = self.epsilon, self.schema.num_features
         one, notes = np.eye(1, dim)[0], doubts(run.num_users, epsilon)
-        asked, kept = holdout.hold_out_present(run), holdout.hold_out(run)
+        asked = holdout.hold_out_present(run)
+        kept = holdout.hold_out(run, public_features.COHORTS if self._public else holdout.COHORTS)
         present = holdout.EVERYBODY
         if asked is not None:
             present = yield from holdout.ask_present(asked, epsilon, dim)
@@ -168,6 +174,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         about = yield from holdout.place(places, epsilon, dim, present)
         law = yield from holdout.ask_sizes(kept["sizes"], epsilon, about * one, present)
         scale = law.root_mean_square
+        if self._public:
+            return (yield from self._of_public_rows(run, kept, about * one, law, present, notes))
         off = yield from holdout.ask_mean([kept["mean"]], epsilon, about * one, law, present)
         mean = off.shrunk(_OFF * scale).plus(about)
         start = mean.value * one
@@ -206,16 +214,66 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         theta = theta + off.value * one
         evaluated = yield from holdout.ask_score(
             (kept["left"], kept["spread"]),
-            *(epsilon, theta, mean.value, (law, of_model), explained, step * unit, present),
+            *(epsilon, theta, mean.value, (law, of_model), explained),
+            holdout.ask_gain(kept["left"], epsilon, theta, mean.value, law, step * unit),
+            present,
         )
         if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
             return self._constant(mean, scale, notes)
+        return self._model(theta, evaluated, off, method, kept, notes)
+
+    def _of_public_rows(
+        self,
+        run: Run,
+        kept: dict[str, Cohort],
+        start: Floats,
+        law: SizeHistogram,
+        present: holdout.Number,
+        notes: list[str],
+    ) -> Protocol:
+        """Fit what users report of their targets to their rows, which are public, in two rounds."""
+        given = self.epsilon, present, len(start)
+        first, others = run.cohorts(public_features.sizes(run.num_unasked))
+        known = yield from public_features.ask_residuals(first, start, law, *given)
+        theta, scale = known.fit(), law.root_mean_square
+        of_model = yield from holdout.ask_sizes(
+            kept["model's sizes"], self.epsilon, theta, present, scale
+        )
+        known = known.plus(
+            (yield from public_features.ask_residuals(others, theta, of_model, *given))
+        )
+        theta, gain, mean = known.fit(), known.gain(), known.mean()
+        moved = float((known.rows @ theta).std())
+        if gain.value < 0 or moved < MIN_PREDICTED * scale:
+            return self._constant(mean, scale, notes)
+        evaluated = yield from holdout.ask_score(
+            (kept["left"], kept["spread"]),
+            *(self.epsilon, theta, mean.value, (law, of_model), gain.value / scale**2),
+            public_features.ask_gain(kept["left"], theta, mean.value, of_model, *given[:2]),
+            present,
+        )
+        if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
+            return self._constant(mean, scale, notes)
+        fit = self._model(theta, evaluated, mean, "public", kept, notes)
+        fit.interval = known.interval(self.schema)
+        return fit
+
+    def _model(
+        self,
+        theta: Floats,
+        evaluated: holdout.Number,
+        mean: holdout.Number,
+        method: str,
+        kept: dict[str, Cohort],
+        notes: list[str],
+    ) -> RegressionFit:
+        """Return a model, with what has to be said of its score."""
         fit = RegressionFit(
             coef=contrasts(self.schema, theta),
             score=evaluated.value,
             score_std_error=evaluated.std_error,
             method=method,
-            mean_std_error=off.std_error * self._unit,
+            mean_std_error=mean.std_error * self._unit,
         )
         if math.isnan(evaluated.value):
             notes.append(
@@ -258,6 +316,10 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             mean_std_error=mean.std_error * self._unit,
             notes=notes,
         )
+
+    @property
+    def _public(self) -> bool:
+        return self.features == "public"
 
     @property
     def _unit(self) -> float:

@@ -45,6 +45,7 @@ from .features import (
     CorrelatedFeatures,
     DistanceBin,
     DrawnItems,
+    DrawnLabels,
     FrequentItems,
     Labels,
     LassoFeatures,
@@ -107,6 +108,7 @@ __all__ = [
     "DistanceBin",
     "DistanceOctave",
     "DrawnItems",
+    "DrawnLabels",
     "FieldSpec",
     "Fourier",
     "FrequentItems",
@@ -392,7 +394,8 @@ _PLAIN: tuple[type[Question], ...] = (
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(ResidualOctave, ScoreOctave, DistanceOctave, Squares, ResidualSquares),
-    *(SecondMoments, TensorMoments, Record, RecordCopies, Labels, DrawnItems, FrequentItems),
+    *(SecondMoments, TensorMoments, Record, RecordCopies, Labels, DrawnLabels),
+    *(DrawnItems, FrequentItems),
     *(TableCell, LevelRounding, SharesBelow, Cell, Grain, NormalisedUpdate, ClippedUpdate),
 )
 _TRANSFORMED = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins, Shortened)

@@ -326,6 +326,14 @@ class Labels(Question):
         return self.labels_per_user
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnLabels(Labels):
+    """A user's targets as in :class:`Labels`, of rows in an order that the user draws."""
+
+    stem: ClassVar[str] = "drawn_labels"
+    rows: ClassVar[Rows] = Rows.SHUFFLED
+
+
 def limited(width: int) -> int:
     """Return a number of moments; MessageError if nobody should compute so many."""
     if width > MAX_WIDTH:

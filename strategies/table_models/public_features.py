@@ -1,0 +1,154 @@
+"""Regression where only targets are private: users report what a model leaves of theirs."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import BayesianRidge
+from sklearn.model_selection import KFold
+
+from ldp_flower.guarantee.questions import DrawnLabels
+from ldp_flower.schema import Schema
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+from ..runtime.coefficients import contrasts
+from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.size_histogram import SizeHistogram
+from . import holdout
+from .holdout import Number
+
+#: Hold-out cohorts, as :data:`.holdout.COHORTS` has them.
+COHORTS = {name: holdout.COHORTS[name] for name in ("place", "place again", "sizes")} | {
+    "model's sizes": (0.02, 0.05, 2.0, 0.1),
+    "left": (0.1, 0.1, 2.0, 0.1),
+    "spread": (0.1, 0.1, 2.0, 0.1),
+}
+#: Share of the users whose reports make the first model, which the others' reports are about.
+_FIRST = 0.3
+_FOLDS = 5  # of users, each of which evaluates the model of the others
+_NORMAL = 1.96  # standard errors that 95 % are within
+_KNOWN = 1e-6  # share of a contrast that rows do not show, from which on it is not known
+
+
+@dataclass(frozen=True)
+class NoisyTargets:
+    """Public rows of users, and estimates of their targets from noisy reports."""
+
+    rows: Floats  # (users, num_features), the constant column first
+    targets: Floats  # (users,)
+    variances: Floats  # (users,): of what reports add and a model leaves
+    cut: float  # by how much clipping may move the mean
+
+    def plus(self, other: "NoisyTargets") -> "NoisyTargets":
+        """Return both; less of the second ones is cut."""
+        return NoisyTargets(
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.targets, other.targets]),
+            np.concatenate([self.variances, other.variances]),
+            other.cut,
+        )
+
+    def fit(self) -> Floats:
+        """Return the ridge regression whose penalty makes the targets most likely."""
+        columns = self.rows[:, 1:]
+        spread = columns.std(axis=0)
+        units = np.where(spread > 0, spread, 1.0)
+        ridge = BayesianRidge().fit(columns / units, self.targets, 1 / self.variances)
+        return np.concatenate([[ridge.intercept_], ridge.coef_ / units])
+
+    def gain(self) -> Number:
+        """Return how much fits without a fifth of the users lessen its squares around the mean."""
+        gains = np.zeros(len(self.targets))
+        for others, own in KFold(_FOLDS, shuffle=True, random_state=0).split(self.rows):
+            parts = self.rows[others], self.targets[others], self.variances[others]
+            mean = np.average(parts[1], weights=1 / parts[2])
+            moved = self.rows[own] @ NoisyTargets(*parts, self.cut).fit() - mean
+            gains[own] = (2 * (self.targets[own] - mean) - moved) * moved
+        return _weighted_mean(gains, 1 / self.variances)
+
+    def interval(self, schema: Schema) -> Floats:
+        """Return what each coefficient lies in, shape (num_features, 2): least squares, 95 %.
+
+        NaN where rows do not tell a coefficient from others. Errors are those that reports show,
+        whatever their law (HC3), and what is cut, in any direction alike.
+        """
+        weights = 1 / self.variances
+        weighted = self.rows.T * weights
+        gram = weighted @ self.rows
+        inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+        theta = inverse @ (weighted @ self.targets)
+        leverage = weights * np.einsum("ij,jk,ik->i", self.rows, inverse, self.rows)
+        left = (self.targets - self.rows @ theta) / np.maximum(1 - leverage, 0.1)
+        turn = contrasts(schema, np.eye(len(theta))).T @ inverse
+        errors = np.sqrt(((turn @ (weighted * left)) ** 2).sum(axis=1))
+        unseen = contrasts(schema, np.eye(len(theta)) - gram @ inverse)
+        # Beyond bounds targets lie on one side or the other, in some rows more than in others.
+        spread = np.sqrt(len(left) * ((turn @ weighted) ** 2).sum(axis=1))
+        errors = np.hypot(errors, holdout.ONE_SIDED * self.cut * spread)
+        reach = _NORMAL * errors
+        reach[np.abs(unseen).max(axis=0) > _KNOWN] = np.nan
+        found = contrasts(schema, theta)
+        return np.column_stack([found - reach, found + reach])
+
+    def mean(self) -> Number:
+        """Return the mean target; what is cut may be on one side."""
+        found = _weighted_mean(self.targets, 1 / self.variances)
+        return Number(found.value, math.hypot(found.std_error, self.cut))
+
+
+def _weighted_mean(values: Floats, weights: Floats) -> Number:
+    mean = float(np.average(values, weights=weights))
+    error = math.sqrt(float(weights**2 @ (values - mean) ** 2)) / float(weights.sum())
+    return Number(mean, error)
+
+
+def ask_residuals(
+    cohort: Cohort,
+    theta: Floats,
+    law: SizeHistogram,
+    epsilon: float,
+    present: Number,
+    directions: int,
+) -> Generator[Ask, Any, NoisyTargets]:
+    """Return a cohort's rows and targets, by what a model leaves of these.
+
+    It is clipped where noise in so many directions and what is cut of this law are least.
+    """
+    noise = number_randomizer(epsilon, 1.0).variance / present.value**2
+    clip = law.clip(noise * directions / cohort.size, most=2 * holdout.MAX_TARGET)
+    randomizer = number_randomizer(epsilon, clip.bound)
+    question = DrawnLabels(1, clip.bound, theta)
+    answers = yield Ask(cohort, question, randomizer, public=(1, len(theta)))
+    rows = answers.public[:, 0].astype(np.float64)
+    known = np.isfinite(rows).all(axis=1) & (rows[:, 0] > 0)  # a user without rows has zeros
+    rows = rows[known]
+    left = answers.values[known, 0] / present.value
+    variance = noise * clip.bound**2 + law.root_mean_square**2
+    cut = math.hypot(clip.cut, clip.spread)
+    return NoisyTargets(rows, rows @ theta + left, np.full(len(left), variance), cut)
+
+
+def sizes(num_users: int) -> list[int]:
+    """Return how many users report what the mean leaves, and what their model leaves."""
+    first = round(_FIRST * num_users)
+    return [first, num_users - first]
+
+
+def ask_gain(
+    cohort: Cohort,
+    theta: Floats,
+    mean: float,
+    law: SizeHistogram,
+    epsilon: float,
+    present: Number,
+) -> Generator[Ask, Any, Number]:
+    """Return by how much a model lessens squares around the mean, by what it leaves of targets."""
+    held = yield from ask_residuals(cohort, theta, law, epsilon, present, 1)
+    moved = held.rows @ theta - mean
+    gains = (2 * (held.targets - mean) - moved) * moved
+    found = _weighted_mean(gains, np.ones(len(gains)))
+    reach = 2 * float(np.sqrt(np.mean(moved**2)))
+    return Number(found.value, math.hypot(found.std_error, reach * held.cut))
