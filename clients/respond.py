@@ -86,7 +86,7 @@ def public_of(
     slots: Slots,
     query: Query,
     num_features: int,
-    words: Words | None,
+    words: Words | None = None,
 ) -> NDArray[np.float32]:
     """Return the users' public block; a user whose rows cannot be had has none.
 

@@ -61,6 +61,10 @@ class Drawn:
     error: Callable[[Any], float]
 
 
+#: Features of all users that a plan simulates where users send them: seconds a run.
+MAX_PLANNED = 2_000_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Population(ABC):
     """Law of synthetic users."""

@@ -21,7 +21,14 @@ from ldp_flower.validation import (
 )
 
 from ..forecasts import lower_bounds
-from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, normal_users
+from ..forecasts.populations import (
+    MAX_PLANNED,
+    USUAL_R2,
+    LinearUsers,
+    features_of,
+    linear_users,
+    normal_users,
+)
 from ..runtime import Card, LinearResult, Protocol, Run, SparseStrategy, guarantees
 from ..runtime.coefficients import Method
 from ..runtime.run import LiveRun
@@ -29,7 +36,6 @@ from .label_rounds import LabelRounds, has_known_noise
 
 _MECHANISMS = ("hybrid", "bit", "gaussian")
 _PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
-_MAX_PLANNED = 2_000_000  # features of all users that a plan simulates: seconds a run
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -181,7 +187,7 @@ class LabelLdpIht(SparseStrategy):
             self.dim,
             self.sparsity,
             setting.quality or USUAL_R2,
-            max_users=max(_MAX_PLANNED // self.dim, 1),
+            max_users=max(MAX_PLANNED // self.dim, 1),
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
@@ -196,5 +202,5 @@ class LabelLdpIht(SparseStrategy):
     def _finished(self, run: LiveRun, found: LinearResult) -> LinearResult:
         result: LinearResult = super()._finished(run, found)
         assert result.privacy is not None
-        result.privacy = replace(result.privacy, unit="user (labels only)")
+        result.privacy = replace(result.privacy, unit=guarantees.LABELS_ONLY)
         return result

@@ -10,6 +10,9 @@ USER_BY_METHOD = (
     '``"paper"``: (``epsilon``, ``delta``), in real arithmetic.'
 )
 
+#: The unit of what is spent where features are public.
+LABELS_ONLY = "user (labels only)"
+
 # Why reports cost no more together.
 ASKED_ONCE = (
     "Every user answers one question, in one of disjoint cohorts that public hashes cut. Later "

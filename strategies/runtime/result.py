@@ -136,10 +136,13 @@ def first_of(lines: Sequence[str], most: int) -> list[str]:
     return [*lines[:most], *([f"  and {more} more"] if more > 0 else [])]
 
 
+INTERVAL = "95 % from", "95 % to"  # columns of a table
+
+
 def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
     """Return the columns of intervals of 95 %."""
     reach = NORMAL * std_errors
-    return {"95 % from": values - reach, "95 % to": values + reach}
+    return dict(zip(INTERVAL, (values - reach, values + reach), strict=True))
 
 
 class Estimates(NamedTuple):

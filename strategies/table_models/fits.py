@@ -14,6 +14,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..runtime.coefficients import CoefficientResult, in_units, units_of
+from ..runtime.result import INTERVAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,17 +53,20 @@ class RegressionFit(TableFit):
     ----------
     coef : ndarray of float64, shape (num_features,)
         For ``schema.features``, the intercept first, of targets as ``schema.targets`` has them.
-        All slopes are 0 where the model is the mean. Normalised steps leave no textbook
-        standard errors, so none are reported: ``score`` evaluates the model as a whole.
+        All slopes are 0 where the model is the mean. ``score`` evaluates the model as a whole.
     score, score_std_error : float
         R2 by users who had no part in the fit, and its standard deviation: the share of the
         targets' variance, over users, that predictions explain. Both are NaN where noise hides
         how far the targets vary. For the mean it is what not knowing it better is expected to cost.
     method : str
-        How it was found: ``"walk"``, ``"two-stage"``, or ``"constant"``.
+        How it was found: ``"walk"``, ``"two-stage"``, ``"public"``, or ``"constant"``.
     mean_std_error : float
         Standard error of the mean prediction as an estimate of the mean target, in the target's
         units, with what clipping may take of it. NaN in results of versions before.
+    interval : ndarray of float64, shape (num_features, 2), optional
+        What each coefficient of least squares lies between, at 95 %, in units of ``coef``, where
+        features are public. A coefficient itself is shrunk, as predictions need it, and NaN is
+        where rows do not tell one from others. Private features leave no standard errors.
     """
 
     score: float
@@ -95,14 +99,18 @@ class RegressionFit(TableFit):
         Returns
         -------
         DataFrame
-            ``name``, ``unit`` and ``coefficient``. The intercept is the prediction where all
-            columns have their centres; a slope is the change for one more of its column's unit, or
-            for the category instead of an average one.
+            ``name``, ``unit`` and ``coefficient``, and :attr:`interval` if there is one. The
+            intercept is the prediction where all columns have their centres; a slope is the change
+            for one more of its column's unit, or for the category instead of an average one.
         """
         from pandas import DataFrame
 
         units, coef, _ = in_units(self._schema, self.coef, np.zeros_like(self.coef))
-        return DataFrame({"name": self._schema.names, "unit": units, "coefficient": coef})
+        columns = {"name": self._schema.names, "unit": units, "coefficient": coef}
+        if self.interval is not None:
+            for name, ends in zip(INTERVAL, self.interval.T, strict=True):
+                columns[name] = in_units(self._schema, ends, np.zeros_like(ends))[1]
+        return DataFrame(columns)
 
     def _draw(self, axes: "Axes") -> None:
         drawn, schema = self._drawn, self._schema
@@ -111,6 +119,10 @@ class RegressionFit(TableFit):
         sure = self.score_interval[0] > 0
         colour, fill = (charts.BLUE, 1.0) if sure else (charts.GREY, 0.4)
         axes.barh(names, unit * self.coef[drawn], color=colour, alpha=fill)
+        if self.interval is not None:
+            low, high = unit * self.interval[drawn].T
+            middle, reach = (low + high) / 2, np.nan_to_num((high - low) / 2)
+            axes.errorbar(middle, names, xerr=reach, fmt="none", ecolor=charts.GREY)
         axes.invert_yaxis()
         axes.axvline(0, color=charts.GREY, lw=1)
         axes.set_xlabel(f"{schema.target}, for a quarter of a column's range or for a category")

@@ -5,7 +5,7 @@ noise is least, or the octave of a size.
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,8 @@ class Number:
 
 
 EVERYBODY = Number(1.0, 0.0)
+# From a cohort, epsilon, a model and a radius to the mean of what the model leaves of targets.
+MeanResidual = Callable[[Cohort, float, Floats, float], Generator[Ask, Any, Number]]
 
 
 def hold_out(run: Run, wanted: dict[str, Shares]) -> dict[str, Cohort]:
@@ -107,18 +109,31 @@ def hold_out_present(run: Run) -> Cohort | None:
     return run.cohorts([size])[0] if size >= run.min_reports else None
 
 
+def mean_residual(
+    cohort: Cohort, epsilon: float, theta: Floats, radius: float
+) -> Generator[Ask, Any, Number]:
+    """Return the mean over users of what a model leaves of their targets, clipped."""
+    # It is minus the gradient of the squared loss in the intercept.
+    question = Gradient(theta, np.zeros(1, np.int64))
+    answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
+    return Number(-float(answer.mean[0]), float(answer.std_error[0]))
+
+
 def ask_present(
-    cohort: Cohort, epsilon: float, dim: int, most: float = MAX_TARGET
-) -> Generator[Ask, Estimate, Number]:
+    cohort: Cohort,
+    epsilon: float,
+    dim: int,
+    most: float = MAX_TARGET,
+    residual: MeanResidual = mean_residual,
+) -> Generator[Ask, Any, Number]:
     """Return the share of users who have a row with a target; 1 unless it is surely less.
 
     Users without one answer 0. All others answer 1 to a prediction above ``most``, the largest
     target: their mean residual is clipped.
     """
     above = (most + 1) * np.eye(1, dim)[0]
-    question = Gradient(above, np.zeros(1, np.int64))
-    answer = yield Ask(cohort, question, number_randomizer(epsilon, 1.0))
-    share, error = float(answer.mean[0]), float(answer.std_error[0])
+    found = yield from residual(cohort, epsilon, above, 1.0)
+    share, error = -found.value, found.std_error
     return EVERYBODY if share > 1 - _PRESENT_Z * error else Number(max(share, error), error)
 
 
@@ -137,24 +152,19 @@ def prior_spread(schema: Schema, theta: Floats, of_numbers: float = NUMERIC_SPRE
 
 
 def place(
-    cohorts: list[Cohort], epsilon: float, dim: int, present: Number
-) -> Generator[Ask, Estimate, float]:
+    cohorts: list[Cohort],
+    epsilon: float,
+    dim: int,
+    present: Number,
+    residual: MeanResidual = mean_residual,
+) -> Generator[Ask, Any, float]:
     """Return about where the mean target is: each cohort looks around the estimate before."""
     found = 0.0
     for cohort, radius in zip(cohorts, _PLACE_RADII, strict=True):
         theta = found * np.eye(1, dim)[0]
-        left = (yield from _mean_residual(cohort, epsilon, theta, radius)).of_those(present)
+        left = (yield from residual(cohort, epsilon, theta, radius)).of_those(present)
         found = float(np.clip(found + left.value, -MAX_TARGET, MAX_TARGET))
     return found
-
-
-def _mean_residual(
-    cohort: Cohort, epsilon: float, theta: Floats, radius: float
-) -> Generator[Ask, Estimate, Number]:
-    # It is minus the gradient of the squared loss in the intercept.
-    question = Gradient(theta, np.zeros(1, np.int64))
-    answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
-    return Number(-float(answer.mean[0]), float(answer.std_error[0]))
 
 
 def ask_sizes(
@@ -186,9 +196,9 @@ def ask_mean(
     """
     size = sum(cohort.size for cohort in cohorts)
     clip = law.clip(number_randomizer(epsilon, 1.0).variance / size, most=2 * MAX_TARGET)
-    found = yield from _mean_residual(cohorts[0], epsilon, theta, clip.bound)
+    found = yield from mean_residual(cohorts[0], epsilon, theta, clip.bound)
     for cohort in cohorts[1:]:
-        found = found.pooled((yield from _mean_residual(cohort, epsilon, theta, clip.bound)))
+        found = found.pooled((yield from mean_residual(cohort, epsilon, theta, clip.bound)))
     error = math.hypot(found.std_error, clip.cut, clip.spread)
     return Number(found.value, error).of_those(present)
 

@@ -3,9 +3,8 @@
 import logging
 import math
 import warnings
-from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -14,13 +13,13 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.schema import Numeric, Schema
-from ldp_flower.validation import Floats, check_choice, check_integer
+from ldp_flower.validation import Floats, check_choice, check_integer, check_unused
 
-from ..forecasts.populations import features_of, rows_of, table_users
+from ..forecasts.populations import MAX_PLANNED, features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
-from ..subprotocols.one_number import number_randomizer
+from ..runtime.run import LiveRun
 from ..subprotocols.size_histogram import SizeHistogram
 from ..tables.standardisation import (
     Standardisation,
@@ -28,6 +27,7 @@ from ..tables.standardisation import (
     with_standardisation,
 )
 from . import descent, holdout, public_features
+from .enough_users import doubts, too_few
 from .fits import RegressionFit
 from .line_search import MIN_PREDICTED, line_search
 
@@ -40,13 +40,6 @@ _MOST_EXPLAINED = 0.9  # of the variance, by a line search: what is left is not 
 # model's mean residual beside the error of the mean.
 _OFF, _OFFSET = 0.5, 0.15
 _SCALE_ERROR = 0.15  # of the logarithms of estimated sizes
-_COHORTS = 20  # of min_reports users each, that a run needs
-# Standard error of the mean target in its standard deviations, if all users reported it clipped to
-# 1.5 of these. With fewer, 1,000 and 2,000 users at epsilon 1, 37 and 32 % of runs on 60 tables of
-# chosen_on.txt were worse than an R2 of -.05 (seed 5); with 1.25 times as many or more, up to 3 %.
-_MEAN_ERROR, _CLIP = 0.05, 1.5
-_LARGEST_EPSILON = 16  # that is proposed
-_STRONG = 2  # times the fewest users, from where on most relations show
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,6 +66,11 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     method : {"auto", "walk", "two-stage"} (default: "auto")
         Whether the walk stays within the bounds of columns or goes on around their estimated
         centres. By default the numbers of users and features and epsilon decide.
+    features : {"private", "public"} (default: "private")
+        Whether features are protected. Are they public, users send one of their rows, drawn at
+        random, as it is, and report the target alone: far fewer of them do, and coefficients have
+        intervals. Clients answer only if their operator has declared them public
+        (``features-public``).
 
     Notes
     -----
@@ -85,9 +83,18 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     line from the mean to the model, held-out users report by how much their own squared error is
     less at the end of a step than at the mean: one number, for which noise is least. Two such
     cohorts give the step that is best, and the shorter one that is surely good enough.
+
+    Of public rows users report in two rounds what a model leaves of their target: first what the
+    mean does, then what the first model does, a ridge regression whose penalty makes the reports
+    most likely. The last one is fitted to all reports, and returned where models of four fifths of
+    the users err less than the mean on the others.
     """
 
-    guarantee = guarantees.PER_USER
+    guarantee = (
+        *guarantees.PER_USER,
+        'With ``features="public"`` a user\'s targets alone are protected, against any others: one '
+        "of its rows leaves as it is.",
+    )
     card = Card(
         question="linear regression on one's own table",
         guarantee="pure epsilon",
@@ -120,14 +127,17 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             self.method = "two-stage"
         check_choice("method", self.method, descent.METHODS)
         check_choice("features", self.features, ("private", "public"))
+        if self._public:
+            check_unused(self, 'with features="public"', "rows_per_user", "method")
         ball_codebook(self.epsilon, self.schema.num_features)  # refuses a bad epsilon now
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield ``method="walk"``, by users' own numbers of rows, and ``method="two-stage"``."""
+        """Yield both methods, one by users' own numbers of rows, and public features."""
         schema, users = table_users(dim, 8000)
         yield cls(schema, epsilon=epsilon, method="walk"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two-stage"), users
+        yield cls(schema, epsilon=epsilon, features="public"), users
 
     plans_with: ClassVar[frozenset[str]] = frozenset(
         {"rows_per_user", "num_features", "quality", "variance_between"}
@@ -142,40 +152,41 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     def synthetic(self, setting: Setting) -> TableUsers:
         """Return users with rows of synthetic tables."""
         rows = rows_of(setting, self.rows_per_user or 1)
-        notes = tuple(doubts(setting.num_users, self.epsilon))
-        return users_of_tables(self.schema, setting, rows, notes=notes)
+        notes = tuple(doubts(setting.num_users, self.epsilon, self._public))
+        most = MAX_PLANNED // self.schema.num_features if self._public else None
+        return users_of_tables(self.schema, setting, rows, notes=notes, max_users=most)
 
     def _too_few(self, num_users: int) -> str:
         given = num_users, self.epsilon, self.min_reports
-        if self._public:
-            return ""
         refused = self.method == "two-stage" and descent.too_few_for_two_stages(*given)
-        return refused or too_few(*given)
+        return refused or too_few(*given, self._public)
 
     def protocol(self, run: Run) -> Protocol:
         """Descend, and let held-out users decide how much of it is returned."""
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
-        method, why = self._chosen(run.num_users)
-        logger.info("\t     method %s: %s", method, why)
         epsilon, dim = self.epsilon, self.schema.num_features
-        one, notes = np.eye(1, dim)[0], doubts(run.num_users, epsilon)
+        one, notes = np.eye(1, dim)[0], doubts(run.num_users, epsilon, self._public)
         asked = holdout.hold_out_present(run)
         kept = holdout.hold_out(run, public_features.COHORTS if self._public else holdout.COHORTS)
         present = holdout.EVERYBODY
+        # A node whose features are not public refuses the first question, before anybody pays.
+        residual = public_features.mean_residual if self._public else holdout.mean_residual
         if asked is not None:
-            present = yield from holdout.ask_present(asked, epsilon, dim)
+            present = yield from holdout.ask_present(asked, epsilon, dim, residual=residual)
         if present.value < 1:
             notes.append(
                 f"About {100 * (1 - present.value):.0f} % of the people have no row with a target: "
                 "the model is of the others."
             )
         places = [kept["place"], kept["place again"]]
-        about = yield from holdout.place(places, epsilon, dim, present)
+        about = yield from holdout.place(places, epsilon, dim, present, residual)
         law = yield from holdout.ask_sizes(kept["sizes"], epsilon, about * one, present)
         scale = law.root_mean_square
         if self._public:
             return (yield from self._of_public_rows(run, kept, about * one, law, present, notes))
+        method, why = self._chosen(run.num_users)
+        logger.info("\t     method %s: %s", method, why)
         off = yield from holdout.ask_mean([kept["mean"]], epsilon, about * one, law, present)
         mean = off.shrunk(_OFF * scale).plus(about)
         start = mean.value * one
@@ -244,7 +255,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         )
         theta, gain, mean = known.fit(), known.gain(), known.mean()
         moved = float((known.rows @ theta).std())
-        if gain.value < 0 or moved < MIN_PREDICTED * scale:
+        if gain.value < gain.std_error or moved < MIN_PREDICTED * scale:
             return self._constant(mean, scale, notes)
         evaluated = yield from holdout.ask_score(
             (kept["left"], kept["spread"]),
@@ -317,6 +328,12 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             notes=notes,
         )
 
+    def _finished(self, run: LiveRun, found: RegressionFit) -> RegressionFit:
+        result = super()._finished(run, found)
+        if self._public and result.privacy is not None:
+            result.privacy = replace(result.privacy, unit=guarantees.LABELS_ONLY)
+        return result
+
     @property
     def _public(self) -> bool:
         return self.features == "public"
@@ -325,44 +342,3 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     def _unit(self) -> float:
         """How much of the target one is, of targets as the schema has them."""
         return float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
-
-
-def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
-    """Return why so many users are too few for a regression; nothing if they are not.
-
-    They are if they are fewer than 15 times ``min_reports``, or than estimate the mean target well
-    at ``epsilon``: 4,615 at epsilon 1, and 401 at any.
-    """
-    fewest = _COHORTS * min_reports
-    needed = max(fewest, _users_for_mean(epsilon))
-    if num_users >= needed:
-        return ""
-    ways = [f"At least {needed:,} users are needed"]
-    if num_users >= fewest:
-        steps = range(math.ceil(100 * epsilon), 100 * _LARGEST_EPSILON)
-        enough = bisect_left(steps, True, key=lambda k: num_users >= _users_for_mean(k / 100))
-        if enough < len(steps):
-            ways.append(f"or, with these users, epsilon {steps[enough] / 100:g}")
-    return (
-        f"{num_users:,} users are too few for a model at epsilon {epsilon:g}: not even "
-        f"the mean would be known well. {', '.join(ways)}. From {_STRONG * needed:,} users on most "
-        "relations show. With fewer, ask for less: a mean or a "
-        "share of all users takes some dozens."
-    )
-
-
-def doubts(num_users: int, epsilon: float) -> list[str]:
-    """Return what to say of a regression by users who are enough, but few."""
-    needed = _STRONG * _users_for_mean(epsilon)
-    if num_users >= needed:
-        return []
-    return [
-        f"{num_users:,} users are few for epsilon {epsilon:g}: only a strong relation "
-        f"shows, and the mean is returned where none does. From {needed:,} users on most relations "
-        "show."
-    ]
-
-
-def _users_for_mean(epsilon: float) -> int:
-    variance = number_randomizer(epsilon, _CLIP).variance + 1  # of reports, and of users
-    return math.ceil(variance / _MEAN_ERROR**2)

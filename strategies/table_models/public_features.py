@@ -53,11 +53,8 @@ class NoisyTargets:
 
     def fit(self) -> Floats:
         """Return the ridge regression whose penalty makes the targets most likely."""
-        columns = self.rows[:, 1:]
-        spread = columns.std(axis=0)
-        units = np.where(spread > 0, spread, 1.0)
-        ridge = BayesianRidge().fit(columns / units, self.targets, 1 / self.variances)
-        return np.concatenate([[ridge.intercept_], ridge.coef_ / units])
+        ridge = BayesianRidge().fit(self.rows[:, 1:], self.targets, 1 / self.variances)
+        return np.concatenate([[ridge.intercept_], ridge.coef_])
 
     def gain(self) -> Number:
         """Return how much fits without a fifth of the users lessen its squares around the mean."""
@@ -103,6 +100,15 @@ def _weighted_mean(values: Floats, weights: Floats) -> Number:
     mean = float(np.average(values, weights=weights))
     error = math.sqrt(float(weights**2 @ (values - mean) ** 2)) / float(weights.sum())
     return Number(mean, error)
+
+
+def mean_residual(
+    cohort: Cohort, epsilon: float, theta: Floats, radius: float
+) -> Generator[Ask, Any, Number]:
+    """Return :func:`.holdout.mean_residual` of drawn rows, if they are public."""
+    question, randomizer = DrawnLabels(1, radius, theta), number_randomizer(epsilon, radius)
+    answers = yield Ask(cohort, question, randomizer, public=(1, len(theta)))
+    return _weighted_mean(answers.values[:, 0], np.ones(answers.count))
 
 
 def ask_residuals(

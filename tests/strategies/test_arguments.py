@@ -58,6 +58,7 @@ OTHER = {
     "row_bound": 0.5,
     "residual_bound": 0.3,
     "largest_moment": 0.5,
+    "features": "public",
     "l1_radius": 3.0,
     "set_size": 2,
     "max_items": 2,
@@ -265,6 +266,12 @@ MODES = [
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
     ("PrivateRegression", {"schema": SCHEMA, "epsilon": 4.0}, table(), OTHER_TABLE),
+    (
+        "PrivateRegression",
+        {"schema": SCHEMA, "epsilon": 4.0, "features": "public"},
+        table(),
+        OTHER_TABLE | {"features": "private"},
+    ),
     (
         "PrivateRegression",
         {"schema": SCHEMA, "epsilon": 4.0, "rows_per_user": 5, "method": "two-stage"},

@@ -12,7 +12,7 @@ from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import PUBLIC, compute, public_block
 from ldp_flower.guarantee.messages import Report
-from ldp_flower.guarantee.questions import WIRE_TYPES, Labels
+from ldp_flower.guarantee.questions import WIRE_TYPES, DrawnLabels, Labels
 from ldp_flower.randomizers import GaussianMechanism, HybridMechanism, RandomizedResponse
 from ldp_flower.simulation.grid import InProcessGrid
 from ldp_flower.strategies import LabelLdpIht
@@ -157,7 +157,7 @@ def test_the_public_block_is_the_features_whatever_the_labels_are():
 
 def test_no_other_protocol_sends_features():
     kinds = {kind for form in WIRE_TYPES.values() for kind in form.kinds}
-    assert [kind for kind in kinds if kind.features_public] == list(PUBLIC) == [Labels]
+    assert {kind for kind in kinds if kind.features_public} == set(PUBLIC) == {Labels, DrawnLabels}
 
 
 @pytest.mark.parametrize("num_nodes", [7, 50])

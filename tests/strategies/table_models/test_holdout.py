@@ -10,6 +10,7 @@ from ldp_flower.strategies.subprotocols.size_histogram import ask_histogram
 from ldp_flower.strategies.table_models.holdout import (
     EVERYBODY,
     Number,
+    ask_gain,
     ask_mean,
     ask_score,
     place,
@@ -195,7 +196,8 @@ def test_the_score_is_r2_within_its_error(kind, share):
     laws = law_of(np.abs(targets)), law_of(np.abs(targets - predicted))
     cohorts = [SimpleNamespace(size=50_000)] * 2
     theta = np.zeros(2)
-    asking = ask_score(cohorts, 4.0, theta, 0.0, laws, share, predicted.std(), EVERYBODY)
+    gain = ask_gain(cohorts[0], 4.0, theta, 0.0, laws[0], predicted.std())
+    asking = ask_score(cohorts, 4.0, theta, 0.0, laws, share, gain, EVERYBODY)
     found, asked = answered(asking, targets, predicted)
     truth = 1 - np.mean((targets - predicted) ** 2) / np.var(targets)
     assert abs(found.value - truth) < 1.96 * found.std_error < 0.5
@@ -206,7 +208,7 @@ def test_a_score_whose_targets_noise_hides_is_not_known():
     targets = of_law("normal")
     law = law_of(np.abs(targets))
     cohorts = [SimpleNamespace(size=3)] * 2
-    asking = ask_score(cohorts, 0.1, np.zeros(2), 0.0, (law, law), 0.1, 0.1, EVERYBODY)
+    asking = ask_score(cohorts, 0.1, np.zeros(2), 0.0, (law, law), 0.1, iter(()), EVERYBODY)
     next(asking)
     with pytest.raises(StopIteration) as found:
         asking.send(SimpleNamespace(mean=np.zeros(1), std_error=np.array([10.0]), count=3))

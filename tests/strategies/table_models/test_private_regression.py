@@ -246,7 +246,7 @@ def test_a_score_that_noise_hides_is_no_headline(monkeypatch):
 )
 def test_a_report_about_a_table_depends_on_the_user_only_through_the_mechanism(name):
     """The kinds of queries of the audit's two stages; two against whole handlers."""
-    *_, two_stages = PrivateRegression.audit_runs(3, 2.0)
+    _, two_stages, _ = PrivateRegression.audit_runs(3, 2.0)
     queries = recorded_queries(*two_stages)
     one_each = {query.statistic: query for query in queries}
     columns = {f"standardised_column_{what}" for what in ("log_sizes", "means", "mean_norm")}
