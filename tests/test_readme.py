@@ -50,9 +50,9 @@ def test_the_research_example(capsys):
 
 def test_the_examples_with_a_table(capsys):
     rng = np.random.default_rng(0)
-    age, job = rng.integers(18, 80, 8000), rng.choice(["public", "private"], 8000)
-    wage = 0.5 * age + 10 * (job == "public") + rng.normal(0, 4, 8000)
-    person = np.repeat(np.arange(2000), 4)
+    age, job = rng.integers(18, 80, 12_000), rng.choice(["public", "private"], 12_000)
+    wage = 0.5 * age + 10 * (job == "public") + rng.normal(0, 4, 12_000)
+    person = np.repeat(np.arange(3000), 4)
     names = {"df": pd.DataFrame({"person": person, "age": age, "job": job, "wage": wage})}
     exec(TABLE, names)
     assert "job=public" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.populations import features_of
+from ..numerics.denoising import project_on_simplex
 from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import first_of, frame, interval
 from ..subprotocols.permanent import PermanentForm
@@ -62,6 +63,15 @@ class CountsResult(PopulationErrors, Result):
     def __post_init__(self) -> None:
         self.arrays = ArrayRecord([self.shares])
 
+    @property
+    def consistent(self) -> Floats:
+        """The closest shares of which none is below 0, shape (categories,); they add up to 1.
+
+        Rare categories get 0, and the others a little less: each may be biased by as much as its
+        standard error.
+        """
+        return project_on_simplex(self.shares)
+
     def table(self) -> "DataFrame":
         """Return the categories in their order.
 
@@ -70,7 +80,8 @@ class CountsResult(PopulationErrors, Result):
         DataFrame
             ``category``, its ``share`` of the users who have one, the ``standard error`` of that
             for the population that the users are a sample of, the narrower one ``of these users``
-            with the rows that they drew, and an interval of 95 % for the population.
+            with the rows that they drew, an interval of 95 % for the population, and the
+            ``consistent share``.
         """
         return frame(
             {
@@ -79,6 +90,7 @@ class CountsResult(PopulationErrors, Result):
                 "standard error": self.std_error,
                 "of these users": self.users_std_error,
                 **interval(self.shares, self.std_error),
+                "consistent share": self.consistent,
             }
         )
 

@@ -102,7 +102,7 @@ class Describe(ColumnStrategy[DescribeResult]):
         rounds="2-3 a mean, 8-9 quartiles, 1-2 others",
         report="1-2, up to 64 with many categories",
         use_when="nobody knows what a table holds",
-        fails_when="for tables of 20 columns with less than some 20,000 users at epsilon 1",
+        fails_when="for tables of 20 columns with less than some 67,000 users at epsilon 1",
         page="analytics",
     )
 

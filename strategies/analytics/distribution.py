@@ -251,7 +251,7 @@ _UNROUNDED = (
 )
 _STOPPED = (
     "About {:.0%} of the users have an entry in {!r}, too few for a distribution. "
-    "The other {:,} users have not been asked. A larger epsilon would do, or more users."
+    "The other {:,} users have not been asked. Texts, such as dates or '1,5', are no numbers."
 )
 _HARDLY_ANY = (
     "Hardly any user may have an entry in {!r}: then the distribution is of noise and nothing else."

@@ -78,9 +78,10 @@ class DistributionResult(Result):
         wanted = _checked(levels)
         found = np.interp(wanted, self.below, self.edges)
         if self.step is None:
-            return found
+            return self._within(found)
         multiples = np.round((found - self.step / 2) / self.step) * self.step
-        return np.where(self.cdf(multiples) >= wanted - 1e-12, multiples, multiples + self.step)
+        reached = self.cdf(multiples) >= wanted - 1e-12
+        return self._within(np.where(reached, multiples, multiples + self.step))
 
     def quantile_error(self, levels: ArrayLike) -> Floats:
         """Return the standard errors of :meth:`quantile`, by the density there."""
@@ -111,7 +112,18 @@ class DistributionResult(Result):
         if self.step is not None:  # multiples between these
             first = np.ceil(first / self.step) * self.step
             last = np.floor(last / self.step) * self.step
-        return first, last
+        return self._within(first), self._within(last)
+
+    @property
+    def _kind(self) -> Numeric:
+        assert self.schema is not None
+        kind = self.schema.kind(self.column)
+        assert isinstance(kind, Numeric)
+        return kind
+
+    def _within(self, values: Floats) -> Floats:
+        """Return values within the bounds, which the first edge is a hair below."""
+        return np.clip(values, self._kind.low, self._kind.high)
 
     def histogram(self, bins: int | ArrayLike = 20) -> "DataFrame":
         """Return the shares of users in bins.
@@ -134,10 +146,7 @@ class DistributionResult(Result):
         """
         if isinstance(bins, int | np.integer):
             check_integer("bins", int(bins), 1, _BINS)
-            assert self.schema is not None
-            kind = self.schema.kind(self.column)
-            assert isinstance(kind, Numeric)
-            edges = np.linspace(kind.low, kind.high, int(bins) + 1)
+            edges = np.linspace(self._kind.low, self._kind.high, int(bins) + 1)
         else:
             edges = np.asarray(bins, np.float64)
             if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
@@ -172,7 +181,12 @@ class DistributionResult(Result):
         check_fraction("level", level)
         lower, upper = self.linear.band(level, len(self.edges))
         return frame(
-            {self.column: self.edges, "share below": self.below, "lower": lower, "upper": upper}
+            {
+                self.column: self._within(self.edges),
+                "share below": self.below,
+                "lower": lower,
+                "upper": upper,
+            }
         )
 
     def table(self) -> "DataFrame":
@@ -217,8 +231,8 @@ class DistributionResult(Result):
             band[self.column], band["lower"], band["upper"], color=charts.BLUE, alpha=0.25, lw=0
         )
         axes.plot(self.edges, self.below, color=charts.BLUE)
-        low, high = np.interp([0.002, 0.998], self.below, self.edges)
-        axes.set_xlim(low, high)
+        ends = self._within(np.interp([0.002, 0.998], self.below, self.edges))
+        axes.set_xlim(*(ends if ends[0] < ends[1] else (self._kind.low, self._kind.high)))
         axes.set_ylim(0, 1)
         axes.set_xlabel(charts.label(self.column))
         axes.set_ylabel("share below, with a 95 % band")

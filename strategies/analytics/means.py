@@ -1,5 +1,6 @@
 """Means: of columns of numbers, in their units, also by groups; one report of each user."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _USEFUL = 0.25  # standard error of a number in [-1, 1] beyond which nothing is asked
 _CLEAR = 3.0  # standard errors by which a group's share has to clear zero
+_BY_CHANCE = 2.0  # standard errors that a share is below the right one in one of 44 runs
 
 
 @dataclass(repr=False, kw_only=True)
@@ -258,8 +260,22 @@ class Means(ColumnStrategy[MeansResult]):
         refusal = too_few(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
         if refusal:
             return refusal
+        if self.by is not None and (refusal := self._hidden_groups(num_users)):
+            return refusal
         _, waves = self._sizes(num_users)
         return self._too_small(waves, num_users) if min(waves) < self.min_reports else ""
+
+    def _hidden_groups(self, num_users: int) -> str:
+        """Say that groups would look empty even if all are equally large; nothing if not."""
+        groups, users = len(self._groups), num_users // len(self._names)
+        noise = self._levels.number * self._levels.shares.noise(users)
+        error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)
+        if (_CLEAR + _BY_CHANCE) * error <= 1 / groups:
+            return ""
+        return (
+            f"With {num_users:,} users at epsilon {self.epsilon:g} a group of {self.by!r} may look "
+            f"empty though it holds 1 / {groups} of them. Nobody has been asked."
+        )
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
@@ -288,12 +304,15 @@ class Means(ColumnStrategy[MeansResult]):
         clear = share > _CLEAR * share_errors
         notes = []
         if not clear.all():
+            least = _CLEAR * share_errors[~clear].max()
             groups = [self._groups[i] for i in np.flatnonzero(~clear.all(axis=0))]
             columns = [self._names[i] for i in np.flatnonzero(~clear.all(axis=1))]
             which = f" of these groups of {self.by!r}, which may be empty" if self.by else ""
             notes.append(
-                f"{num_users:,} users at epsilon {self.epsilon:g} are too few to estimate the "
-                f"means{which}: {', '.join(groups if self.by else columns)}."
+                f"{num_users:,} users at epsilon {self.epsilon:g} do not show the means{which}: "
+                f"{', '.join(groups if self.by else columns)}. Some {100 * least:.2g} % of the "
+                "users would have to have an entry there; texts, such as dates or '1,5', are no "
+                "numbers."
             )
         return MeansResult(
             columns=self._names,

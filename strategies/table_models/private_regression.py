@@ -97,9 +97,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     )
     card = Card(
         question="linear regression on one's own table",
-        guarantee="pure epsilon",
-        rounds="up to 39",
-        report="1-2",
+        guarantee='pure epsilon; ``features="public"``: of targets only',
+        rounds="up to 39; public features: 9",
+        report="1-2, and a public row where features are public",
         use_when="bounds and categories of a table's columns are known",
         fails_when="with fewer than 4,615 users at epsilon 1, 1,378 at 2 or 412 at 8; for weak "
         "relations the mean is returned",
