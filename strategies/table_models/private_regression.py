@@ -329,7 +329,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         )
 
     def _finished(self, run: LiveRun, found: RegressionFit) -> RegressionFit:
-        result = super()._finished(run, found)
+        result: RegressionFit = super()._finished(run, found)
         if self._public and result.privacy is not None:
             result.privacy = replace(result.privacy, unit=guarantees.LABELS_ONLY)
         return result
