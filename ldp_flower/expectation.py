@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from .randomizers.base import Randomizer
+from .refusals import TooFew
 from .validation import PlainFields, check_fraction, check_integer, check_number, check_range
 
 
@@ -13,7 +14,17 @@ class NoPlan(ValueError):
 
 
 class WouldRefuse(ValueError):
-    """The protocol would refuse such a run; the text is the one of the refusal."""
+    """The protocol would refuse such a run.
+
+    Attributes
+    ----------
+    refusal : TooFew
+        Why, and what would do.
+    """
+
+    def __init__(self, refusal: TooFew) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,7 +155,7 @@ def test_statistics_have_names_on_the_wire_only():
 
 LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
-SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "expectation", "models"}
+SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "expectation", "refusals", "models"}
 SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "tables")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
@@ -181,7 +181,8 @@ MAY_IMPORT = {
     "columns": {"validation", "values"},
     "schema": {"columns", "values", "guarantee", "table_file", "validation"},
     "presentation": {"validation"},
-    "expectation": {"validation", "randomizers"},
+    "refusals": set(),
+    "expectation": {"validation", "randomizers", "refusals"},
     "planning": {
         *("validation", "presentation", "randomness", "randomizers"),
         *("expectation", "simulation"),

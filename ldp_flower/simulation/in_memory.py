@@ -100,7 +100,7 @@ def run_in_memory(
             asks.append(asked)
             reply = answer(asked)
     except TooFewReports as refused:
-        raise WouldRefuse(str(refused)) from None
+        raise WouldRefuse(refused.refusal) from None
     except StopIteration as end:
         end.value.schema = getattr(strategy, "schema", None)
         return InMemory(end.value, asks)

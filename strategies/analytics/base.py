@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Categories, Schema
 
 from ..forecasts.formulas import expected_share
@@ -87,7 +88,7 @@ class CellStrategy(ColumnStrategy[R]):
         cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
         return (yield from self._shares.estimate(cohorts, self._question))
 
-    def _refusal(self, num_users: int) -> str:
+    def _refusal(self, num_users: int) -> TooFew | None:
         return too_few(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
 
     def _expected(self, setting: Setting) -> Expectation:
@@ -111,13 +112,14 @@ def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
 
 def too_few(
     strategy: LdpStrategy[Any], num_users: int, variance: float, useful: float, what: str
-) -> str:
-    """Say that users are too few for a standard error that is of use; nothing if they are not."""
+) -> TooFew | None:
+    """Return that users are too few for a standard error that is of use; None if they are not."""
     if refusal := strategy._too_few(num_users):
         return refusal
     if (error := (variance / num_users) ** 0.5) <= useful:
-        return ""
-    return (
+        return None
+    return TooFew(
         f"With {num_users:,} users at epsilon {strategy.epsilon:g} the standard error of {what} "
-        f"would be {error:.2g}. Nobody has been asked."
+        f"would be {error:.2g}. Nobody has been asked.",
+        "noise",
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Categories, Numeric, Schema
 
 from ..runtime import Ask, Card, Protocol, Result, Run, guarantees
@@ -57,9 +58,8 @@ class _Spread:
     column: str
     epsilon: float
 
-    def _refusal(self, num_users: int) -> str:
+    def _refusal(self, num_users: int) -> None:
         """Take as many as there are: other tasks need more."""
-        return ""
 
     def protocol(self, run: Run) -> Generator[Ask, Estimate, Estimate]:
         """Ask for 1 - t^2, less one half."""
@@ -160,16 +160,17 @@ class Describe(ColumnStrategy[DescribeResult]):
             found[task.column].append((yield from task.protocol.protocol(run.part(size))))
         return self._result(found, run.num_users)
 
-    def _refusal(self, num_users: int) -> str:
+    def _refusal(self, num_users: int) -> TooFew | None:
         sizes = self._sizes(num_users)
         fits = sum(sizes) <= num_users and not any(
             task.protocol._refusal(size) for task, size in zip(self._tasks, sizes, strict=True)
         )
         if fits or num_users < self.min_reports:
             return self._too_few(num_users)
-        return (
+        return TooFew(
             f"{num_users:,} users are too few for {len(self._tasks)} tasks at epsilon "
-            f"{self.epsilon:g}. Nobody has been asked."
+            f"{self.epsilon:g}. Nobody has been asked.",
+            "noise",
         )
 
     @classmethod

@@ -13,6 +13,7 @@ from ldp_flower.guarantee.questions import Cell
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import DiscreteSquareWave, NarrowSquareWave, RandomizedResponse
 from ldp_flower.randomness import KeyedRandom, derive
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
@@ -127,7 +128,9 @@ class Distribution(ColumnStrategy[DistributionResult]):
         draws = draw_densities([counted], Prior(cells.evenly, cells.atoms), _normals(cells))
         held, _ = linear_estimates(counted, draws.mean(axis=1), _normals(cells)).held
         if self._noise(run.num_users) > _WORTH * held:
-            raise TooFewReports(_STOPPED.format(max(held, 0.0), self.column, run.num_unasked))
+            raise TooFewReports(
+                TooFew(_STOPPED.format(max(held, 0.0), self.column, run.num_unasked), "data")
+            )
         for users in (*early[1:], None):
             sketch, before = _below(draws).mean(axis=1), cells
             cells = cells_of(self._column, before.divided(sketch, places), step)
@@ -190,13 +193,14 @@ class Distribution(ColumnStrategy[DistributionResult]):
         """Return into how many cells the scale is cut."""
         return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
 
-    def _refusal(self, num_users: int) -> str:
+    def _refusal(self, num_users: int) -> TooFew | None:
         needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
-        return (
-            f"With {num_users} users little of a distribution can be estimated at epsilon "
-            f"{self.epsilon:g}."
+        return TooFew(
+            f"With {num_users:,} users little of a distribution can be estimated at epsilon "
+            f"{self.epsilon:g}.",
+            "noise",
         )
 
     def _expected(self, setting: Setting) -> Expectation:

@@ -12,6 +12,7 @@ from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import KRandomizedResponse
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
@@ -255,7 +256,7 @@ class Means(ColumnStrategy[MeansResult]):
         pilot = self._levels.pilot(users, self.min_reports)
         return pilot, self._levels.shares.sizes(max(users - pilot, 1), self.min_reports)
 
-    def _refusal(self, num_users: int) -> str:
+    def _refusal(self, num_users: int) -> TooFew | None:
         variance = len(self._names) * self._levels.variance
         refusal = too_few(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
         if refusal:
@@ -263,18 +264,19 @@ class Means(ColumnStrategy[MeansResult]):
         if self.by is not None and (refusal := self._hidden_groups(num_users)):
             return refusal
         _, waves = self._sizes(num_users)
-        return self._too_small(waves, num_users) if min(waves) < self.min_reports else ""
+        return self._too_small(num_users) if min(waves) < self.min_reports else None
 
-    def _hidden_groups(self, num_users: int) -> str:
-        """Say that groups would look empty even if all are equally large; nothing if not."""
+    def _hidden_groups(self, num_users: int) -> TooFew | None:
+        """Return that groups would look empty even if all are equally large; None if not."""
         groups, users = len(self._groups), num_users // len(self._names)
         noise = self._levels.number * self._levels.shares.noise(users)
         error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)
         if (_CLEAR + _BY_CHANCE) * error <= 1 / groups:
-            return ""
-        return (
+            return None
+        return TooFew(
             f"With {num_users:,} users at epsilon {self.epsilon:g} a group of {self.by!r} may look "
-            f"empty though it holds 1 / {groups} of them. Nobody has been asked."
+            f"empty though it holds 1 / {groups} of them. Nobody has been asked.",
+            "noise",
         )
 
     @classmethod

@@ -12,12 +12,14 @@ from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.questions import Cell, SharesBelow
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.words import counted
 from ldp_flower.randomizers import (
     KRandomizedResponse,
     RandomizedResponse,
     Randomizer,
     SampledCoordinate,
 )
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
@@ -292,14 +294,16 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
         better = cell <= (_CELLS_ONE if number == 1 else _CELLS_SEVERAL) * number * bit
         return cells if better and users >= cells.needed(self.levels) else bits
 
-    def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if quantiles stand out from the bounds."""
+    def _refusal(self, num_users: int) -> TooFew | None:
+        """Return why so many users are not asked; None if quantiles stand out from the bounds."""
         needed = self._reports(num_users).needed(self.levels)
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
-        return (
-            f"With {num_users} users {len(self.levels)} quantiles cannot be distinguished from the "
-            f"bounds at epsilon {self.epsilon:g}. Fewer and less extreme levels take fewer."
+        return TooFew(
+            f"With {num_users:,} users {counted(len(self.levels), 'quantile')} may lie nearly "
+            f"anywhere within the bounds at epsilon {self.epsilon:g}.",
+            "noise",
+            advice="Fewer and less extreme levels take fewer.",
         )
 
     def _sizes(self, reports: _Reports, users: int) -> list[int]:

@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from ldp_flower.guarantee.questions import Labels, ResidualOctave
 from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, HybridMechanism, Randomizer
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import clipped_square, kept
@@ -148,10 +149,9 @@ class LabelRounds:
 
     def _ask_law(self, size: int) -> Generator[Ask, Any, LawOfSizes]:
         if size < self._run.min_reports:
-            raise TooFewReports(
-                f"To ask {size} of {self._run.num_users} users for the labels' scale is fewer than "
-                f"{self._run.min_reports}. Declare label_bound if it is public, or ask more users."
-            )
+            why = f"{self._run.num_users:,} users are too few to learn the labels' scale."
+            advice = "Declare label_bound if it is public."
+            raise TooFewReports(TooFew(why, "cohorts", advice=advice))
         (cohort,) = self._run.cohorts([size])
         question = ResidualOctave(self._coef, self._offset)
         return (yield from ask_law(cohort, question, self._strategy.epsilon))

@@ -11,6 +11,7 @@ from ldp_flower.expectation import LowerBound, NoPlan, Setting
 from ldp_flower.guarantee.questions import ResidualOctave
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Randomizer, SubsetHypercube, ball_codebook
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Count, Positive, check_choice, check_integer, check_unused
 from ldp_flower.values.links import LINKS
 
@@ -189,8 +190,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
             # A scale that is off by 2 costs little: a third of those who tell it to 15 % will do.
             askers = max(math.ceil(size_askers(self.epsilon) / 3), run.min_reports)
             if run.num_users < askers + self.min_reports:  # before anybody is asked
-                sizes = [askers, run.num_users - askers]
-                raise TooFewReports(self._too_small(sizes, run.num_users))
+                raise TooFewReports(self._too_small(run.num_users))
             (cohort,) = run.cohorts([askers])
             question = ResidualOctave(np.zeros(self.dim), 0.0)
             degrees = float(self.samples_per_user)
@@ -208,10 +208,13 @@ class LdpIht(FeatureStrategy[LinearResult]):
         classes = self.link == "logistic"
         needed = max(rule * (_MORE_FOR_CLASSES if classes else 1), fewest_users(self.epsilon))
         if num_users < needed:
+            other = "PrivateClassification" if classes else "PrivateRegression"
             raise TooFewReports(
-                f"{num_users:,} users are too few for {self._sparsity} of {self.dim} "
-                f"features with link={self.link!r} at epsilon {self.epsilon:g}: the result would "
-                "be noise. "
-                f"Private{'Classification' if classes else 'Regression'}(schema, epsilon=...) "
-                "takes fewer."
+                TooFew(
+                    f"{num_users:,} users are too few for {self._sparsity} of {self.dim} features "
+                    f"with link={self.link!r} at epsilon {self.epsilon:g}: the result would be "
+                    "noise.",
+                    "noise",
+                    advice=f"{other}(schema, epsilon=...) takes fewer.",
+                )
             )

@@ -16,6 +16,7 @@ from ldp_flower.iht import keep_largest
 from ldp_flower.models import Network
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import counted
+from ldp_flower.refusals import Reason, TooFew
 from ldp_flower.validation import Count, Positive, check_integer, check_number, check_unused
 
 from ..numerics.walk import Walk
@@ -357,35 +358,36 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             net if self.decay is None else self.decay,
         )
 
-    def _refused(self, reporting: Reporting, num_users: int, num_rounds: int) -> str:
-        """Say why so many users are not enough, and how many are; nothing if they are."""
+    def _refused(self, reporting: Reporting, num_users: int, num_rounds: int) -> TooFew | None:
+        """Return why so many users are not enough, and how many are; None if they are."""
         reasons = self._reasons(reporting, num_users, num_rounds)
         if not reasons:
-            return ""
+            return None
 
         def refused(users: int, rounds: int = num_rounds) -> bool:
             return bool(self._reasons(reporting, users, rounds))
 
         fewer = next((r for r in range(num_rounds - 1, 0, -1) if not refused(num_users, r)), None)
-        way = "" if fewer is None else f" Or take num_rounds={fewer}."
-        needed = fewest_users(refused, num_users)
-        enough = "More users" if needed is None else f"At least {needed:,} users"
-        return (
-            f"{enough} are needed for "
-            f"{counted(reporting.dim, 'parameter')}, got {num_users:,}: {'; '.join(reasons)}."
-            f"{way} {_ONE_A_NODE}"
+        way = "" if fewer is None else f"Or take num_rounds={fewer}. "
+        parameters = counted(reporting.dim, "parameter")
+        return TooFew(
+            f"{num_users:,} users are too few for {parameters}: {'; '.join(reasons.values())}.",
+            next(iter(reasons)),
+            fewest_users(refused, num_users),
+            advice=f"{way}{_ONE_A_NODE}",
         )
 
-    def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> list[str]:
-        """Say all that makes a run of so many users useless."""
+    def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> dict[Reason, str]:
+        """Return all that makes a run of so many users useless, in words."""
         schedule = self._schedule(reporting, max(num_users, 1), num_rounds)
-        reasons = []
+        reasons: dict[Reason, str] = {}
         asked, needed = min(schedule.sizes), max(self.min_reports, self.min_train_nodes or 0)
         if min(asked, num_users) < needed:
-            reasons.append(f"a round would ask {min(asked, num_users)} of them, and needs {needed}")
+            some = min(asked, num_users)
+            reasons["cohorts"] = f"a round would ask {some} of them, and needs {needed}"
         if schedule.noise_to_signal > REFUSE_ABOVE and not self.force:
             good = self._for_a_good_model(reporting, num_users, num_rounds)
-            reasons.append(
+            reasons["noise"] = (
                 f"the noise would drown the model (q > {REFUSE_ABOVE:g}): "
                 f"{schedule.told(reporting)}, from {good} on noise is not what limits it (q < "
                 f"{WARN_ABOVE:g}); a larger epsilon or fewer parameters (trainable=) take fewer, "
@@ -393,7 +395,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             )
         asked = self._num_asked(num_users, num_rounds)
         if reasons and asked < num_users:
-            reasons.append(f"fraction_train asks {asked:,} of them")
+            last = next(reversed(reasons))
+            reasons[last] += f"; fraction_train asks {asked:,} of them"
         return reasons
 
     def _for_a_good_model(self, reporting: Reporting, num_users: int, num_rounds: int) -> str:

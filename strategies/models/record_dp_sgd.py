@@ -17,6 +17,7 @@ from ldp_flower.presentation import words
 from ldp_flower.presentation.words import counted
 from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import check_integer
 
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
@@ -59,18 +60,19 @@ class RecordNoise:
             f"{counted(self.silos, 'silo')} and {counted(round(self.records), 'record')} in all"
         )
 
-    def refusal(self) -> str:
-        """Return why the network would be noise, and what would do; nothing if it would not."""
+    def refusal(self) -> TooFew | None:
+        """Return why the network would be noise, and what would do; None if it would not."""
         if (ratio := self.of_the_run) <= REFUSE_ABOVE:
-            return ""
+            return None
         enough = math.ceil(self.records * ratio / REFUSE_ABOVE)
         fewer = math.floor(self.dim * (REFUSE_ABOVE / ratio) ** 2)
         parameters = f", or {counted(fewer, 'parameter')} (trainable=)" if fewer else ""
         each = words.number(float(self.records / self.silos))
-        return (
-            f"The noise would drown the network: {self.told()}, above {REFUSE_ABOVE:g}. What would "
-            f"do: {enough:,} records in all{parameters}, or a larger epsilon; got "
-            f"{counted(self.silos, 'silo')} of {each} records. force=True tries anyway."
+        return TooFew(
+            f"The noise would drown the network: {self.told()}, above {REFUSE_ABOVE:g}.",
+            "noise",
+            advice=f"What would do: {enough:,} records in all{parameters}, or a larger epsilon; "
+            f"got {counted(self.silos, 'silo')} of {each} records. force=True tries anyway.",
         )
 
     def warning(self) -> list[str]:
@@ -251,17 +253,18 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     def _noise(self, silos: int, records: float) -> RecordNoise:
         return RecordNoise(self.plan, self.network.num_trainable, silos, records)
 
-    def _too_few(self, num_users: int) -> str:
-        """Say that so many silos are not enough; nothing if they are."""
+    def _too_few(self, num_users: int) -> TooFew | None:
+        """Return that so many silos are not enough; None if they are."""
         if num_users >= self.min_nodes:
-            return ""
-        return f"At least {self.min_nodes} silos are needed, got {num_users}."
+            return None
+        why = f"{counted(num_users, 'silo')} are too few."
+        return TooFew(why, "cohorts", self.min_nodes, unit="silos")
 
-    def _drowned(self, silos: int, records: float) -> str:
-        """Say why the noise would drown the network; nothing if it would not, or is forced to."""
+    def _drowned(self, silos: int, records: float) -> TooFew | None:
+        """Return why the noise would drown the network; None if it would not, or is forced to."""
         if not records:
-            return _NO_RECORDS
-        return "" if self.force else self._noise(silos, records).refusal()
+            return TooFew(_NO_RECORDS, "data")
+        return None if self.force else self._noise(silos, records).refusal()
 
     def check_census(self, run: Run) -> None:
         """Refuse too few silos or records, by the numbers that silos declare."""
@@ -269,7 +272,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         if refusal := self._too_few(silos) or self._drowned(silos, records):
             raise TooFewReports(refusal)
 
-    def refusal(self, num_users: int, arguments: Arguments | None = None) -> str:
+    def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
         """Return why a run of so many silos does not start, whatever their records."""
         return self._too_few(num_users)
 

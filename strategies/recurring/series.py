@@ -12,6 +12,7 @@ from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys
 from ldp_flower.guarantee.users import Users
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import check_integer, check_unused, is_integer, plain_arguments
 
 from ..runtime import Card, LdpStrategy, Run, TooFewReports
@@ -234,28 +235,30 @@ class Series(LdpStrategy[SeriesResult]):
             collections=self.collections,
         )
 
-    def refusal(self, num_users: int, arguments: Arguments | None = None) -> str:
+    def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
         """Return why a series of so many users does not start, and how many would do."""
         if (form := self._form) is not None:
             return self._with_enough(
                 lambda users: form.refusal(SizeOnlyPopulation(users), self.min_reports), num_users
             )
-        if not (why := self.strategy._tried(self._least(num_users))):
-            return ""
-        refused = fewest_users(lambda users: self.strategy._tried(self._least(users)), num_users)
-        enough = "" if refused is None else f"At least {refused:,} users are needed: "
         least = self._least(num_users)
-        return f"{enough}the smallest of {self.collections} panels may have only {least}. {why}"
+        if (few := self.strategy._tried(least)) is None:
+            return None
+        needed = fewest_users(lambda users: self.strategy._tried(self._least(users)), num_users)
+        why = (
+            f"The smallest of {self.collections} panels of {num_users:,} users may have {least:,}."
+        )
+        return replace(few, why=f"{why} {few.why}", needed=needed)
 
     def check_census(self, run: Run) -> None:
         """Refuse panels that the strategy would refuse, those to come included at the start."""
         if self._form is not None:
-            why = self._form.refusal(run.population, self.min_reports)
-        elif why := self.strategy._tried(self._smallest):
-            why = f"A panel of {self._smallest} users is too small. {why}"
-        if why:
+            few = self._form.refusal(run.population, self.min_reports)
+        else:
+            few = self.strategy._tried(self._smallest)
+        if few is not None:
             self._kept.part(self._number).clear()  # nobody was asked: the next census is another
-            raise TooFewReports(why)
+            raise TooFewReports(few)
 
     def protocol(self, run: Run) -> AnyProtocol:
         """Ask this collection's panel what the strategy asks, or everybody for permanent bits."""

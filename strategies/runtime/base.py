@@ -13,7 +13,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -25,6 +25,7 @@ from flwr.serverapp.strategy import Strategy
 from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.users import Users
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Schema
 from ldp_flower.validation import (
     PlainFields,
@@ -48,7 +49,6 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 R = TypeVar("R", bound=Result)
 
-_MAX_SIZES_SHOWN = 12  # cohorts that a refusal names
 _MAX_CHARS_SHOWN = 90  # characters of a parameter in the log
 _REPLACED = (
     "{}.start cannot replace it. Override aggregate_train, which gets every round's replies, or "
@@ -257,10 +257,10 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
         if why := LdpStrategy._too_few(self, users) or self._refusal(users):
             raise TooFewReports(why)
 
-    def refusal(self, num_users: int, arguments: Arguments | None = None) -> str:
+    def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
         """Return why a run of so many users does not start, and how many would do.
 
-        It is empty if the run starts. Found by starting it, without asking anybody.
+        None if the run starts. Found by starting it, without asking anybody.
 
         Parameters
         ----------
@@ -271,15 +271,16 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
         """
         return self._with_enough(lambda users: self._tried(users, arguments), num_users)
 
-    def _with_enough(self, refused: Callable[[int], str], num_users: int) -> str:
+    def _with_enough(
+        self, refused: Callable[[int], TooFew | None], num_users: int
+    ) -> TooFew | None:
         """Return why so many users are refused, with the number that is not, unless it has one."""
-        why = refused(num_users)
-        if not why or TooFewReports(why).needed is not None:
-            return why
-        needed = fewest_users(refused, num_users)
-        return why if needed is None else f"{why} At least {needed:,} users are needed."
+        few = refused(num_users)
+        if few is None or few.needed is not None:
+            return few
+        return replace(few, needed=fewest_users(refused, num_users))
 
-    def _tried(self, num_users: int, arguments: Arguments | None = None) -> str:
+    def _tried(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
         """Return why a run of so many users would not ask its first question."""
         arguments = arguments or self._arguments(None, 0, None)
         run = Run(self, SizeOnlyPopulation(num_users), arguments)
@@ -288,28 +289,23 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
             self.check_census(run)
             next(self.protocol(run), None)
         except TooFewReports as refused:
-            return str(refused)
+            return refused.refusal
         finally:
             logger.disabled = disabled
-        return ""
+        return None
 
-    def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked, from public numbers; nothing if they are."""
+    def _refusal(self, num_users: int) -> TooFew | None:
+        """Return why so many users are not asked, from public numbers; None if they are."""
         return self._too_few(num_users)
 
-    def _too_few(self, num_users: int) -> str:
-        """Say that so many users are not enough for a step; nothing if they are."""
-        if num_users >= self.min_reports:
-            return ""
-        return f"{num_users} users are too few for a step of {self.min_reports}."
+    def _too_few(self, num_users: int) -> TooFew | None:
+        """Return that so many users are not enough for a step; None if they are."""
+        return None if num_users >= self.min_reports else self._too_small(num_users)
 
-    def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
-        """Say that so many users do not give cohorts of these sizes."""
-        some = list(sizes[:_MAX_SIZES_SHOWN])
-        return (
-            f"{type(self).__name__} plans cohorts of {self.min_reports} users or more; "
-            f"{num_users} users would give cohorts of {some}{' ...' * (len(sizes) > len(some))}."
-        )
+    def _too_small(self, num_users: int) -> TooFew:
+        """Return that so many users do not give all cohorts, none of which may be smaller."""
+        why = f"{num_users:,} users are too few for the cohorts of {type(self).__name__}."
+        return TooFew(why, "cohorts")
 
     # ---------------------------------------------------------------- Flower's methods
 

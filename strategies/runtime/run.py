@@ -1,11 +1,10 @@
 """Run: the state of one run. A strategy holds settings only, and its protocol gets one of these."""
 
 import logging
-import re
 import secrets
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -13,6 +12,7 @@ from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END
 from ldp_flower.randomness import public_coin
+from ldp_flower.refusals import TooFew
 
 from .ask import Ask, Asked, with_known_noise
 from .exchange import Exchange
@@ -69,17 +69,25 @@ _OTHER_SCHEMA = (
     "node {}, where {}. Agree on one schema (`Schema.to_dict`). Nobody has been asked anything "
     "but the census."
 )
-_NEEDED = re.compile(r"([\d,]+) (?:users|nodes) are needed")
 
 
 class TooFewReports(RuntimeError):
-    """A step got, or would get, too few answers to go on."""
+    """A step got, or would get, too few answers to go on.
+
+    Attributes
+    ----------
+    refusal : TooFew
+        Why, and what would do.
+    """
+
+    def __init__(self, refusal: TooFew) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
     @property
     def needed(self) -> int | None:
-        """With how many users, by its own text, a run that was refused starts."""
-        found = _NEEDED.search(str(self))
-        return None if found is None else int(found[1].replace(",", ""))
+        """With how many users a run that was refused starts."""
+        return self.refusal.needed
 
 
 class ContradictedValue(ValueError):
@@ -190,7 +198,7 @@ class Run:
             If a cohort would be smaller than ``min_reports``.
         """
         if sum(sizes) > self.num_unasked or min(sizes) < self.min_reports:
-            raise TooFewReports(self.strategy._too_small(sizes, self.num_users))
+            raise TooFewReports(self.strategy._too_small(self.num_users))
         return self.population.cut(sizes)
 
     def equal_cohorts(self, num_users: int, most: int, fewest: int = 1) -> list[Cohort]:
@@ -301,7 +309,8 @@ class LiveRun(Run):
         logger.info("\t└──> %s", step)
         needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
         if step.reports < needed:
-            self._advance(TooFewReports(f"{step}. At least {needed} reports are needed."))
+            few = TooFew(f"{step}.", "answers", needed, unit="reports")
+            self._advance(TooFewReports(few))
         elif step.reports < self.min_reports and isinstance(ask, Ask) and not ask.single:
             self._advance(with_known_noise(answer, ask.randomizer))
         else:
@@ -338,7 +347,9 @@ class LiveRun(Run):
             self._ask, self.found, self.ended = None, end.value, why
             self.estimate = self.found.arrays
         except TooFewReports as error:
-            raise TooFewReports(f"{error} {self._spent()}".rstrip()) from None
+            few = error.refusal
+            advice = f"{few.advice} {self._spent()}".strip()
+            raise TooFewReports(replace(few, advice=advice)) from None
 
     def _answered(self) -> Iterator[tuple[Asked, Step]]:
         """Return the questions so far, each with what became of it."""
@@ -430,7 +441,8 @@ def begun(
         hint = advice(step.reasons)
         if step.silent:
             raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}{hint}")
-        raise TooFewReports(f"No node answered the census as it should. {step}{hint}")
+        why = f"No node answered the census as it should. {step}{hint}"
+        raise TooFewReports(TooFew(why, "answers"))
     kept.put("step 0 complete", True)
     if seed is not None and not all(facts.simulated for facts in nodes.values()):
         raise ValueError(_SEEDED)
@@ -456,5 +468,6 @@ def begun(
         strategy.check_census(run)
         run.begin()
     except TooFewReports as refused:
-        raise TooFewReports(strategy.refusal(census.num_users, arguments) or str(refused)) from None
+        few = strategy.refusal(census.num_users, arguments) or refused.refusal
+        raise TooFewReports(few) from None
     return run

@@ -10,6 +10,7 @@ import numpy as np
 from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import Estimate, RecordPeeling
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Count, Floats, Positive, check_unused
 from ldp_flower.values.links import LINKS
 
@@ -248,11 +249,12 @@ class PeelingTransfer(PeelingDpIht):
     )
     no_plan = NO_PLAN_OF_TEACHERS
 
-    def _refusal(self, num_users: int) -> str:
-        """Say that a step asks one silo, however many there are."""
+    def _refusal(self, num_users: int) -> TooFew | None:
+        """Return that a step asks one silo, however many there are."""
         if self.min_reports == 1:
             return super()._refusal(num_users)
-        return f"Every step asks one silo: min_reports = {self.min_reports} cannot be reached."
+        why = f"Every step asks one silo: min_reports = {self.min_reports} cannot be reached."
+        return TooFew(why, "cohorts")
 
     def protocol(self, run: Run) -> Protocol:
         """Train one teacher a silo, then the student."""
@@ -266,7 +268,7 @@ class PeelingTransfer(PeelingDpIht):
             found.append(teacher)
             errors.append((of_teacher[0], of_teacher[1]))
         if not found:
-            raise TooFewReports("No silo has answered.")
+            raise TooFewReports(TooFew("No silo has answered.", "answers"))
         teachers = np.array(found)
         # A teacher's noise is inversely proportional to its silo's number of records.
         noises, of_each = np.array(errors).T[:, :, None]

@@ -19,6 +19,7 @@ from ldp_flower.randomizers import (
     RandomizedResponse,
     Randomizer,
 )
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort, Run, TooFewReports
@@ -87,10 +88,9 @@ def scale_cohorts(run: Run, epsilon: float, argument: str = "target_scale") -> I
     size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
     size = max(size, run.min_reports)
     if size > _SHARE * run.num_users:
-        raise TooFewReports(
-            f"To learn the scale of the data would take {size} of {run.num_users} users. "
-            f"Declare {argument} if it is public, or ask more users."
-        )
+        why = f"To learn the scale of the data would take {size:,} of {run.num_users:,} users."
+        advice = f"Declare {argument} if it is public."
+        raise TooFewReports(TooFew(why, "noise", advice=advice))
     most = max(_COHORTS, int(_COHORTS * _SHARE * run.num_users / size))
     return (run.cohorts([size])[0] for _ in range(most))
 
@@ -125,7 +125,9 @@ def estimate_target_scale(
         if scale.certainty > 0.999 or num_reports >= _COHORTS * cohort.size:
             return scale
     if not num_reports:
-        raise TooFewReports("Nobody of those asked for the scale of the data has answered.")
+        raise TooFewReports(
+            TooFew("Nobody of those asked for the scale of the data has answered.", "answers")
+        )
     return scale
 
 

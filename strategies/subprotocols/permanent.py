@@ -17,6 +17,7 @@ from ldp_flower.guarantee.messages import HASH_END
 from ldp_flower.guarantee.questions import Question
 from ldp_flower.randomizers import FrequencyOracle
 from ldp_flower.randomness import Words
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..runtime import Answers, Ask, Cohort
@@ -50,17 +51,16 @@ class PermanentForm:
             return math.nan
         return self.one_user / math.sqrt(num_users)
 
-    def refusal(self, population: Population, min_reports: int) -> str:
-        """Say why nobody is asked; nothing if the values can be of use."""
+    def refusal(self, population: Population, min_reports: int) -> TooFew | None:
+        """Return why nobody is asked; None if the values can be of use."""
         sizes = [cohort.size for cohort in self.cohorts(population)]
         users = len(population)
         if min(sizes) < min_reports:
-            return f"{users:,} users give parts of {min(sizes)}, and {min_reports} are needed."
+            return TooFew(f"{users:,} users are too few for {len(sizes)} parts.", "cohorts")
         if (error := self.one_user / users**0.5) <= self.useful:
-            return ""
-        return (
-            f"With {users:,} users the standard error would be {error:.2g}. Nobody has been asked."
-        )
+            return None
+        why = f"With {users:,} users the standard error would be {error:.2g}."
+        return TooFew(f"{why} Nobody has been asked.", "noise")
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ import numpy as np
 
 from ldp_flower.guarantee.questions import RidgeShift, RidgeShiftOctave
 from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
@@ -152,10 +153,10 @@ def enough_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> b
     return left >= 0 and num_users >= _COHORTS * min_reports
 
 
-def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> str:
-    """Return why so many users are too few for two stages; nothing if they are not."""
+def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> TooFew | None:
+    """Return why so many users are too few for two stages; None if they are not."""
     if enough_for_two_stages(num_users, epsilon, min_reports):
-        return ""
+        return None
     most = 2 * num_users
     while not enough_for_two_stages(most, epsilon, min_reports):
         most *= 2
@@ -163,8 +164,10 @@ def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> 
     needed = each[
         bisect_left(each, True, key=lambda n: enough_for_two_stages(n, epsilon, min_reports))
     ]
-    return (
+    return TooFew(
         f"{num_users:,} users are too few for two stages at epsilon {epsilon:g}: the second would "
-        f"lack them. At least {needed:,} users are needed, "
-        'or method="walk".'
+        "lack them.",
+        "cohorts",
+        needed,
+        advice='Fewer do with method="walk".',
     )

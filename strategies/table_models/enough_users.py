@@ -3,6 +3,8 @@
 import math
 from bisect import bisect_left
 
+from ldp_flower.refusals import TooFew
+
 from ..subprotocols.one_number import number_randomizer
 
 _COHORTS = 20  # of min_reports users each, that a run needs
@@ -16,29 +18,33 @@ _LARGEST_EPSILON = 16  # that is proposed
 _STRONG = 2  # times the fewest users, from where on most relations show
 
 
-def too_few(num_users: int, epsilon: float, min_reports: int, public: bool = False) -> str:
-    """Return why so many users are too few for a regression; nothing if they are not.
+def too_few(
+    num_users: int, epsilon: float, min_reports: int, public: bool = False
+) -> TooFew | None:
+    """Return why so many users are too few for a regression; None if they are not.
 
-    They are if they are fewer than 15 times ``min_reports``, or than estimate the mean target well
-    at ``epsilon``: 4,615 at epsilon 1, and 401 at any.
+    They are if they are fewer than 20 times ``min_reports``, or than estimate the mean target well
+    at ``epsilon``: 4,615 at epsilon 1, and 400 at any.
     """
     fewest = _COHORTS * min_reports
     needed = max(fewest, _users_for_mean(epsilon, public))
     if num_users >= needed:
-        return ""
-    ways = [f"At least {needed:,} users are needed"]
+        return None
+    larger = ""
     if num_users >= fewest:
         steps = range(math.ceil(100 * epsilon), 100 * _LARGEST_EPSILON)
         enough = bisect_left(
             steps, True, key=lambda k: num_users >= _users_for_mean(k / 100, public)
         )
         if enough < len(steps):
-            ways.append(f"or, with these users, epsilon {steps[enough] / 100:g}")
-    return (
-        f"{num_users:,} users are too few for a model at epsilon {epsilon:g}: not even "
-        f"the mean would be known well. {', '.join(ways)}. From {_STRONG * needed:,} users on most "
-        "relations show. With fewer, ask for less: a mean or a "
-        "share of all users takes some dozens."
+            larger = f"With these users epsilon {steps[enough] / 100:g} would do. "
+    return TooFew(
+        f"{num_users:,} users are too few for a model at epsilon {epsilon:g}: not even the mean "
+        "would be known well.",
+        "noise",
+        needed,
+        _STRONG * needed,
+        advice=f"{larger}A mean or a share of all users takes some dozens.",
     )
 
 

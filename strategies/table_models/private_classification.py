@@ -12,6 +12,7 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import ClassStep, RowCount
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats, check_choice, check_integer
 
@@ -148,7 +149,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         """Return users with rows of synthetic tables."""
         return users_of_tables(self.schema, setting, rows_of(setting, self.rows_per_user or 1))
 
-    def _too_few(self, num_users: int) -> str:
+    def _too_few(self, num_users: int) -> TooFew | None:
         features, classes = self.schema.num_features, len(self._places)
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
 
@@ -313,8 +314,8 @@ def class_walk(
 
 def too_few_for_classes(
     num_users: int, epsilon: float, min_reports: int, classes: int, features: int
-) -> str:
-    """Return why so many users are too few for a classifier; nothing if they are not.
+) -> TooFew | None:
+    """Return why so many users are too few for a classifier; None if they are not.
 
     ``classes`` is how many are fitted against all others: of two classes, one.
     """
@@ -327,18 +328,21 @@ def too_few_for_classes(
         )
 
     if num_users >= needed(epsilon, features):
-        return ""
-    ways = [f"At least {needed(epsilon, features):,} users are needed"]
+        return None
+    ways = []
     enough = (each for each in _EPSILONS if each > epsilon and needed(each, features) <= num_users)
     if (larger := next(enough, None)) is not None:
-        ways.append(f"or, with these users, epsilon {larger:g}")
+        ways.append(f"epsilon {larger:g}")
     noise = ball_codebook(epsilon, features).variance
     fewer = int(_MOST_NOISE**2 * num_users / classes / noise)
     if needed(epsilon, max(fewer, 2)) <= num_users:
-        ways.append(f"or at most {fewer} features")
+        ways.append(f"{fewer} features")
     each = f" of each of {classes} classes against all others" if classes > 1 else ""
-    return (
+    these = f"With these users {' or '.join(ways)} would do. " if ways else ""
+    return TooFew(
         f"{num_users:,} users are too few for {features} features{each} at epsilon "
-        f"{epsilon:g}: by this protocol a model would hardly rank better than chance; LdpFedAvg "
-        f"with a linear head may do with fewer. {', '.join(ways)}."
+        f"{epsilon:g}: by this protocol a model would hardly rank better than chance.",
+        "noise",
+        needed(epsilon, features),
+        advice=f"{these}LdpFedAvg with a linear head may do with fewer.",
     )

@@ -12,6 +12,7 @@ import numpy as np
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import ball_codebook
+from ldp_flower.refusals import TooFew
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats, check_choice, check_integer, check_unused
 
@@ -156,10 +157,11 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         most = MAX_PLANNED // self.schema.num_features if self._public else None
         return users_of_tables(self.schema, setting, rows, notes=notes, max_users=most)
 
-    def _too_few(self, num_users: int) -> str:
+    def _too_few(self, num_users: int) -> TooFew | None:
         given = num_users, self.epsilon, self.min_reports
-        refused = self.method == "two-stage" and descent.too_few_for_two_stages(*given)
-        return refused or too_few(*given, self._public)
+        if self.method == "two-stage" and (few := descent.too_few_for_two_stages(*given)):
+            return few
+        return too_few(*given, self._public)
 
     def protocol(self, run: Run) -> Protocol:
         """Descend, and let held-out users decide how much of it is returned."""

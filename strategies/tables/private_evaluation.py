@@ -14,6 +14,7 @@ from ldp_flower.guarantee.questions import SquaredErrors
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import Estimate, Randomizer
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats, check_positive
 
 from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of, normal_users
@@ -275,20 +276,20 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             beyond = difference.value > radius / 2
         return self._evaluation(means, covariance, beyond, clip, run.num_users)
 
-    def _too_few(self, num_users: int) -> str:
+    def _too_few(self, num_users: int) -> TooFew | None:
         sizes = self._sizes(num_users)
         if min(sizes) < self.min_reports:
-            return self._too_small(sizes, num_users)
+            return self._too_small(num_users)
         noise = self.randomizer(self.bound / 2).variance
         askers = noise * (_BASELINE_Z / (_EVEN * self.bound)) ** 2
         if sizes[0] >= int(askers):
-            return ""
-        return (
+            return None
+        why = (
             f"{num_users:,} users are too few at epsilon {self.epsilon:g}: how far targets are "
             "from the centre would not clear the privacy noise, not even if they were spread "
-            "evenly within their bounds, and nothing could be said about R2. A larger epsilon "
-            "would do as well."
+            "evenly within their bounds, and nothing could be said about R2."
         )
+        return TooFew(why, "noise", advice="A larger epsilon would do as well.")
 
     def _sizes(self, num_users: int) -> list[int]:
         """Return how many users report the baseline, and the first and the second difference."""

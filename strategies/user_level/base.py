@@ -15,6 +15,7 @@ from ldp_flower.guarantee.questions import SELECTORS, ResidualOctave
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import Estimate, SubsetSelection, ball_codebook
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
 
 from ..forecasts import lower_bounds
@@ -155,10 +156,9 @@ class SelectedRegression(SparseStrategy):
         if self.target_scale is None:
             fewest = max(fewest, math.ceil(size_askers(self.epsilon) / _ROUGHLY / _SIZES))
         if run.num_users < fewest:
-            raise TooFewReports(
-                f"{run.num_users:,} users are too few for a hold-out, a scale, a vote and waves. "
-                f"Declare target_scale if it is public. At least {fewest:,} users are needed."
-            )
+            why = f"{run.num_users:,} users are too few for a hold-out, a scale, a vote and waves."
+            advice = "Declare target_scale if it is public."
+            raise TooFewReports(TooFew(why, "cohorts", fewest, advice=advice))
         notes: list[str] = []
         held_out = HoldOut(run, rows_per_user=self.samples_per_user)
         scale = yield from self._scale(run)

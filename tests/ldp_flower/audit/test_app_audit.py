@@ -233,7 +233,7 @@ def test_a_private_app_gets_as_many_nodes_as_it_starts_with_and_progress_is_show
     )
     with pytest.raises(CannotAuditError, match=r"refused 10 nodes .* use --nodes (40)\.") as told:
         audit_app(folder, Options(runs=100, nodes=10))
-    assert "At least 40 users are needed for 3 parameters, got 10" in str(told.value)
+    assert "10 users are too few for 3 parameters" in str(told.value)
     steps = []
     found = audit_app(folder, QUICK, steps.append)
     assert "with 10 nodes" in steps[0] and "with 40 nodes" in steps[1]

@@ -95,7 +95,8 @@ def test_too_few_nodes_are_refused_with_the_number_that_is_tried(check, options,
     code, told = check(*options, project=project)
     needed = 20 if options else 60
     assert code == 2
-    assert f"With {nodes} nodes: At least {needed} users are needed for 3 parameters" in told
+    assert f"With {nodes} nodes: {nodes} users are too few for 3 parameters" in told
+    assert f"At least {needed} users are needed" in told
     assert "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod" in told
     assert told.endswith(f"With {needed} nodes it starts (ldp-flower run APP --nodes {needed}).")
 

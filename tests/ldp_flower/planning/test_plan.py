@@ -21,6 +21,7 @@ from ldp_flower.planning import (
 )
 from ldp_flower.presentation.words import number
 from ldp_flower.randomizers import RandomizedResponse
+from ldp_flower.refusals import TooFew
 from ldp_flower.strategies import catalogue
 
 
@@ -41,7 +42,7 @@ class Known(Plannable):
 
     def expect(self, setting):
         if setting.num_users < 100:
-            raise WouldRefuse("Expected 100 users at least.")
+            raise WouldRefuse(TooFew("Expected 100 users at least.", "noise"))
         error = 10 * self.num_features / (self.epsilon * math.sqrt(setting.num_users))
         return Expectation(
             error="distance in units",

@@ -415,7 +415,7 @@ def test_quartiles_at_the_named_number_are_somewhere(epsilon):
     """Fewer than a quarter of 36 lie nearly anywhere within the bounds, as every other one did."""
     known, wide = Schema({"x": Numeric(-1, 1)}), 0
     strategy = Describe(known, epsilon=epsilon)
-    users = TooFewReports(strategy.refusal(25)).needed
+    users = strategy.refusal(25).needed
     for seed in range(12):
         x = np.clip(np.random.default_rng(seed).normal(-0.2, 0.25, users), -1, 1)
         notes = simulate(strategy, known.users({"x": x}), seed=seed).notes

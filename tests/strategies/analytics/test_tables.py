@@ -486,7 +486,7 @@ def test_groups_of_one_size_have_means_at_the_named_number(groups, epsilon):
     """Of 12 runs; before, 10 to 40 % of means were missing. One in 44 would be by chance, each."""
     schema = Schema({"g": Categories([str(i) for i in range(groups)])}, "y", Numeric(-1, 1))
     strategy = Means(schema, "y", by="g", epsilon=epsilon)
-    users = TooFewReports(strategy.refusal(22)).needed
+    users = strategy.refusal(22).needed
     missing = []
     for seed in range(12):
         rng = np.random.default_rng([seed, groups])

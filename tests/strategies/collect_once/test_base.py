@@ -325,7 +325,10 @@ def test_the_variance_that_is_taken_off_is_that_which_was_added():
     reports = mechanism.randomize(np.tile(row, (400_000, 1)), np.random.default_rng(0))
     found = LeastSquares.from_records(
         Answers(
-            reports, np.zeros(len(reports), np.uint64), np.zeros((len(reports), 0), np.float32)
+            reports,
+            np.zeros(len(reports), np.uint64),
+            np.zeros((len(reports), 0), np.float32),
+            mechanism,
         ),
         mechanism,
     )

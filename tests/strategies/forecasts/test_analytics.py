@@ -39,7 +39,7 @@ def plan(protocol, users, epsilon, rows=1):
 
 @each
 def test_more_users_and_more_epsilon_are_never_worse(protocol):
-    users, epsilons = (10_000, 14_000, 40_000, 300_000), (0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8)
+    users, epsilons = (24_000, 34_000, 80_000, 300_000), (0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8)
     expected = np.array([[plan(protocol, n, e).value for n in users] for e in epsilons])
     assert (np.diff(expected, axis=0) <= 1e-9).all() and (np.diff(expected, axis=1) <= 1e-9).all()
     assert expected[0, 0] > 3 * expected[-1, -1]

@@ -244,7 +244,7 @@ def test_a_roster_of_unknown_size_is_waited_for_until_it_is_still():
 def test_too_few_users_are_refused_before_anybody_is_asked():
     users, _ = make_users(25)
     grid = Grid(users, 1)
-    with pytest.raises(TooFewReports, match="plans cohorts of 20 users or more; 25 users"):
+    with pytest.raises(TooFewReports, match="25 users are too few for the cohorts"):
         LdpIht(DIM, epsilon=4.0, samples_per_user=5).start(grid, num_nodes=1)
     assert {kind for kind, _, _ in grid.asked} == {"query.census"}
 

@@ -183,7 +183,7 @@ def test_who_ranks_no_better_than_chance_gets_the_shares(monkeypatch):
         assert bool(result.coef[1:].any()) == (method != "shares")
 
 
-@pytest.mark.parametrize("epsilon, ways", [(0.2, "or, with these users, epsilon"), (0.05, "users")])
+@pytest.mark.parametrize("epsilon, ways", [(0.2, "With these users epsilon"), (0.05, "users")])
 def test_too_few_users_are_refused_with_what_would_do(epsilon, ways):
     with pytest.raises(TooFewReports, match=f"At least .* users are needed.*{ways}|{ways}"):
         fit(TWO, people(400, 1, 0), epsilon)
@@ -192,7 +192,7 @@ def test_too_few_users_are_refused_with_what_would_do(epsilon, ways):
 def test_many_features_are_refused_with_how_many_would_do():
     wide = Schema({f"x{j}": Numeric(0, 1) for j in range(400)}, "y", Categories([0, 1]))
     users = Users.from_rows(np.zeros((900, 401)), np.zeros(900))
-    with pytest.raises(TooFewReports, match=r"or at most 2\d\d features"):
+    with pytest.raises(TooFewReports, match=r"or 2\d\d features would do"):
         simulate(PrivateClassification(wide, epsilon=1.0), users, seed=0)
 
 

@@ -184,7 +184,7 @@ def test_a_result_comes_back_from_plain_values(fit):
     [
         (250, 4.0, "At least 564 users"),
         (350, 1.0, "4,615 users are needed\\. From 9,230 users on"),  # at no epsilon
-        (500, 1.0, "4,615 users are needed, or, with.* epsilon 4.69"),
+        (500, 1.0, "4,615 users are needed.*With these users epsilon 4.69"),
     ],
 )
 def test_too_few_users_are_refused_before_anybody_pays(users, epsilon, ways):
