@@ -361,7 +361,7 @@ class Node:
 def _kept(stored: bytes) -> Report:
     """Return the report that a ledger has stored."""
     if not stored:
-        raise Refusal(Refusal.EXHAUSTED, "The answer to this query is no longer kept.")
+        raise Refusal(Refusal.GONE, "The answer to this query is no longer kept.")
     return Report.from_bytes(stored)
 
 

@@ -18,7 +18,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from ldp_flower.guarantee.budget import PrivacyPolicy, in_simulation
 from ldp_flower.guarantee.ledger import StateLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
-from ldp_flower.guarantee.messages import MessageError
+from ldp_flower.guarantee.messages import ErrorCode, MessageError
 
 
 class Refusal(Exception):
@@ -27,13 +27,14 @@ class Refusal(Exception):
     ``detail`` is for the operator's log and stays there.
     """
 
-    MALFORMED = 100
-    FORBIDDEN = 101
-    EXHAUSTED = 102
-    MISCONFIGURED = 103
-    FAILED = 104
+    MALFORMED = ErrorCode.MALFORMED
+    FORBIDDEN = ErrorCode.FORBIDDEN
+    EXHAUSTED = ErrorCode.EXHAUSTED
+    MISCONFIGURED = ErrorCode.MISCONFIGURED
+    FAILED = ErrorCode.FAILED
+    GONE = ErrorCode.GONE
 
-    def __init__(self, code: int, text: str, detail: str = "") -> None:
+    def __init__(self, code: ErrorCode, text: str, detail: str = "") -> None:
         super().__init__(text)
         self.code = code
         self.detail = detail

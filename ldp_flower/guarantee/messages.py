@@ -94,6 +94,18 @@ QUERY = "report"
 CENSUS = "census"
 NUMBERS = "numbers"  # what the census of a series asks for, and replies
 
+
+class ErrorCode(IntEnum):
+    """Why a client does not answer; code and text depend on public facts only."""
+
+    MALFORMED = 100
+    FORBIDDEN = 101
+    EXHAUSTED = 102  # no addressed user can afford the answer
+    MISCONFIGURED = 103
+    FAILED = 104
+    GONE = 105  # the answer was paid for before, and is no longer kept
+
+
 # Of a flat array of bytes, as numpy.save writes it, of 128 bytes.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00v\x00{'descr': '\|u1', 'fortran_order': False, "

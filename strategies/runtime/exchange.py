@@ -10,14 +10,13 @@ from typing import Any
 from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
-from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError
+from ldp_flower.guarantee.messages import CENSUS, QUERY, ErrorCode, MessageError
 from ldp_flower.guarantee.training import PUBLIC, census
 
 from .ask import Asked
 from .delivery import Delivery
 from .plain import made
 from .population import (
-    OTHER_SCHEMA,
     Facts,
     Population,
     census_content,
@@ -25,14 +24,15 @@ from .population import (
     objection,
 )
 from .result import Step
-from .run_store import Reply, RunStore
+from .run_store import OTHER_SCHEMA, Failure, Reply, RunStore
 
 logger = logging.getLogger("flwr")
 
 _MAX_REASON_CHARS = 200  # characters of an error that are kept
-_NO_BUDGET = "error 102: No addressed user"  # how a node says so of all whom it was asked about
 #: How a node refuses before anybody pays; after any other error somebody may have.
-_UNPAID = tuple(f"error {code}: " for code in (100, 101, 102, 103))
+_UNPAID = {
+    *(ErrorCode.MALFORMED, ErrorCode.FORBIDDEN, ErrorCode.EXHAUSTED, ErrorCode.MISCONFIGURED),
+}
 _PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
@@ -109,11 +109,12 @@ class Exchange:
             reason = f"{reply.error.reason}"
             if len(reason) > _MAX_REASON_CHARS:  # a traceback, which says at its end what it is
                 reason = f"{reason[:60]} ... {reason[65 - _MAX_REASON_CHARS :]}"
-            return node, None, f"error {reply.error.code}: {reason}"
+            return node, None, Failure(reply.error.code, reason)
         try:
             if ask is None:
                 if (other := objection(reply.content, self._schema)) is not None:
-                    return node, None, other  # is asked again when the run is started again
+                    # It is asked again when the run is started again.
+                    return node, None, Failure(OTHER_SCHEMA, other)
                 content = census_content(reply.content)
             else:
                 records = dict(reply.content.items())
@@ -148,7 +149,7 @@ class Exchange:
                 rejected += 1
             else:
                 nodes[node] = facts
-        reasons = Counter(error for _, error in replies.values() if error is not None)
+        reasons = Counter(str(failure) for _, failure in replies.values() if failure is not None)
         errors, silent = sum(reasons.values()), len(roster) - len(replies)
         asked = len(roster), len(nodes), errors, rejected, silent
         spent = sum(facts.exhausted for facts in nodes.values())
@@ -156,12 +157,13 @@ class Exchange:
 
     def other_schemas(self) -> dict[int, str]:
         """Return what differs in the schemas of nodes that have another one."""
-        errors = {node: error or "" for node, (_, error) in self._store.replies(0).items()}
-        return {
-            node: error.removeprefix(OTHER_SCHEMA)
-            for node, error in errors.items()
-            if error.startswith(OTHER_SCHEMA)
-        }
+        failures = self.census_failures().items()
+        return {node: each.text for node, each in failures if each.code == OTHER_SCHEMA}
+
+    def census_failures(self) -> dict[int, Failure]:
+        """Return why nodes are left out of the census."""
+        replies = self._store.replies(0).items()
+        return {node: failure for node, (_, failure) in replies if failure is not None}
 
     def _waiting(self, step: int, nodes: Iterable[int]) -> list[int]:
         replies = self._store.replies(step)
@@ -189,12 +191,12 @@ class Exchange:
         reasons = Counter[str]()
         replies = self._store.replies(number)
         for node, slots in population.addressed(ask.cohort).items():
-            content, error = replies.get(node, (None, None))
+            content, failure = replies.get(node, (None, None))
             part = None
-            if error is not None:
+            if failure is not None:
                 errors += 1
-                reasons[error] += 1
-                no_budget += len(slots) if error.startswith(_NO_BUDGET) else 0
+                reasons[str(failure)] += 1
+                no_budget += len(slots) if failure.code == ErrorCode.EXHAUSTED else 0
             elif content is None:
                 silent += 1
             else:
@@ -204,7 +206,7 @@ class Exchange:
             if part is not None:
                 parts.append(part)
                 no_budget += len(slots) - part.count
-            elif error is None or not error.startswith(_UNPAID):
+            elif failure is None or failure.code not in _UNPAID:
                 lost += len(slots)
         answer = ask.together(parts)
         return answer, Step(

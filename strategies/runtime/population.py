@@ -1,10 +1,8 @@
 """Who takes part: nodes, what they say in the census, and their users, cut into cohorts."""
 
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
@@ -25,24 +23,23 @@ _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknow
 # What to do about errors that are Flower's own: of an app without such a function, of one that
 # raises (ours never do), and of a mod that fails.
 _ADVICE = {
-    "error 2: .*No train function registered": "The ClientApp has no train function of this name: "
+    (2, "No train function registered"): "The ClientApp has no train function of this name: "
     'register one by @app.train(), for message_type="train.NAME" by @app.train("NAME").',
-    "error 2:.*No query function registered": "The ClientApp answers no queries: in client_app.py "
+    (2, "No query function registered"): "The ClientApp answers no queries: in client_app.py "
     "make it LdpClientApp(load_users), or attach(app, load_users) to it.",
-    "error 2:.*PrivacyPolicy, got Message": "LdpUpdateMod stands without brackets: "
+    (2, "PrivacyPolicy, got Message"): "LdpUpdateMod stands without brackets: "
     "ClientApp(mods=[LdpUpdateMod()]).",
-    "error 2:": "This came from a mod before LdpUpdateMod, or from a train function without it: "
+    (2, ""): "This came from a mod before LdpUpdateMod, or from a train function without it: "
     "put LdpUpdateMod() first in ClientApp(mods=[...]).",
-    "error 6:": "A mod before ldp-flower's fails at what is no model: make LdpUpdateMod() the "
+    (6, ""): "A mod before ldp-flower's fails at what is no model: make LdpUpdateMod() the "
     "first of the mods, and leave out Flower's own that clip or add noise.",
 }
 
 
-def advice(errors: Iterable[str]) -> str:
+def advice(failures: Collection[tuple[int, str]]) -> str:
     """Return what to change about apps that answer the census with such errors, if it is known."""
-    texts = list(errors)
-    for pattern, hint in _ADVICE.items():
-        if any(re.match(pattern, text, re.DOTALL) for text in texts):
+    for (code, words), hint in _ADVICE.items():
+        if any(code == own and words in text for own, text in failures):
             return f". {hint}"
     return "."
 
@@ -142,8 +139,6 @@ def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dic
     return fitting
 
 
-#: How the reason begins for which a node with another schema is left out of a census.
-OTHER_SCHEMA: Final = "another schema: "
 _MAX_NAME_CHARS = 60  # of a column, which a node may have chosen
 
 
@@ -164,7 +159,7 @@ def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | 
         "it declares otherwise": {part for part in own & found if expected[part] != declared[part]},
     }
     listed = (f"{words} {_listed(parts)}" for words, parts in differences.items() if parts)
-    return OTHER_SCHEMA + ", ".join(listed)
+    return ", ".join(listed)
 
 
 def _listed(parts: set[str]) -> str:

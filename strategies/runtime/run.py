@@ -438,7 +438,7 @@ def begun(
         node, difference = next(iter(others.items()))
         raise ValueError(_OTHER_SCHEMA.format(len(others), node, difference))
     if not nodes:
-        hint = advice(step.reasons)
+        hint = advice(exchange.census_failures().values())
         if step.silent:
             raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}{hint}")
         why = f"No node answered the census as it should. {step}{hint}"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -27,8 +27,31 @@ _DAMAGED = (
 
 PART_STEPS: Final = 1 << 16  # numbers of steps that a part of a store has for itself
 
-#: A node, and the report or the text of the error that came from it.
-Reply = tuple[int, bytes | None, str | None]
+
+class Failure(NamedTuple):
+    """An error reply of a node, or why its reply is left out: a code and a text."""
+
+    code: int
+    text: str
+
+    def __str__(self) -> str:
+        """Return it as results show it."""
+        if self.code == UNKNOWN:
+            return self.text
+        name = "another schema" if self.code == OTHER_SCHEMA else f"error {self.code}"
+        return f"{name}: {self.text}"
+
+
+#: The code of a failure that is no error reply: the node has another schema.
+OTHER_SCHEMA: Final = -1
+#: That of a failure in a store of a version before, whose text says the code.
+UNKNOWN: Final = 0
+#: A node, and the report or the failure that came from it.
+Reply = tuple[int, bytes | None, Failure | None]
+
+
+def _columns(failure: Failure | None) -> tuple[str | None, int]:
+    return (None, UNKNOWN) if failure is None else (failure.text, failure.code)
 
 
 class RunStore:
@@ -47,13 +70,17 @@ class RunStore:
                 """
                 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
                 CREATE TABLE IF NOT EXISTS reply (
-                    step INTEGER, node TEXT, content BLOB, error TEXT, PRIMARY KEY (step, node)
+                    step INTEGER, node TEXT, content BLOB, error TEXT, code INTEGER DEFAULT 0,
+                    PRIMARY KEY (step, node)
                 );
                 CREATE TABLE IF NOT EXISTS answer (
                     step INTEGER PRIMARY KEY, content BLOB NOT NULL, counts TEXT NOT NULL
                 );
                 """
             )
+            columns = self._connection.execute("PRAGMA table_info(reply)").fetchall()
+            if "code" not in {name for _, name, *_ in columns}:  # of a version before
+                self._connection.execute("ALTER TABLE reply ADD COLUMN code INTEGER DEFAULT 0")
         except sqlite3.Error as error:
             raise ValueError(
                 f"Expected a store that can be made or written, got {file}: {error}."
@@ -106,14 +133,17 @@ class RunStore:
                 (self._prefix + name, json.dumps(value)),
             )
 
-    def replies(self, step: int) -> dict[int, tuple[bytes | None, str | None]]:
-        """Return, per node, the report of a step or the text of its error."""
+    def replies(self, step: int) -> dict[int, tuple[bytes | None, Failure | None]]:
+        """Return, per node, the report of a step or why there is none."""
         with self.reading(f"replies of step {step}"):
             rows = self._connection.execute(
-                "SELECT node, content, error FROM reply WHERE step = ? ORDER BY rowid",
+                "SELECT node, content, error, code FROM reply WHERE step = ? ORDER BY rowid",
                 (self.first + step,),
             )
-            return {int(node): (content, error) for node, content, error in rows}
+            return {
+                int(node): (content, None if error is None else Failure(code, error))
+                for node, content, error, code in rows
+            }
 
     def last_step(self) -> int:
         """Return the last step that has a report; -1 without any."""
@@ -127,9 +157,13 @@ class RunStore:
         """Store reports or errors as they arrive; the first report of a node counts."""
         with self._connection:
             self._connection.executemany(
-                "INSERT INTO reply VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE "
-                "SET content = excluded.content, error = excluded.error WHERE content IS NULL",
-                [(self.first + step, str(node), content, err) for node, content, err in replies],
+                "INSERT INTO reply VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET content = "
+                "excluded.content, error = excluded.error, code = excluded.code "
+                "WHERE content IS NULL",
+                [
+                    (self.first + step, str(node), content, *_columns(failure))
+                    for node, content, failure in replies
+                ],
             )
 
     def condense(self, step: int, content: bytes, counts: Any) -> None:

@@ -302,5 +302,5 @@ def test_an_answer_that_is_no_longer_kept_is_refused(ledger, node_config):
     generous = node_config | {"max-epsilon": 5.0}
     assert not ask(app, query(1), generous).has_error()
     assert ledger.forget_replies(0.0) == 1
-    assert_refused(ask(app, query(1), generous), Refusal.EXHAUSTED)
+    assert_refused(ask(app, query(1), generous), Refusal.GONE)
     assert not ask(app, query(2), generous).has_error()

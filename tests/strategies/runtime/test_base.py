@@ -471,6 +471,13 @@ def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
         Twice(epsilon=1.25).start(grid, timeout=1, num_nodes=2)
 
 
+def test_who_has_no_budget_is_told_by_a_code_whatever_the_words(monkeypatch):
+    monkeypatch.setattr("ldp_flower.clients.node._EXHAUSTED", "Worded otherwise.")
+    grid = Grid(make_users(60)[0], 2, seed=1, policy=PrivacyPolicy(1.0))
+    with pytest.raises(TooFewReports, match=r"30 had no budget left; .*102: Worded otherwise"):
+        Twice(epsilon=1.25).start(grid, timeout=1, num_nodes=2)
+
+
 def test_flowers_own_loop_drives_the_protocol_to_the_same_bits():
     users, _ = make_users(3000)
     strategy, opened = iht(), {"num_nodes": 3, "timeout": 1, "seed": 1}
