@@ -1,4 +1,4 @@
-"""The docs as one reads them: how long they are, how pages open, and what the site is made of."""
+"""The docs as one reads them: how pages open, and what the site is made of."""
 
 import re
 import runpy
@@ -10,22 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ASIDE = {"repository", "upstream"}  # copies that a build makes; drafts for other projects
 PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if not ASIDE & {*page.parts})
-MOST_WORDS = 19_500  # some 290 a minute, and pages on two more capabilities
-
-
-def prose(text):
-    """Return the text without blocks of code, comments and tables."""
-    aside = re.compile(r"^ *```.*?^ *```$|<!--.*?-->", re.DOTALL | re.MULTILINE)
-    return re.sub(r"^ *\|.*$", "", aside.sub("", text), flags=re.MULTILINE)
-
-
-def test_all_pages_are_read_in_an_hour():
-    words = {
-        page.relative_to(ROOT): len(prose(page.read_text("utf-8")).split())
-        for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    }
-    print("\n".join(f"{count:6} {page}" for page, count in words.items()))
-    assert sum(words.values()) < MOST_WORDS, words
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -223,8 +223,3 @@ def test_the_costs_on_the_page_are_those_of_the_runs():
     }.items():
         (size,) = set(runs[runs["method"].isin(methods)]["bytes_per_user"])
         assert re.search(rf"^\| {name} \|.*\| {size:,} \|$", PAGE, re.MULTILINE), name
-
-
-def test_the_page_is_short():
-    methods = PAGE.partition("## Your own app under")[0]
-    assert len(re.sub(r"^\|.*?$", "", methods, flags=re.MULTILINE).split()) < 950
