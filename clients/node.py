@@ -1,4 +1,4 @@
-"""What every handler of a client needs: a node's policy, who pays, and answers paid once.
+"""Policy, ledger and stored answers of a node, which every handler of a client needs.
 
 There is one order for all answers: what is asked is checked, the cost is reserved, and only then
 data are computed with; after that nothing leaves but an answer. docs/threat-model.md has the table.
@@ -114,7 +114,7 @@ def forbid(mechanism: str, objection: str | None) -> None:
 
 
 def called(function: Callable[[Context], T], context: Context) -> T:
-    """Call a function of the app; what it raises must be no answer of ours, in words of its own."""
+    """Call a function of the app; its exceptions become one of ours, without the app's words."""
     try:
         return function(context)
     except (Refusal, LedgerError) as error:
@@ -182,7 +182,7 @@ class Asked:
     """A question that has been checked, without any data.
 
     ``slots`` are the users that it addresses. ``digest`` names it together with all that decides
-    the answer. ``summary`` is what is asked and how it is randomised, for the operator's books.
+    the answer. ``summary`` is what is asked and how it is randomised, for the operator's ledger.
     """
 
     slots: Slots
@@ -194,10 +194,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Node:
-    """Who answers on a node, under which terms, and who pays.
+    """The users of a node, its effective policy, and its ledger.
 
     ``accounts`` are the names that the ledger knows the users by; ``run_id`` is Flower's number of
-    the run, for the operator's books. One that is ``blind`` answers as if its users had no data.
+    the run, for the operator's ledger. One that is ``blind`` answers as if its users had no data.
     """
 
     terms: EffectivePolicy
@@ -292,7 +292,7 @@ class Node:
         return Asked(slots, cost, digest, self.booked(query), series)
 
     def booked(self, query: Query) -> tuple[str, str]:
-        """Return what the operator's books call a query: what is asked, how it is randomised."""
+        """Return a query's name in the ledger: its question and its mechanism."""
         return query.summary
 
     def answered(self, asked: Asked) -> Report | None:

@@ -188,7 +188,7 @@ def _records(node: UsersNode, slot: Slots) -> Users:
 _ENTRIES = 1 << 24  # of values that are held at a time, 128 MB: a message can ask for 2**20 a user
 
 
-# An overflow is some user's, and must not be an error of all, though a loader may have made
+# One user's overflow must not be an error of all, though a loader may have made
 # it one.
 @np.errstate(all="ignore")
 def respond(node: UsersNode, query: Query) -> Report:
@@ -202,7 +202,7 @@ def respond(node: UsersNode, query: Query) -> Report:
         node = node.numbered()
     by_record = isinstance(query.randomizer, RecordMechanism)
     if by_record and query.question.features_public:
-        raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
+        raise Refusal(Refusal.MALFORMED, "Silos cannot send public features.")
     permanent = query.collections is not None
     if permanent:
         _check_permanent(node, query)

@@ -105,7 +105,7 @@ class LdpUpdateMod:
     config, whose ``server-round`` is 0) and a report where they expect a model. With Flower's
     own that clip or add noise behind it, in an app of the legacy form, or with a train
     function that does not take (message, context), it refuses everything, the census
-    included: whoever paid would report nothing.
+    included: users would spend budget for an empty report.
 
     Guarantee
     ---------

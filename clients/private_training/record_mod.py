@@ -87,7 +87,7 @@ def dp_sgd(
         Any optimiser of its parameters that needs no closure; it gets noisy mean gradients.
     dataset : torch.utils.data.Dataset
         Records, with a length. Of more than the operator has declared the first are used.
-        One that has not the first one's structure, shapes and types counts as 0.
+        A record with another structure, shapes or types than the first one counts as 0.
     loss : callable
         Function from the model and one record, as a batch of one, to its loss: one number. It is
         tried out first with zeros in place of the first record's numbers, unless records hold
@@ -258,7 +258,7 @@ class RecordDpSgdMod(LdpUpdateMod):
             if training.trained is None:
                 if own.blind:
                     return Report({})
-                raise RuntimeError("The app has not trained by dp_sgd.")
+                raise RuntimeError("Training failed, or did not use dp_sgd.")
             # A rehearsal shows no data, and what is declared public may be some.
             public = {} if rehearsal else _metrics(reply, self._public(received))
             return report_of(training.trained, {NUM_EXAMPLES: training.count} | public)
@@ -266,7 +266,7 @@ class RecordDpSgdMod(LdpUpdateMod):
         round_of = asked_round(node, plan, node.run_id, len(flat), kind, asked)
         report = node.answer_once(round_of, trained)
         if not report.arrays:
-            raise Refusal(Refusal.FAILED, "The app has not trained by dp_sgd.")
+            raise Refusal(Refusal.FAILED, "Training failed on the node; its log says why.")
         return as_reply(report, name, model)
 
 

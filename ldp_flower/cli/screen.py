@@ -1,4 +1,4 @@
-"""What of a run's log is shown, and why the run failed."""
+"""Filter the log of a run, and find why it failed."""
 
 import re
 from pathlib import Path

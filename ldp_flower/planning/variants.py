@@ -1,4 +1,4 @@
-"""A protocol at other numbers than those that somebody has in mind."""
+"""A protocol evaluated at other settings than the given one."""
 
 import dataclasses
 import math
@@ -215,6 +215,6 @@ def _least(
 
 
 def _up(number: float) -> int:
-    """Return an integer that is not smaller, in two digits."""
+    """Return an integer rounded up to two digits."""
     unit: int = 10 ** max(math.floor(math.log10(max(number, 1))) - 1, 0)
     return math.ceil(number / unit) * unit

@@ -51,7 +51,7 @@ def cell_question(
 
 
 def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:
-    """Return the frequency oracle of the least noise whose reports are short and read in time."""
+    """Return the frequency oracle of the least noise that is short and decoded in time."""
     if num_users * num_items > _AFFORDABLE:
         quick: list[FrequencyOracle] = [
             HadamardResponse(epsilon, num_items),

@@ -92,7 +92,7 @@ def users_for_step_estimate(
 
 
 def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entries]:
-    """Ask few users how round their entries are: an answer beside a tie is wrong by all in it."""
+    """Ask few users how round their entries are: a threshold next to a tie misses its mass."""
     asked = users_for_step_estimate(run.strategy, column, run.num_users)
     if asked is None:
         return Entries()

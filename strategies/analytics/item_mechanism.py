@@ -1,4 +1,4 @@
-"""Which mechanism finds frequent items: the least noise among what can be read in time."""
+"""Choose how to find frequent items: the least noise that is decoded within the time limit."""
 
 import itertools
 from typing import Literal
@@ -60,7 +60,7 @@ def choose_mechanism(
 def _prefix_extending(
     epsilon: float, num_bits: int, num_users: int, max_items: int
 ) -> PrefixExtending:
-    """Return the ladder of the fewest levels that can be read in time."""
+    """Return the fewest prefix levels that are decoded within the time limit."""
 
     def effort(ladder: PrefixExtending) -> tuple[bool, int, int]:
         longer = [b - a for a, b in itertools.pairwise(ladder.lengths)]

@@ -54,7 +54,7 @@ class Crossing:
 def believed(
     places: Floats, values: Floats, counts: Floats, noise: float, level: float
 ) -> Crossing:
-    """Return what to believe about where a function crosses ``level``.
+    """Return the posterior of where a function crosses ``level``.
 
     It was measured at ``places`` from 0 to 1, shape (m,): ``values`` are means of ``counts``
     answers, and ``noise`` is an answer's variance beside that of a bit, which is one with the

@@ -1,6 +1,6 @@
 """LdpStrategy: a Flower strategy whose protocol is written as a generator.
 
-A subclass writes its protocol the way the paper prints it: it yields a question
+A subclass writes its protocol as pseudo-code: it yields a question
 to a cohort and gets the estimate of the answers' mean back (or, from randomizers
 whose reports do not add up, the single reports). All else that Flower
 needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
@@ -215,7 +215,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
 
     @property
     def _rides_on(self) -> str | None:
-        """Type of an app's own messages that the questions ride on, if they do."""
+        """Type of the app's own messages that carry the questions, if they do."""
         return None
 
     def _census_content(self, arguments: Arguments) -> RecordDict:
@@ -418,7 +418,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
             evaluate(run.facts, 0, run.estimate, evaluate_fn)
             while run.found is None:
                 number = run.number
-                # By no name: replies of a step are not kept while the next ones come.
+                # No reference is kept: replies of a step are freed before the next ones come.
                 _, metrics = self.aggregate_train(number, run.collect(grid, timeout))
                 run.keep(number, metrics)
                 evaluate(run.facts, number, run.estimate, evaluate_fn)

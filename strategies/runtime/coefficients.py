@@ -154,7 +154,7 @@ class LinearResult(CoefficientResult):
     r2_error: float | None = None
 
     def doubted(self) -> Self:
-        """Return it, with a note if no reported coefficient stands out of the noise.
+        """Return it, with a note if no reported coefficient exceeds the significance threshold.
 
         All coefficients compete for being reported, so that the largest is one of many.
         """

@@ -24,7 +24,7 @@ Link = Literal["identity", "logistic"]
 _CLASS_BOUND = 0.5  # of residuals: all classes' are that at zero
 #: Why a sparse student of silos' own models has no plan.
 NO_PLAN_OF_TEACHERS = (
-    "The student is as good as the silos' own models let it be, and how good these are no public "
+    "The student's accuracy depends on the silos' own models, and how good these are no public "
     "number shows: simulate it with silos of synthetic records."
 )
 

@@ -79,7 +79,7 @@ class DpIht(SiloRegression):
         page="silos",
     )
     no_plan = (
-        "What noise does to fifty steps depends on how features vary together, which no public "
+        "The error after fifty steps depends on how features vary together, which no public "
         "number shows: simulate it on synthetic records of the same size."
     )
     _audited: ClassVar = {"residual_bound": 1.0}

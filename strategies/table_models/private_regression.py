@@ -49,11 +49,11 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     Every user sends one report. Many of them are asked how their own rows would change the model,
     see :class:`~.descent.RidgeWalk`. Where users are many enough to estimate all columns' centres
-    and scales, the walk is in units of these. The mean target is the rule, and slopes have to earn
-    their place: users who have no part in them decide how far to go from the mean towards the
-    model, no farther than surely costs at most 1 % of the target's variance. If that is nowhere,
-    the mean is returned, and a note says so. Others report the mean, by themselves, and the last
-    ones, who decide nothing, evaluate the score.
+    and scales, the walk is in units of these. The mean target is the rule, and slopes are kept only
+    if held-out error falls: users who have no part in them decide how far to go from the mean
+    towards the model, no farther than surely costs at most 1 % of the target's variance. If that is
+    nowhere, the mean is returned, and a note says so. Others report the mean, by themselves, and
+    the last ones, who decide nothing, evaluate the score.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 

@@ -86,7 +86,7 @@ class Cell(_OneColumn, OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class Grain(_OneColumn, OneNumber):
-    """How round the entry of a row drawn at random is.
+    """The coarsest step of which the entry of a row drawn at random is a multiple.
 
     The place of the coarsest step that it is a multiple of, among ``step``, ``step / 2``,
     ``step / 10``, ``step / 20`` and so on; ``num_steps`` if of none of them, and

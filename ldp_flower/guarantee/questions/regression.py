@@ -238,7 +238,7 @@ class SquaredErrors(OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class Teacher(Question):
-    """What the sparse model that fits a user's own rows best differs by from ``centre``.
+    """The sparse model that fits a user's own rows best, minus ``centre``.
 
     The model has at most ``sparsity`` coefficients, of at most the length ``radius``. It minimises
     the mean loss of ``link`` over the user's rows, plus ``ridge / 2`` times its squared length; it
@@ -338,7 +338,7 @@ class MeanScore(AboutFeatures, OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class Ranking(ClassQuestion, OneNumber):
-    """How much more often a user's rows of a class score above 0 than its others.
+    """The ranking statistic (AUC) of a user's rows: of a class against its others.
 
     The mean over rows of 1 minus ``share`` for a row of the class at ``place``, minus ``share`` for
     another, with its sign turned where ``<x, theta>`` is below 0. ``share`` is the class's share of

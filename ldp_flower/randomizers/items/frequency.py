@@ -30,7 +30,7 @@ class Items(Randomizer):
 
     @abstractmethod
     def _items(self, values: Floats, rng: RandomSource) -> Integers:
-        """Return one item per user, a random one for what is none."""
+        """Return one item per user, a random one for an invalid item."""
 
     @abstractmethod
     def _roundings(self, value: Floats) -> Iterable[tuple[Fraction, int]]:
@@ -88,7 +88,7 @@ class OfItem(Items):
         return 1
 
     def _numbered(self, values: Floats) -> Integers:
-        """Return item numbers, ``domain_size`` for what is none."""
+        """Return item numbers, ``domain_size`` for an invalid item."""
         valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
         return np.where(valid, values, self.domain_size).astype(np.int64)
 

@@ -240,7 +240,10 @@ def test_without_it_nothing_leaves_and_the_error_is_paid_once(train, ledger, nod
     """Whether it fails may depend on records, so that it is no question to ask for nothing."""
     app, _ = app_of(train)
     reply = deployed(app, content(), node_config)
-    assert (reply.error.code, reply.error.reason) == (104, "The app has not trained by dp_sgd.")
+    assert (reply.error.code, reply.error.reason) == (
+        104,
+        "Training failed on the node; its log says why.",
+    )
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
     app, times = app_of(outside_after)
     assert deployed(app, content(), node_config).error.code == 104 and not times["trained"]

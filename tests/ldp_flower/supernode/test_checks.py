@@ -65,7 +65,7 @@ def test_a_node_that_is_as_it_should_be(node):
         ('ledger-path="ledger.db"', "There is no policy: set max-epsilon"),
         (CONFIG.replace("2.0", "-2.0"), "policy is not valid: Expected max-epsilon > 0"),
         (CONFIG + " min-epsilon=3.0", "min-epsilon 3 is above max-epsilon 2"),
-        (CONFIG.replace("2.0", "200.0"), "max-epsilon 200 protects hardly anybody"),
+        (CONFIG.replace("2.0", "200.0"), "max-epsilon 200 gives almost no protection"),
         (CONFIG + " unit='record'", "Expected num-records"),
         ("max-epsilon=2.0", "There is no ledger: set ledger-path"),
         ('max-epsilon=2.0 ledger-path="none.db"', "No ledger at none.db"),
