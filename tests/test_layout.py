@@ -410,6 +410,7 @@ def test_nothing_lies_in_the_root_but_what_belongs_there():
     listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split()
     files = {name for name in listed if "/" not in name}
     assert files == {
-        *(".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE"),
+        *(".editorconfig", ".gitignore", ".pre-commit-config.yaml", "justfile"),
+        *("CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE"),
         *("MANIFEST.in", "README.md", "SECURITY.md", "constraints.txt", "pyproject.toml"),
     }
