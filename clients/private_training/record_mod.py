@@ -8,19 +8,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, MetricRecord, RecordDict
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.messages import MessageError, Report, Slots
 from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
-from ldp_flower.randomness import RandomSource
 
 from ..node import Asked, Node, Seed, forbid
 from ..reply import Received, Refusal, with_own_metadata
@@ -33,35 +30,16 @@ from ..update_mod import (
     reply_of,
     training_kind,
 )
+from .round import Arrays, Training
 
 if TYPE_CHECKING:
     import torch
     from torch.utils.data import Dataset
 
-Arrays = Mapping[str, NDArray[Any]]
 
 _NAME = "RecordDpSgd"  # in the operator's books, where what protects records begins with Record
 _MODEL, _METRIC = "model:", "metric:"  # of what is kept of a reply
 NUM_EXAMPLES = "num-examples"
-
-
-@dataclass
-class Training:
-    """One round's training on one node, as the mod wants it of :func:`dp_sgd`.
-
-    Of ``num_records``, if they are declared, the first are used. ``blind`` is a rehearsal, in which
-    nobody is drawn. Afterwards ``trained`` is what has been trained, and nothing else can leave;
-    ``count`` is the number of records by which gradients were divided.
-    """
-
-    plan: DpSgdPlan
-    sent: Arrays
-    num_records: int | None
-    randomness: RandomSource
-    blind: bool
-    started: bool = False
-    trained: Arrays | None = None
-    count: int = 0
 
 
 current: ContextVar[Training | None] = ContextVar("current", default=None)

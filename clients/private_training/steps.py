@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,9 +15,7 @@ from ldp_flower.randomizers.real_valued.records import with_noise
 from ldp_flower.randomness import RandomSource
 
 from .gradients import Gradients, Loss, Tensors
-
-if TYPE_CHECKING:
-    from .record_mod import Arrays, Training
+from .round import Arrays, Training
 
 Parameters = dict[str, torch.nn.Parameter]
 
@@ -29,7 +27,7 @@ _SPARE = 2.0  # standard deviations: one step of 44 draws more records than ther
 
 @torch.enable_grad()
 def train(
-    training: "Training",
+    training: Training,
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     dataset: Any,

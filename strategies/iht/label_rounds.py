@@ -4,7 +4,7 @@ import math
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy.optimize import brentq
@@ -20,9 +20,6 @@ from ..runtime import Ask, LinearResult, Run, TooFewReports
 from ..subprotocols.laws_of_size import LawOfSizes, ask_law
 from ..subprotocols.octaves import size_askers
 from .label_fit import LabelFit, NoisyLabels
-
-if TYPE_CHECKING:
-    from .label_ldp_iht import LabelLdpIht
 
 # Of 2 to 12 rounds and clips of .5 to 2.2, best or within 10 % of it in 24 synthetic settings
 # (epsilon .7 to 4; 500 to 8,000 users; 20 to 200 features; normal and heavy-tailed noise).
@@ -61,10 +58,26 @@ class _Clip:
     whole: bool = False  # labels within a declared bound: no prediction is taken off
 
 
+class Settings(Protocol):
+    """What a run is told: the arguments of :class:`~.label_ldp_iht.LabelLdpIht`."""
+
+    dim: int
+    sparsity: int
+    epsilon: float
+    method: str
+    solver: Literal["iht", "lasso"]
+    label_bound: float | None
+    scale_share: float | None
+    radius: float
+
+    def randomizer(self, bound: float) -> Randomizer:
+        """Return the mechanism for labels within a bound."""
+
+
 class LabelRounds:
     """One run of a :class:`~.label_ldp_iht.LabelLdpIht`."""
 
-    def __init__(self, run: Run, strategy: "LabelLdpIht") -> None:
+    def __init__(self, run: Run, strategy: Settings) -> None:
         self._run, self._strategy = run, strategy
         self._most = strategy.label_bound or math.inf
         self._is_printed = strategy.method == "paper"
