@@ -17,6 +17,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.denoising import clipped_square, kept
 from ..runtime import Ask, LinearResult, Run, TooFewReports
+from ..runtime.coefficients import Method
 from ..subprotocols.laws_of_size import LawOfSizes, ask_law
 from ..subprotocols.octaves import size_askers
 from .label_fit import LabelFit, NoisyLabels
@@ -64,7 +65,7 @@ class Settings(Protocol):
     dim: int
     sparsity: int
     epsilon: float
-    method: str
+    method: Method
     solver: Literal["iht", "lasso"]
     label_bound: float | None
     scale_share: float | None
