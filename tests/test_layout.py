@@ -125,7 +125,7 @@ def test_a_client_process_does_not_start_with_what_few_messages_need():
 
 
 # What is called as a statistic is and means something else: a unit, an argument, a heading.
-HOMONYMS = {"record", "target_scale", "mean"}
+HOMONYMS = {"record", "target_scale", "mean", "labels"}
 
 
 def names_in(path, names):

@@ -50,18 +50,17 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
-def guarantee(epsilon: float, delta: float, unit: str) -> str:
+def guarantee(epsilon: float, delta: float, unit: str, part: str = "") -> str:
     """Return what a privacy parameter promises, in words.
 
-    Epsilon and delta are of all that is reported about one unit. The unit is who is protected, such
-    as ``"user"`` or, if not all of it is, ``"user (labels only)"``.
+    Epsilon and delta are of all that is reported about one unit: who is protected, such as
+    ``"user"``. If not all of its data is, the part that is, such as ``"labels"``.
 
     Someone who holds two possibilities for equally likely and sees reports that are (epsilon,
     delta)-indistinguishable guesses right with probability at most ``(e**epsilon + delta) /
     (1 + e**epsilon)``, the best of any test between them.
     """
-    who, _, only = unit.partition(" (")
-    data = only.removesuffix(" only)") or "data"
+    only = f" ({part} only)" if part else ""
     # Written so that it does not overflow.
     right = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
     chance = f"is right at most {share(right)} of the time, where a coin has 50 %"
@@ -69,8 +68,8 @@ def guarantee(epsilon: float, delta: float, unit: str) -> str:
         chance = "may be right nearly always: an epsilon so large promises little"
     spent = f"epsilon {epsilon:g}" + (f" and delta {delta:g}" if delta else "")
     return (
-        f"Each {unit} is protected with {spent}: someone who guesses between two versions of one "
-        f"{who}'s {data}, from all that was reported, {chance}."
+        f"Each {unit}{only} is protected with {spent}: someone who guesses between two versions of "
+        f"one {unit}'s {part or 'data'}, from all that was reported, {chance}."
     )
 
 

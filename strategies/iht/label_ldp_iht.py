@@ -202,5 +202,5 @@ class LabelLdpIht(SparseStrategy):
     def _finished(self, run: LiveRun, found: LinearResult) -> LinearResult:
         result: LinearResult = super()._finished(run, found)
         assert result.privacy is not None
-        result.privacy = replace(result.privacy, unit=guarantees.LABELS_ONLY)
+        result.privacy = replace(result.privacy, part=guarantees.LABELS)
         return result

@@ -10,8 +10,8 @@ USER_BY_METHOD = (
     '``"paper"``: (``epsilon``, ``delta``), in real arithmetic.'
 )
 
-#: The unit of what is spent where features are public.
-LABELS_ONLY = "user (labels only)"
+#: What of a user's data is protected where features are public.
+LABELS = "labels"
 
 # Why reports cost no more together.
 ASKED_ONCE = (

@@ -107,6 +107,8 @@ class PrivacySpent:
     seeded : bool
         Whether reports were drawn from a known seed: then nobody is protected, and
         the run is a simulation.
+    part : str
+        What of its data is protected, as "labels"; all of it if this is empty.
     """
 
     epsilon: float
@@ -114,10 +116,12 @@ class PrivacySpent:
     unit: str
     exact: bool
     seeded: bool
+    part: str = ""
 
     def __str__(self) -> str:
         delta = f", delta = {self.delta:g}" if self.delta else ""
-        return f"epsilon = {self.epsilon:g}{delta} per {self.unit}"
+        part = f" ({self.part} only)" if self.part else ""
+        return f"epsilon = {self.epsilon:g}{delta} per {self.unit}{part}"
 
 
 NORMAL = 1.96  # standard errors that 95 % are within

@@ -66,7 +66,9 @@ def _figure(result: "Result") -> Markup:
 def _guarantee(privacy: "PrivacySpent | None") -> list[str]:
     if privacy is None:
         return ["Nobody was asked anything, and nothing was spent."]
-    sentences = [f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit)} {_SERVER}"]
+    sentences = [
+        f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit, privacy.part)} {_SERVER}"
+    ]
     return sentences + [_SEEDED] * privacy.seeded + [_REAL_VALUED] * (not privacy.exact)
 
 

@@ -333,7 +333,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     def _finished(self, run: LiveRun, found: RegressionFit) -> RegressionFit:
         result: RegressionFit = super()._finished(run, found)
         if self._public and result.privacy is not None:
-            result.privacy = replace(result.privacy, unit=guarantees.LABELS_ONLY)
+            result.privacy = replace(result.privacy, part=guarantees.LABELS)
         return result
 
     @property

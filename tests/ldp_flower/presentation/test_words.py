@@ -55,6 +55,6 @@ def test_a_large_epsilon_promises_little(epsilon):
 
 
 def test_who_is_protected_in_part():
-    told = guarantee(1.0, 0.0, "user (labels only)")
+    told = guarantee(1.0, 0.0, "user", "labels")
     assert told.startswith("Each user (labels only) is protected with epsilon 1:")
     assert "two versions of one user's labels" in told
