@@ -112,7 +112,8 @@ def test_a_page_tells_the_question_the_guarantee_and_who_answered(found):
         question = PROTOCOLS[name].card.question
         assert question[:1].upper() + question[1:] in text and result.question == question
         assert f"Estimated by {name}" in text and text.count("<svg") == 1
-        assert f"Each {result.privacy.unit} is protected with epsilon 4" in text
+        part = f" ({result.privacy.part} only)" if name == "LabelLdpIht" else ""
+        assert f"Each {result.privacy.unit}{part} is protected with epsilon 4" in text
         assert "known seed, which protects nobody" in text
         assert all(step.mechanism in text for step in result.steps)
         assert result._repr_html_() in text
