@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from ldp_flower.data.users import SCHEMA
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query
-from ldp_flower.guarantee.questions import WireType, wire_types_with
-from ldp_flower.guarantee.users import SCHEMA
+from ldp_flower.questions import WireType, wire_types_with
 
 from .node import EffectivePolicy, LoadUsers, Seed, UsersNode, check_loader, check_own
 from .reply import Received, Refusal, reply_with

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ldp_flower.guarantee import questions as q
-from ldp_flower.guarantee.questions import Question, Rows
-from ldp_flower.guarantee.users import Users
+from ldp_flower import questions as q
+from ldp_flower.data.users import Users
+from ldp_flower.questions import Question, Rows
 from ldp_flower.randomizers.elementwise import log, log2
 from ldp_flower.randomness import Words, derive
 from ldp_flower.validation import Floats

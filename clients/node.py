@@ -14,6 +14,7 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
+from ldp_flower.data.users import Users, UserSource
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import (
     ATTEMPTS,
@@ -28,8 +29,7 @@ from ldp_flower.guarantee.ledger import (
 )
 from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
 from ldp_flower.guarantee.messages import NodeKeys, Purpose, Query, Report, Slots
-from ldp_flower.guarantee.questions import OfClasses, Question, Standardised
-from ldp_flower.guarantee.users import Users, UserSource
+from ldp_flower.questions import OfClasses, Question, Standardised
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
 from ldp_flower.validation import Floats, is_integer, plain

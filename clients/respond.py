@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.data.users import Users
 from ldp_flower.guarantee.messages import MessageError, Purpose, Query, Report, Slots
-from ldp_flower.guarantee.questions import Rows
-from ldp_flower.guarantee.users import Users
+from ldp_flower.questions import Rows
 from ldp_flower.randomizers import RecordMechanism, Summary
 from ldp_flower.randomness import SecretRandom, Words
 from ldp_flower.validation import Floats

@@ -11,7 +11,6 @@ from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.ledger import NODE, StateLedger, texts
 from ldp_flower.guarantee.messages import MessageError, NodeKeys, Query, Report, Slots
-from ldp_flower.guarantee.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.guarantee.training import (
     PUBLIC,
     Parameters,
@@ -20,10 +19,11 @@ from ldp_flower.guarantee.training import (
     parameters_of,
     taken_apart,
 )
+from ldp_flower.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.randomizers.elementwise import directions
 from ldp_flower.validation import Floats
 
-from .app_form import objection
+from .app_checks import objection
 from .node import EffectivePolicy, Node, Seed, check_own, operators_ledger
 from .reply import Received, Refusal, reply_with, with_own_metadata
 from .respond import CHUNK, randomised

@@ -12,10 +12,10 @@ from importlib.util import find_spec
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 
+from ldp_flower.data.users import Users
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import Purpose, Slots
 from ldp_flower.guarantee.training import RIDER, flattened
-from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
 
 from .node import EffectivePolicy, LoadUsers, Node, Seed, UsersNode, check_loader

@@ -16,13 +16,13 @@ _HERE = Path(__file__).parent
 if not (_HERE / "clients").is_dir():
     __path__ = [str(_HERE), str(_HERE.parent)]
 
+from .data.items import hash_items
+from .data.schema import Categories, Numeric, Schema
+from .data.table_file import read_table
+from .data.users import Users
 from .guarantee.budget import PrivacyPolicy
-from .guarantee.users import Users
 from .planning import plan
-from .schema import Categories, Numeric, Schema
 from .simulation.grid import GeneratedUsers, InProcessGrid, simulate
-from .table_file import read_table
-from .values.items import hash_items
 
 __all__ = [
     "Categories",

@@ -1,110 +1,60 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
-from .analytics.counts import Counts, CountsResult
-from .analytics.describe import Describe
-from .analytics.describe_result import DescribeResult
-from .analytics.distribution import Distribution
-from .analytics.distribution_result import DistributionResult
-from .analytics.heavy_hitters import HeavyHitters, HeavyHittersResult
-from .analytics.means import Means, MeansResult
-from .analytics.quantiles import Quantiles, QuantilesResult
-from .analytics.two_way import TwoWay, TwoWayResult
-from .collect_once.constrained_mean import ConstrainedMean
-from .collect_once.constrained_regression import ConstrainedRegression
-from .collect_once.kernel_ridge_regression import KernelResult, KernelRidgeRegression
-from .collect_once.smooth_glm import GlmResult, SmoothGlm
-from .iht.label_ldp_iht import LabelLdpIht
-from .iht.ldp_iht import LdpIht
-from .iht.non_interactive_iht import NonInteractiveIht
-from .models.ldp_fedavg import FedAvgResult, LdpFedAvg
-from .models.network_rounds import RecordDpSgdResult
-from .models.record_dp_sgd import RecordDpSgd
-from .models.trained import trainable_of
-from .recurring.series import Series
-from .recurring.series_result import SeriesResult
-from .runtime import (
-    Ask,
-    Card,
-    Cohort,
-    ContradictedValue,
-    LdpStrategy,
-    LinearResult,
-    Result,
-    TooFewReports,
-)
-from .runtime.result import PrivacySpent, Step
-from .silos.dp_iht import DpIht
-from .silos.knowledge_transfer import KnowledgeTransfer
-from .silos.peeling_dp_iht import PeelingDpIht, PeelingTransfer, TransferResult
-from .silos.private_frank_wolfe import PrivateFrankWolfe
-from .sparse.base import SparseResult
-from .sparse.sparse_mean import SparseMean
-from .sparse.sparse_regression import SparseRegression
-from .table_models.fits import ClassificationFit, RegressionFit
-from .table_models.private_classification import PrivateClassification
-from .table_models.private_regression import PrivateRegression
-from .tables.private_evaluation import EvaluationResult, PrivateEvaluation
-from .user_level.multi_round_regression import MultiRoundRegression
-from .user_level.two_round_regression import TwoRoundRegression
-from .user_level.user_level_mean import UserLevelMean
-
-__all__ = [
-    "Ask",
-    "Card",
-    "ClassificationFit",
-    "Cohort",
-    "ConstrainedMean",
-    "ConstrainedRegression",
-    "ContradictedValue",
-    "Counts",
-    "CountsResult",
-    "Describe",
-    "DescribeResult",
-    "Distribution",
-    "DistributionResult",
-    "DpIht",
-    "EvaluationResult",
-    "FedAvgResult",
-    "GlmResult",
-    "HeavyHitters",
-    "HeavyHittersResult",
-    "KernelResult",
-    "KernelRidgeRegression",
-    "KnowledgeTransfer",
-    "LabelLdpIht",
-    "LdpFedAvg",
-    "LdpIht",
-    "LdpStrategy",
-    "LinearResult",
-    "Means",
-    "MeansResult",
-    "MultiRoundRegression",
-    "NonInteractiveIht",
-    "PeelingDpIht",
-    "PeelingTransfer",
-    "PrivacySpent",
-    "PrivateClassification",
-    "PrivateEvaluation",
-    "PrivateFrankWolfe",
-    "PrivateRegression",
-    "Quantiles",
-    "QuantilesResult",
-    "RecordDpSgd",
-    "RecordDpSgdResult",
-    "RegressionFit",
-    "Result",
-    "Series",
-    "SeriesResult",
-    "SmoothGlm",
-    "SparseMean",
-    "SparseRegression",
-    "SparseResult",
-    "Step",
-    "TooFewReports",
-    "TransferResult",
-    "TwoRoundRegression",
-    "TwoWay",
-    "TwoWayResult",
-    "UserLevelMean",
-    "trainable_of",
-]
+from .analytics.counts import Counts as Counts
+from .analytics.counts import CountsResult as CountsResult
+from .analytics.describe import Describe as Describe
+from .analytics.describe_result import DescribeResult as DescribeResult
+from .analytics.distribution import Distribution as Distribution
+from .analytics.distribution_result import DistributionResult as DistributionResult
+from .analytics.heavy_hitters import HeavyHitters as HeavyHitters
+from .analytics.heavy_hitters import HeavyHittersResult as HeavyHittersResult
+from .analytics.means import Means as Means
+from .analytics.means import MeansResult as MeansResult
+from .analytics.quantiles import Quantiles as Quantiles
+from .analytics.quantiles import QuantilesResult as QuantilesResult
+from .analytics.two_way import TwoWay as TwoWay
+from .analytics.two_way import TwoWayResult as TwoWayResult
+from .collect_once.constrained_mean import ConstrainedMean as ConstrainedMean
+from .collect_once.constrained_regression import ConstrainedRegression as ConstrainedRegression
+from .collect_once.kernel_ridge_regression import KernelResult as KernelResult
+from .collect_once.kernel_ridge_regression import KernelRidgeRegression as KernelRidgeRegression
+from .collect_once.smooth_glm import GlmResult as GlmResult
+from .collect_once.smooth_glm import SmoothGlm as SmoothGlm
+from .iht.label_ldp_iht import LabelLdpIht as LabelLdpIht
+from .iht.ldp_iht import LdpIht as LdpIht
+from .iht.non_interactive_iht import NonInteractiveIht as NonInteractiveIht
+from .models.ldp_fedavg import FedAvgResult as FedAvgResult
+from .models.ldp_fedavg import LdpFedAvg as LdpFedAvg
+from .models.network_rounds import RecordDpSgdResult as RecordDpSgdResult
+from .models.record_dp_sgd import RecordDpSgd as RecordDpSgd
+from .models.trained import trainable_of as trainable_of
+from .recurring.series import Series as Series
+from .recurring.series_result import SeriesResult as SeriesResult
+from .runtime import Ask as Ask
+from .runtime import Card as Card
+from .runtime import Cohort as Cohort
+from .runtime import ContradictedValue as ContradictedValue
+from .runtime import LdpStrategy as LdpStrategy
+from .runtime import LinearResult as LinearResult
+from .runtime import Result as Result
+from .runtime import TooFewReports as TooFewReports
+from .runtime.result import PrivacySpent as PrivacySpent
+from .runtime.result import Step as Step
+from .silos.dp_iht import DpIht as DpIht
+from .silos.knowledge_transfer import KnowledgeTransfer as KnowledgeTransfer
+from .silos.peeling_dp_iht import PeelingDpIht as PeelingDpIht
+from .silos.peeling_dp_iht import PeelingTransfer as PeelingTransfer
+from .silos.peeling_dp_iht import TransferResult as TransferResult
+from .silos.private_frank_wolfe import PrivateFrankWolfe as PrivateFrankWolfe
+from .sparse.base import SparseResult as SparseResult
+from .sparse.sparse_mean import SparseMean as SparseMean
+from .sparse.sparse_regression import SparseRegression as SparseRegression
+from .table_models.fits import ClassificationFit as ClassificationFit
+from .table_models.fits import RegressionFit as RegressionFit
+from .table_models.private_classification import PrivateClassification as PrivateClassification
+from .table_models.private_evaluation import EvaluationResult as EvaluationResult
+from .table_models.private_evaluation import PrivateEvaluation as PrivateEvaluation
+from .table_models.private_regression import PrivateRegression as PrivateRegression
+from .user_level.multi_round_regression import MultiRoundRegression as MultiRoundRegression
+from .user_level.two_round_regression import TwoRoundRegression as TwoRoundRegression
+from .user_level.user_level_mean import UserLevelMean as UserLevelMean

@@ -1,5 +1,6 @@
 """The public protocols by name, in the order of every list of them."""
 
+from types import ModuleType
 from typing import Any
 
 from ldp_flower import strategies
@@ -16,7 +17,14 @@ def _place(strategy: type) -> tuple[int, str]:
     return _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES), strategy.__name__
 
 
-_NAMED: list[Any] = [getattr(strategies, name) for name in strategies.__all__]
-_PUBLIC = [each for each in _NAMED if isinstance(each, type) and hasattr(each, "card")]
-#: Subclasses of LdpStrategy.
-PROTOCOLS: dict[str, type[Any]] = {each.__name__: each for each in sorted(_PUBLIC, key=_place)}
+#: Every public name of the strategies.
+PUBLIC: dict[str, Any] = {
+    name: each
+    for name, each in vars(strategies).items()
+    if not name.startswith("_") and not isinstance(each, ModuleType)
+}
+#: Those that have a card.
+PROTOCOLS: dict[str, type[Any]] = {
+    each.__name__: each
+    for each in sorted((each for each in PUBLIC.values() if hasattr(each, "card")), key=_place)
+}

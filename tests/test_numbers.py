@@ -27,6 +27,7 @@ from ldp_flower import (
     Schema,
     Users,
     accounting,
+    questions,
     randomizers,
     simulate,
     strategies,
@@ -35,12 +36,13 @@ from ldp_flower.accounting import GaussianEvent, RandomizedResponseEvent
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.compare import compare
-from ldp_flower.guarantee.questions import Mean, slots
+from ldp_flower.compare.sweep import sweep
 from ldp_flower.models import Limits, Network
 from ldp_flower.planning import Setting
+from ldp_flower.questions import Mean, slots
 from ldp_flower.strategies import Cohort, Counts, Describe, Distribution, Means, Quantiles
+from ldp_flower.strategies.catalogue import PUBLIC
 from ldp_flower.strategies.runtime.result import Result
-from ldp_flower.sweep import sweep
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -60,8 +62,9 @@ NO_NUMBERS = [True, np.True_, np.timedelta64(5, "ns"), 1j]
 
 @cache
 def public():
-    """Return everything in the ``__all__`` of a module, by its name."""
-    found = {}
+    """Return what is public, by its name: strategies, questions, and each module's ``__all__``."""
+    found = {name: each for name, each in vars(questions).items() if is_question(each)}
+    found |= {name: each for name, each in PUBLIC.items() if inspect.isclass(each)}
     for folder in ("ldp_flower", "clients", "strategies"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "__all__ = [" not in path.read_text("utf-8"):
@@ -75,6 +78,10 @@ def public():
                 if inspect.isclass(value) or inspect.isfunction(value):
                     assert found.setdefault(each, value) is value, each
     return found
+
+
+def is_question(each):
+    return inspect.isclass(each) and issubclass(each, questions.Question)
 
 
 def options(kind):

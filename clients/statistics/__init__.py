@@ -21,15 +21,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp_flower.guarantee import questions as q
-from ldp_flower.guarantee.questions import Question, slots, wire_types_with
-from ldp_flower.guarantee.users import Users
+from ldp_flower import questions as q
+from ldp_flower.data.users import Users
+from ldp_flower.questions import Question, slots, wire_types_with
+from ldp_flower.questions.public_maps import (
+    fourier_features,
+    frequencies,
+    project,
+    projection,
+    rotate,
+)
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
-from ldp_flower.values.public_maps import fourier_features, frequencies, project, projection, rotate
 
 from ..arithmetic import class_labels
-from . import means, records, regression, selection, sizes
+from . import means, records, regression, selection, sizes  # noqa: F401 -- they register
+from .registry import DRAWING, STATISTICS
 
 _CLIP = 3.0  # standardised numbers lie within this distance of 0
 
@@ -76,58 +83,6 @@ def standardised(users: Users, question: q.Standardised) -> Users:
     return replace(users, features=features, targets=targets)
 
 
-#: From users and a question of a class to values, shape (users, width).
-STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
-    q.Gradient: regression.gradient,
-    q.ResidualCoefficients: regression.residual_coefficients,
-    q.LocalCoefficients: regression.local_coefficients,
-    q.RidgeShift: regression.ridge_shift,
-    q.RidgeStep: regression.ridge_step,
-    q.TargetScaleBin: regression.target_scale_bin,
-    q.RootCurvature: regression.root_curvature,
-    q.Curvature: regression.curvature,
-    q.SquaredErrors: regression.squared_errors,
-    q.Teacher: regression.teacher,
-    q.CorrelatedFeatures: selection.correlated_features,
-    q.LassoFeatures: selection.lasso_features,
-    q.PostLassoFeatures: selection.post_lasso_features,
-    q.PursuedFeatures: selection.pursued_features,
-    q.ClassCoefficients: regression.class_coefficients,
-    q.ClassStep: regression.class_step,
-    q.ClassShare: regression.class_share,
-    q.MeanScore: regression.mean_score,
-    q.Ranking: regression.ranking,
-    q.Mean: means.mean,
-    q.WeightedMean: means.weighted_mean,
-    q.OutstandingFeatures: selection.outstanding_features,
-    q.DistanceBin: means.distance_bin,
-    q.ColumnMeans: means.column_means,
-    q.ColumnMeanNorm: means.column_mean_norm,
-    q.ColumnLogSizes: means.column_log_sizes,
-    q.Squares: sizes.squares,
-    q.ResidualSquares: sizes.residual_squares,
-    q.SecondMoments: means.second_moments,
-    q.TensorMoments: means.tensor_moments,
-    q.RowCount: means.row_count,
-    q.Record: records.record,
-    q.RecordCopies: records.record_copies,
-    q.DrawnItems: records.drawn_items,
-    q.FrequentItems: records.frequent_items,
-    q.Labels: records.labels,
-    q.DrawnLabels: records.labels,
-    q.SharesBelow: records.shares_below,
-    q.Cell: records.cell,
-    q.Grain: records.grain,
-}
-#: Likewise, given the words, one for each user, by which they draw what is drawn.
-_DRAWING: dict[type[q.Question], Callable[[Users, Any, Words], Floats]] = {
-    q.TableCell: records.table_cell,
-    q.LevelRounding: records.level_rounding,
-    q.ResidualOctave: sizes.residual_octave,
-    q.ScoreOctave: sizes.score_octave,
-    q.DistanceOctave: sizes.distance_octave,
-    q.RidgeShiftOctave: sizes.ridge_shift_octave,
-}
 #: To a block of what is sent as it is beside the reports; the operator must have declared it
 #: public.
 PUBLIC: dict[type[q.Question], Callable[[Users, Any], NDArray[np.float32]]] = {
@@ -153,7 +108,7 @@ def knows(question: q.Question) -> bool:
     """Whether there is a statistic for a question."""
     if isinstance(question, q.TransformedQuestion):
         return type(question) in {*_VIEWS, *_TURNS} and knows(question.inner)
-    return type(question) in STATISTICS or type(question) in _DRAWING
+    return type(question) in STATISTICS or type(question) in DRAWING
 
 
 @np.errstate(all="ignore")
@@ -167,9 +122,9 @@ def compute(users: Users, question: q.Question, words: Words | None = None) -> F
     number is an error on the way: that would be one user's, and cost all their values.
     """
     kind = type(question)
-    if kind in _DRAWING:
+    if kind in DRAWING:
         coins = np.zeros(len(users), np.uint64) if words is None else words
-        return _doubles(_DRAWING[kind](users, question, coins))
+        return _doubles(DRAWING[kind](users, question, coins))
     if not isinstance(question, q.TransformedQuestion):
         return _doubles(STATISTICS[kind](users, question))
     if kind in _VIEWS:

@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee import questions as q
-from ldp_flower.guarantee.users import Users
+from ldp_flower import questions as q
+from ldp_flower.data.users import Users
+from ldp_flower.questions.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 from ldp_flower.randomizers.elementwise import directions, log, row_norms
 from ldp_flower.validation import Floats
-from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
 from ..arithmetic import log_ratio, mean_over_rows, scale_bins
+from .registry import answers
 
 
 def _difference(
@@ -25,16 +26,19 @@ def _difference(
     return means if coordinates is None else means[:, coordinates]
 
 
+@answers(q.Mean)
 def mean(users: Users, question: q.Mean) -> Floats:
     """Compute :class:`Mean`."""
     return _difference(users, question.centre, question.coordinates)
 
 
+@answers(q.WeightedMean)
 def weighted_mean(users: Users, question: q.WeightedMean) -> Floats:
     """Compute :class:`WeightedMean`."""
     return _difference(users, question.centre, question.coordinates) * question.weights
 
 
+@answers(q.DistanceBin)
 def distance_bin(users: Users, question: q.DistanceBin) -> Floats:
     """Compute :class:`DistanceBin`."""
     return scale_bins(row_norms(_difference(users, question.centre)), question)
@@ -46,17 +50,20 @@ def _joined(users: Users) -> Users:
     return replace(users, features=joined, missing=None)
 
 
+@answers(q.ColumnMeans)
 def column_means(users: Users, question: q.ColumnMeans) -> Floats:
     """Compute :class:`ColumnMeans`."""
     return _difference(_joined(users), question.centre, question.coordinates)
 
 
+@answers(q.ColumnMeanNorm)
 def column_mean_norm(users: Users, question: q.ColumnMeanNorm) -> Floats:
     """Compute :class:`ColumnMeanNorm`."""
     differences = _difference(_joined(users), question.centre, question.coordinates)
     return log_ratio(row_norms(differences)[:, None], question)
 
 
+@answers(q.ColumnLogSizes)
 def column_log_sizes(users: Users, question: q.ColumnLogSizes) -> Floats:
     """Compute :class:`ColumnLogSizes`."""
     squares = np.square(_joined(users).features)
@@ -99,11 +106,13 @@ def _moments(
     return np.concatenate(parts, axis=1)
 
 
+@answers(q.SecondMoments)
 def second_moments(users: Users, question: q.SecondMoments) -> Floats:
     """Compute :class:`SecondMoments`."""
     return _moments(users, question, question.product_weight, {2: question.square_weight})
 
 
+@answers(q.TensorMoments)
 def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
     """Compute :class:`TensorMoments`."""
     powers = tensor_powers(question.degree, question.stride)
@@ -111,6 +120,7 @@ def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
     return _moments(users, question, weight, dict.fromkeys(powers, weight))
 
 
+@answers(q.RowCount)
 def row_count(users: Users, question: q.RowCount) -> Floats:
     """Compute :class:`RowCount`."""
     rows = np.maximum(users.num_rows, 1) / question.prior

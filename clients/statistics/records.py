@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee import questions as q
-from ldp_flower.guarantee.users import Users
+from ldp_flower import questions as q
+from ldp_flower.data.users import Users
 from ldp_flower.randomness import KeyedRandom, Words, derive
 from ldp_flower.validation import Floats
 
 from ..arithmetic import dot, mean_over_rows
 from .means import bounded_rows
+from .registry import answers
 
 
 def _first_rows(users: Users, question: q.Record | q.RecordCopies) -> tuple[Floats, Floats]:
@@ -25,17 +26,20 @@ def _first_rows(users: Users, question: q.Record | q.RecordCopies) -> tuple[Floa
     return x, y
 
 
+@answers(q.Record)
 def record(users: Users, question: q.Record) -> Floats:
     """Compute :class:`Record`."""
     return np.concatenate(_first_rows(users, question), axis=1)
 
 
+@answers(q.RecordCopies)
 def record_copies(users: Users, question: q.RecordCopies) -> Floats:
     """Compute :class:`RecordCopies`."""
     x, y = _first_rows(users, question)
     return np.concatenate([y * x, *[x] * question.copies], axis=1)
 
 
+@answers(q.DrawnItems)
 def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False) -> Floats:
     """Compute :class:`DrawnItems`: rows come in the order that was drawn."""
     size, end = question.set_size, float(question.domain_size)
@@ -68,11 +72,13 @@ def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False
     return np.asarray(found, np.float64)
 
 
+@answers(q.FrequentItems)
 def frequent_items(users: Users, question: q.FrequentItems) -> Floats:
     """Compute :class:`FrequentItems`."""
     return drawn_items(users, question, by_frequency=True)
 
 
+@answers(q.Labels, q.DrawnLabels)
 def labels(users: Users, question: q.Labels) -> Floats:
     """Compute :class:`Labels`."""
     bound = question.label_bound
@@ -126,6 +132,7 @@ def _column(users: Users, column: int) -> Floats:
     return users.targets if column == users.num_features else users.features[:, column]
 
 
+@answers(q.SharesBelow)
 def shares_below(users: Users, question: q.SharesBelow) -> Floats:
     """Compute :class:`SharesBelow`."""
     column = int(question.coordinates[0])
@@ -140,6 +147,7 @@ def shares_below(users: Users, question: q.SharesBelow) -> Floats:
     return found
 
 
+@answers(q.Cell)
 def cell(users: Users, question: q.Cell) -> Floats:
     """Compute :class:`Cell`."""
     entry = first_entries(users, question.coordinates)
@@ -147,6 +155,7 @@ def cell(users: Users, question: q.Cell) -> Floats:
     return np.where(np.isfinite(entry), place, len(question.edges) + 1).astype(np.float64)
 
 
+@answers(q.Grain)
 def grain(users: Users, question: q.Grain) -> Floats:
     """Compute :class:`Grain`."""
     entry = first_entries(users, question.coordinates)
@@ -189,6 +198,7 @@ def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
     return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
 
 
+@answers(q.TableCell, draws=True)
 def table_cell(users: Users, question: q.TableCell, words: Words) -> Floats:
     """Compute :class:`TableCell`."""
     draws = KeyedRandom(derive(words, _DRAWS)).uniforms((len(users), 2))
@@ -203,6 +213,7 @@ def table_cell(users: Users, question: q.TableCell, words: Words) -> Floats:
     return np.where(np.isfinite(found), found, cells)[:, None]
 
 
+@answers(q.LevelRounding, draws=True)
 def level_rounding(users: Users, question: q.LevelRounding, words: Words) -> Floats:
     """Compute :class:`LevelRounding`."""
     first, place = _placed(users, question)

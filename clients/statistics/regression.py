@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee import questions as q
-from ldp_flower.guarantee.users import Users
-from ldp_flower.iht import iht
+from ldp_flower import questions as q
+from ldp_flower.data.users import Users
+from ldp_flower.questions.links import LINKS
+from ldp_flower.questions.public_maps import synthetic_features
+from ldp_flower.questions.sparse import iht
 from ldp_flower.randomizers.elementwise import directions, log, tanh
 from ldp_flower.validation import Floats
-from ldp_flower.values.links import LINKS
-from ldp_flower.values.public_maps import synthetic_features
 
 from ..arithmetic import (
     class_labels,
@@ -24,8 +24,10 @@ from ..arithmetic import (
     scale_bins,
     shortening,
 )
+from .registry import answers
 
 
+@answers(q.Gradient)
 def gradient(users: Users, question: q.Gradient) -> Floats:
     """Compute :class:`Gradient`."""
     features: NDArray[Any] = users.features
@@ -51,12 +53,14 @@ def gradient(users: Users, question: q.Gradient) -> Floats:
     return np.concatenate([mean, last], axis=1)
 
 
+@answers(q.Curvature)
 def curvature(users: Users, question: q.Curvature) -> Floats:
     """Compute :class:`Curvature`."""
     squares = np.minimum(dot(users.features, question.direction) ** 2, question.cap)
     return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (question.cap / 2) - 1
 
 
+@answers(q.RootCurvature)
 def root_curvature(users: Users, question: q.RootCurvature) -> Floats:
     """Compute :class:`RootCurvature`."""
     values = dot(users.features, question.direction)
@@ -78,6 +82,7 @@ def weighted_coefficients(
     return values * (question.weights / np.where(sizes > 0, sizes, 1.0)[:, None])
 
 
+@answers(q.ResidualCoefficients)
 def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Floats:
     """Compute :class:`ResidualCoefficients`."""
     roots = np.sqrt(np.maximum(users.num_rows, 1))
@@ -92,6 +97,7 @@ def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Flo
     return np.where(known[:, None], values, 0.0)
 
 
+@answers(q.LocalCoefficients)
 def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
     """Compute :class:`LocalCoefficients`."""
     wanted = slice(None) if question.coordinates is None else question.coordinates
@@ -102,6 +108,7 @@ def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
     return ridge_coefficients(users, columns, residual, question.ridge * squares)
 
 
+@answers(q.RidgeShift)
 def ridge_shift(users: Users, question: q.RidgeShift) -> Floats:
     """Compute :class:`RidgeShift`."""
     targets = (users.targets - question.centre) / question.scale
@@ -111,18 +118,21 @@ def ridge_shift(users: Users, question: q.RidgeShift) -> Floats:
     return ridge_coefficients(users, users.features, residual, question.ridge / rows)
 
 
+@answers(q.RidgeStep)
 def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
     """Compute :class:`RidgeStep`."""
     unit, length = directions(ridge_shift(users, question))
     return np.where(length[:, None] > 0, unit, 0.0)
 
 
+@answers(q.TargetScaleBin)
 def target_scale_bin(users: Users, question: q.TargetScaleBin) -> Floats:
     """Compute :class:`TargetScaleBin`."""
     sizes = norm_over_rows(users, users.targets) / np.sqrt(np.maximum(users.num_rows, 1))
     return scale_bins(sizes, question)
 
 
+@answers(q.SquaredErrors)
 def squared_errors(users: Users, question: q.SquaredErrors) -> Floats:
     """Compute :class:`SquaredErrors`."""
     targets = users.targets
@@ -136,6 +146,7 @@ def squared_errors(users: Users, question: q.SquaredErrors) -> Floats:
 _MAX_STEPS = 300
 
 
+@answers(q.Teacher)
 def teacher(users: Users, question: q.Teacher) -> Floats:
     """Compute :class:`Teacher`."""
     values = np.zeros((len(users), users.num_features))
@@ -168,6 +179,7 @@ def _answers(values: Floats, features: Floats) -> Floats:
     return answers
 
 
+@answers(q.ClassCoefficients)
 def class_coefficients(users: Users, question: q.ClassCoefficients) -> Floats:
     """Compute :class:`ClassCoefficients`."""
     residual = class_labels(users) - tanh(dot(users.features, question.theta) / 2)
@@ -179,6 +191,7 @@ def _of_class(users: Users, place: float, yes: float, no: float) -> Floats:
     return np.where(np.isnan(users.targets), np.nan, np.where(users.targets == place, yes, no))
 
 
+@answers(q.ClassStep)
 def class_step(users: Users, question: q.ClassStep) -> Floats:
     """Compute :class:`ClassStep`."""
     residual = _of_class(users, question.place, 1.0, -1.0) - tanh(
@@ -192,18 +205,21 @@ def class_step(users: Users, question: q.ClassStep) -> Floats:
     return np.where(length[:, None] > 0, unit * wanted[:, None], 0.0)
 
 
+@answers(q.ClassShare)
 def class_share(users: Users, question: q.ClassShare) -> Floats:
     """Compute :class:`ClassShare`."""
     halves = _of_class(users, question.place, 0.5, -0.5)
     return mean_over_rows(users, halves, np.ones((len(halves), 1)))
 
 
+@answers(q.MeanScore)
 def mean_score(users: Users, question: q.MeanScore) -> Floats:
     """Compute :class:`MeanScore`."""
     scores = np.clip(dot(users.features, question.theta), -1.0, 1.0)
     return mean_over_rows(users, scores, np.ones((len(scores), 1)))
 
 
+@answers(q.Ranking)
 def ranking(users: Users, question: q.Ranking) -> Floats:
     """Compute :class:`Ranking`."""
     above = _of_class(users, question.place, 1.0, 0.0) - question.share

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.guarantee import questions as q
-from ldp_flower.guarantee.users import Users
+from ldp_flower import questions as q
+from ldp_flower.data.users import Users
 from ldp_flower.randomizers.elementwise import row_dots
 from ldp_flower.validation import Floats
 
 from ..arithmetic import each_alone, ridge_coefficients, sum_over_rows
+from .registry import answers
 
 _BORROWED = 4.0  # rows by which a mean is drawn to that of all features
 _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
@@ -33,6 +34,7 @@ def largest(scores: Floats, size: int) -> Floats:
     return np.where(found, order, _MISSING)
 
 
+@answers(q.CorrelatedFeatures)
 def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
     """Compute :class:`CorrelatedFeatures`."""
     if question.ridge is not None:
@@ -42,6 +44,7 @@ def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
     return largest(scores, question.set_size)
 
 
+@answers(q.OutstandingFeatures)
 def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Floats:
     """Compute :class:`OutstandingFeatures`."""
     squares = np.square(users.features)
@@ -112,6 +115,6 @@ def _pursuit(x: Floats, y: Floats, question: q.PursuedFeatures) -> Floats:
     return np.asarray(orthogonal_mp(x, y, n_nonzero_coefs=size))
 
 
-lasso_features = _one_by_one(_lasso)
-post_lasso_features = _one_by_one(_post_lasso)
-pursued_features = _one_by_one(_pursuit)
+lasso_features = answers(q.LassoFeatures)(_one_by_one(_lasso))
+post_lasso_features = answers(q.PostLassoFeatures)(_one_by_one(_post_lasso))
+pursued_features = answers(q.PursuedFeatures)(_one_by_one(_pursuit))

@@ -2,16 +2,17 @@
 
 import numpy as np
 
-from ldp_flower.guarantee import questions as q
-from ldp_flower.guarantee.questions.sizes import OCTAVES, SMALLEST_OCTAVE
-from ldp_flower.guarantee.users import Users
+from ldp_flower import questions as q
+from ldp_flower.data.users import Users
+from ldp_flower.questions.links import LINKS
+from ldp_flower.questions.sizes import OCTAVES, SMALLEST_OCTAVE
 from ldp_flower.randomizers.elementwise import directions, log2, row_norms
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
-from ldp_flower.values.links import LINKS
 
 from ..arithmetic import dot, mean_over_rows, norm_over_rows
 from .means import mean
+from .registry import answers
 from .regression import ridge_shift
 
 
@@ -22,6 +23,7 @@ def _octaves(sizes: Floats, words: Words) -> Floats:
     return np.where(sizes > 0, np.clip(found, 0, OCTAVES - 1), -1.0)[:, None]
 
 
+@answers(q.ResidualOctave, draws=True)
 def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> Floats:
     """Compute :class:`ResidualOctave`."""
     predictors = question.offset + dot(users.features, question.theta)
@@ -30,6 +32,7 @@ def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> F
     return _octaves(norm_over_rows(users, residuals) / roots, words)
 
 
+@answers(q.ScoreOctave, draws=True)
 def score_octave(users: Users, question: q.ScoreOctave, words: Words) -> Floats:
     """Compute :class:`ScoreOctave`."""
     scores = question.offset + dot(users.features, question.direction)
@@ -37,16 +40,19 @@ def score_octave(users: Users, question: q.ScoreOctave, words: Words) -> Floats:
     return _octaves(norm_over_rows(users, scores) / roots, words)
 
 
+@answers(q.DistanceOctave, draws=True)
 def distance_octave(users: Users, question: q.DistanceOctave, words: Words) -> Floats:
     """Compute :class:`DistanceOctave`."""
     return _octaves(row_norms(mean(users, q.Mean(question.centre))), words)
 
 
+@answers(q.RidgeShiftOctave, draws=True)
 def ridge_shift_octave(users: Users, question: q.RidgeShiftOctave, words: Words) -> Floats:
     """Compute :class:`RidgeShiftOctave`."""
     return _octaves(row_norms(ridge_shift(users, question)), words)
 
 
+@answers(q.Squares)
 def squares(users: Users, question: q.Squares) -> Floats:
     """Compute :class:`Squares`."""
     wanted = slice(None) if question.coordinates is None else question.coordinates
@@ -54,6 +60,7 @@ def squares(users: Users, question: q.Squares) -> Floats:
     return mean_over_rows(users, np.ones(len(distances)), np.square(distances))
 
 
+@answers(q.ResidualSquares)
 def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
     """Compute :class:`ResidualSquares`."""
     link = LINKS[question.link]

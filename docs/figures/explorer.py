@@ -12,7 +12,7 @@ import numpy as np
 
 from ldp_flower import strategies
 from ldp_flower.planning import Setting, WouldRefuse, expectation
-from ldp_flower.simulation.in_memory import Simulations
+from ldp_flower.planning.in_memory import Simulations
 from ldp_flower.strategies.forecasts.populations import USUAL_R2
 from ldp_flower.strategies.models.schedule import WARN_ABOVE
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..data.users import Users
 from ..guarantee.messages import Query
-from ..guarantee.questions import DrawnItems
-from ..guarantee.users import Users
+from ..questions import DrawnItems
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
 from ..validation import check_integer, plain_arguments

@@ -19,8 +19,8 @@ from itertools import pairwise
 import numpy as np
 
 from ..clients.statistics import OwnStatistics
+from ..data.users import Users
 from ..guarantee.messages import HASH_END, NodeKeys, Query
-from ..guarantee.users import Users
 from ..randomness import derive
 from ..simulation.grid import silenced
 from ..validation import check_fraction, check_integer, check_seed, plain_arguments

@@ -15,11 +15,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from numpy.typing import NDArray
 
+from ..data.users import Users
 from ..guarantee.budget import Cost, PrivacyPolicy
 from ..guarantee.ledger import Entry, SqliteLedger
 from ..guarantee.messages import CENSUS, HASH_END, QUERY, NodeKeys, Query, Report
-from ..guarantee.questions import Question
-from ..guarantee.users import Users
+from ..questions import Question
 from ..randomizers import Randomizer, RecordMechanism
 from ..simulation.grid import InProcessGrid
 from .extreme_users import copied, crowd, halved, together, unlike

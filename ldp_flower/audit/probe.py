@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ..clients import LdpClientApp
 from ..clients.statistics import OwnStatistics
+from ..data.users import Users
 from ..guarantee.messages import QUERY, NodeKeys, Query, Report, Slots
-from ..guarantee.users import Users
 from ..randomizers import Randomizer, RecordMechanism
 from ..randomizers.base import Reports
 from ..randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..data.users import Users
 from ..guarantee.messages import Query
-from ..guarantee.users import Users
 from ..randomizers import (
     GaussianMechanism,
     Randomizer,

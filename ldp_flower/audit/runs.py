@@ -9,9 +9,9 @@ from flwr.app import Message
 from flwr.clientapp import ClientApp
 
 from ..clients.statistics import OwnStatistics
+from ..data.users import Users
 from ..guarantee.messages import QUERY, Query
-from ..guarantee.questions import WireType, wire_types_with
-from ..guarantee.users import Users
+from ..questions import WireType, wire_types_with
 from ..simulation.grid import InProcessGrid, silenced
 from ..validation import check_seed, plain_arguments
 from .probe import ldp_client_app

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context, Message
 
+from ..data.users import Users
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
-from ..guarantee.users import Users
 from .extreme_users import crowd, together, unlike
 from .neighbours import MEMORY, DeployedNode, Plan, Seen, contents, fails, terms_for
 from .probe import MakeApp, RecordedRandomness, replaced, replaying

@@ -36,7 +36,7 @@ def demo(
     """
     from pandas import read_csv
 
-    from ..schema import Categories, Schema
+    from ..data.schema import Categories, Schema
     from ..simulation import simulate
     from ..strategies import Counts, TooFewReports
 

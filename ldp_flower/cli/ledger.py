@@ -76,7 +76,7 @@ def ledger_report(
     As one HTML page, as JSON, or as metrics in Prometheus' text format, which name no user.
     """
     # Reports need pandas, and whatever else the command does not.
-    from .accounts import FORMATS, Accounts
+    from ..supernode.accounts import FORMATS, Accounts
 
     with failing(LedgerError, code=FAILED):
         accounts = Accounts.of(path, max_epsilon)

@@ -11,6 +11,7 @@ from flwr.app import Context, Message, RecordDict
 from rich.text import Text
 
 from ..audit.app.loading import AuditedApp, quiet
+from ..data.names import MissingIds
 from ..guarantee.messages import CENSUS, QUERY, MessageError
 from ..guarantee.training import RIDER, taken_apart
 from ..simulation.grid import InProcessGrid
@@ -19,7 +20,6 @@ from ..supernode.checks import Findings, examine
 from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
 from ..supernode.settings import OwnApp, RecordsFile, Settings, Table
-from ..values.names import MissingIds
 from .console import USAGE, AppSettings, Scalar, console, errors, fail, failing, overrides
 from .run import declared_config
 

@@ -23,7 +23,6 @@ from ..clients import LdpUpdateMod
 from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..simulation.grid import silenced
 from ..strategies import LdpFedAvg
-from ..sweep import Sweep, rows_of
 from ..validation import (
     PlainFields,
     check_choice,
@@ -35,6 +34,7 @@ from ..validation import (
 from .methods import Guarantee, Outcome, Training, dp_fedavg, fedavg, ldp_fedavg, local_dp
 from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
+from .sweep import Sweep, rows_of
 
 #: Makes the app of DP-SGD from epsilon, delta and the number of rounds that a node trains in.
 MakeDpSgd = Callable[[float, float, int], ClientApp]

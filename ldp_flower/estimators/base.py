@@ -13,12 +13,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array, check_consistent_length, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..schema import Categories, Numeric, Schema, check_rows, collected, column_of
+from ..data.entries import Column, columns_of, entries, has
+from ..data.numbers import number_of
+from ..data.schema import Categories, Numeric, Schema, check_rows, collected, column_of
 from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, check_seed
-from ..values.entries import Column, columns_of, entries, has
-from ..values.numbers import number_of
 
 #: Bounds of columns and targets that nobody gave any: those of standardised numbers.
 STANDARDISED = (-3.0, 3.0)

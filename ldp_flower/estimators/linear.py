@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..schema import Categories, Numeric, Schema
+from ..data.schema import Categories, Numeric, Schema
 from ..strategies import PrivateClassification, PrivateRegression
 from .base import STANDARDISED, LdpEstimator
 

@@ -19,10 +19,10 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
+from ..questions import WIRE_TYPES, Arrays, Question, WireType, question_from_wire
+from ..questions import MessageError as MessageError
 from ..randomizers import Randomizer, Summary, randomizer_from_config
 from ..randomness import Words, derive
-from .questions import WIRE_TYPES, Arrays, Question, WireType, question_from_wire
-from .questions import MessageError as MessageError
 
 Slots = NDArray[np.int64]
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..expectation import Expectation, Plannable, Setting, WouldRefuse
-from ..simulation.in_memory import Simulations
 from ..validation import plain_arguments
+from .in_memory import Simulations
 
 MOST_USERS, MOST_EPSILON = 10**9, 16.0
 _LEAST_EPSILON = 0.01

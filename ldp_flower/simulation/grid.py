@@ -24,10 +24,10 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity  # private: messages need it
 from numpy.typing import NDArray
 
+from ..data.numbers import without_numbers
+from ..data.users import Users, UserSource, share
 from ..guarantee.budget import PrivacyPolicy, in_process_grid
-from ..guarantee.users import Users, UserSource, share
 from ..validation import PlainFields, check_integer, plain_arguments
-from ..values.numbers import without_numbers
 
 if TYPE_CHECKING:
     from ..clients.statistics import OwnStatistics

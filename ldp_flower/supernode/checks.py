@@ -13,9 +13,9 @@ from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
 from numpy.typing import NDArray
 
-from .. import table_file
 from ..clients import LdpClientApp
 from ..clients.private_training.records import NUMBERS, Form, in_words
+from ..data import table_file
 from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError

@@ -13,8 +13,8 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from ..clients import LdpClientApp, NetworkClientApp
-from ..schema import Schema
-from ..values.names import MissingIds
+from ..data.names import MissingIds
+from ..data.schema import Schema
 
 
 class AppError(Exception):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from ldp_flower.iht import keep_largest
+from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import SubsetHypercube, Summary
 
 Floats = NDArray[np.float64]

@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from ldp_flower.accounting import gaussian_mu
-from ldp_flower.iht import iht
+from ldp_flower.questions.sparse import iht
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

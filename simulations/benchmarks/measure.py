@@ -18,7 +18,7 @@ import numpy as np
 from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid, Users
-from ldp_flower.sweep import Sweep
+from ldp_flower.compare.sweep import Sweep
 
 from . import workloads
 from .cells import TIMES, Cell, in_turns, messages

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ldp_flower.sweep import Sweep
+from ldp_flower.compare.sweep import Sweep
 
 from . import figures
 from .runs import Task

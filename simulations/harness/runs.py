@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ldp_flower.sweep import Sweep
+from ldp_flower.compare.sweep import Sweep
 
 
 @dataclass(frozen=True)

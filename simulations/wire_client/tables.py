@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from ldp_flower import randomizers
-from ldp_flower.guarantee.questions import WIRE_TYPES, TransformedQuestion, slots
+from ldp_flower.questions import WIRE_TYPES, TransformedQuestion, slots
 from ldp_flower.randomizers import Randomizer
 
 

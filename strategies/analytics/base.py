@@ -5,10 +5,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+from ldp_flower.data.schema import Categories, Schema
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Categories, Schema
 
 from ..forecasts.formulas import expected_share
 from ..runtime import Ask, LdpStrategy, Protocol, Result, Run, TooFewReports

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import LevelRounding, TableCell
+from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.questions import LevelRounding, TableCell
 from ldp_flower.randomizers import (
     Estimate,
     FrequencyOracle,
@@ -18,11 +19,10 @@ from ldp_flower.randomizers import (
     Randomizer,
     best_frequency_oracle,
 )
-from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort, TooFewReports
-from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.scales import number_randomizer
 
 MOST_CELLS = 2048  # whose covariances are held
 _AFFORDABLE = 1 << 31  # pairs of a report and a cell: some 5 s of one core

@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp_flower.guarantee.questions import Grain
+from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.questions import Grain
 from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_oracle
-from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import project_on_simplex

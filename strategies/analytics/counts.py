@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from flwr.app import ArrayRecord
 
+from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import HadamardBit
-from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.populations import features_of

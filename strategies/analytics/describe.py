@@ -9,14 +9,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting
-from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Categories, Numeric, Schema
 
 from ..runtime import Ask, Card, Protocol, Result, Run, guarantees
-from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.scales import number_randomizer
 from .base import ColumnStrategy, categories_of
 from .cells import CellShares, Levels, cell_question
 from .counts import Counts

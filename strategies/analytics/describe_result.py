@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from flwr.app import ArrayRecord
 
+from ldp_flower.data.schema import Numeric
 from ldp_flower.presentation import charts
-from ldp_flower.schema import Numeric
 from ldp_flower.validation import Floats
 
 from ..runtime import Result

@@ -8,13 +8,13 @@ from typing import Self
 
 import numpy as np
 
+from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting
-from ldp_flower.guarantee.questions import Cell
-from ldp_flower.guarantee.users import Users
+from ldp_flower.questions import Cell
 from ldp_flower.randomizers import DiscreteSquareWave, NarrowSquareWave, RandomizedResponse
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_function

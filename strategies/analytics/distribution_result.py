@@ -7,8 +7,8 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
+from ldp_flower.data.schema import Numeric
 from ldp_flower.presentation import charts
-from ldp_flower.schema import Numeric
 from ldp_flower.validation import Floats, check_fraction, check_integer
 
 from ..numerics.density import LinearEstimates

@@ -10,14 +10,14 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from ldp_flower.data.items import hash_items
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, NoPlan, Setting, WouldRefuse
-from ldp_flower.guarantee.questions import DrawnItems, FrequentItems
-from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
+from ldp_flower.questions import DrawnItems, FrequentItems
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import Floats, check_choice, check_fraction, check_integer
-from ldp_flower.values.items import hash_items
 
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of

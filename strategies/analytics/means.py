@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from flwr.app import ArrayRecord
 
+from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting
-from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_mean

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import numpy as np
 from flwr.app import ArrayRecord
 
+from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting
-from ldp_flower.guarantee.questions import Cell, SharesBelow
-from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import counted
+from ldp_flower.questions import Cell, SharesBelow
 from ldp_flower.randomizers import (
     KRandomizedResponse,
     RandomizedResponse,
@@ -20,7 +21,6 @@ from ldp_flower.randomizers import (
     SampledCoordinate,
 )
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_quantiles

@@ -9,11 +9,11 @@ from flwr.app import ArrayRecord
 from numpy.random import default_rng
 from scipy.stats import chi2
 
+from ldp_flower.data.schema import Categories, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.populations import features_of

@@ -8,15 +8,11 @@ from typing import Self, TypeVar
 
 import numpy as np
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.questions import (
-    DistanceOctave,
-    Octave,
-    Projected,
-    Question,
-    ResidualOctave,
-)
-from ldp_flower.guarantee.users import Users
+from ldp_flower.questions import DistanceOctave, Octave, Projected, Question, ResidualOctave
+from ldp_flower.questions.moments import num_moments
+from ldp_flower.questions.public_maps import projection, reach, seed_of
 from ldp_flower.randomizers import Estimate, GaussianRecord, Randomizer, ball_codebook
 from ldp_flower.validation import (
     Floats,
@@ -25,8 +21,6 @@ from ldp_flower.validation import (
     check_integer,
     check_unused,
 )
-from ldp_flower.values.moments import num_moments
-from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..forecasts.populations import features_of, normal_users
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, guarantees

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.questions import Mean
+from ldp_flower.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import Floats, Positive, check_integer
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.questions import Record, SecondMoments
+from ldp_flower.questions import Record, SecondMoments
+from ldp_flower.questions.moments import num_moments
 from ldp_flower.validation import Positive, check_integer
-from ldp_flower.values.moments import num_moments
 
 from ..forecasts.populations import SphereUsers
 from ..numerics.denoising import project_on_l1_ball

@@ -9,10 +9,10 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
-from ldp_flower.guarantee.questions import Fourier, Question, Record, SecondMoments
+from ldp_flower.questions import Fourier, Question, Record, SecondMoments
+from ldp_flower.questions.moments import num_moments
+from ldp_flower.questions.public_maps import fourier_features, frequencies, seed_of
 from ldp_flower.validation import Floats, Positive, check_integer
-from ldp_flower.values.moments import num_moments
-from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..runtime.coefficients import as_rows

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev, hermite_e
 
-from ldp_flower.iht import project_on_ball
+from ldp_flower.questions.moments import contracted, num_monomials, tensor_weight, unpacked_square
+from ldp_flower.questions.sparse import project_on_ball
 from ldp_flower.randomizers import Estimate, GaussianRecord
 from ldp_flower.validation import Floats
-from ldp_flower.values.moments import contracted, num_monomials, tensor_weight, unpacked_square
 
 from ..numerics.denoising import raise_eigenvalues
 from ..numerics.first_order import fista

@@ -8,11 +8,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ldp_flower.guarantee.questions import OfClasses, Question, RecordCopies, TensorMoments
-from ldp_flower.guarantee.users import Users
-from ldp_flower.iht import project_on_ball
+from ldp_flower.data.users import Users
+from ldp_flower.questions import OfClasses, Question, RecordCopies, TensorMoments
+from ldp_flower.questions.moments import MAX_DEGREE, num_moments, tensor_powers
+from ldp_flower.questions.sparse import project_on_ball
 from ldp_flower.validation import Floats, Positive, check_integer
-from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 
 from ..numerics.first_order import sigm
 from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run

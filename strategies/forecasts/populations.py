@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.users import Users
-from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from .populations import Drawn, Population, Rng, alike_within, offsets_of

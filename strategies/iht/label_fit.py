@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import Lasso
 
-from ldp_flower.iht import iht, keep_largest
+from ldp_flower.questions.sparse import iht, keep_largest
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import keep_above

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import LowerBound, Setting
-from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import (
     GaussianMechanism,
     HybridMechanism,

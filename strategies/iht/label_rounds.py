@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from ldp_flower.guarantee.questions import Labels, ResidualOctave
-from ldp_flower.iht import project_on_ball
+from ldp_flower.questions import Labels, ResidualOctave
+from ldp_flower.questions.sparse import project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, HybridMechanism, Randomizer
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats

@@ -7,13 +7,13 @@ from typing import Self
 
 import numpy as np
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import LowerBound, NoPlan, Setting
-from ldp_flower.guarantee.questions import ResidualOctave
-from ldp_flower.guarantee.users import Users
+from ldp_flower.questions import ResidualOctave
+from ldp_flower.questions.links import LINKS
 from ldp_flower.randomizers import Randomizer, SubsetHypercube, ball_codebook
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Count, Positive, check_choice, check_integer, check_unused
-from ldp_flower.values.links import LINKS
 
 from ..forecasts import lower_bounds
 from ..forecasts.populations import (

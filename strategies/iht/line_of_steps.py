@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.iht import keep_largest
+from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.validation import Floats
 
 from ..numerics.zero_of_line import LEFT, Zero, zero_of_line

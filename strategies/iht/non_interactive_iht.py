@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import LowerBound, NoPlan, Setting
-from ldp_flower.guarantee.questions import DistanceOctave, Gradient, ResidualOctave, Squares
-from ldp_flower.guarantee.users import Users
-from ldp_flower.iht import keep_largest, project_on_ball
+from ldp_flower.questions import DistanceOctave, Gradient, ResidualOctave, Squares
+from ldp_flower.questions.sparse import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import Positive
 

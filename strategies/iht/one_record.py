@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ldp_flower.guarantee.questions import (
+from ldp_flower.questions import (
     ColumnMeans,
     DistanceOctave,
     Gradient,
@@ -16,10 +16,10 @@ from ldp_flower.guarantee.questions import (
     Squares,
     Standardised,
 )
-from ldp_flower.iht import keep_largest
+from ldp_flower.questions.links import LINKS
+from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.validation import Floats
-from ldp_flower.values.links import LINKS
 
 from ..numerics.zero_of_line import LEFT, Zero, by_chance
 from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports

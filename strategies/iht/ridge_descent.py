@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import RidgeStep
-from ldp_flower.iht import keep_largest, project_on_ball
+from ldp_flower.questions import RidgeStep
+from ldp_flower.questions.sparse import keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
 
-from ..numerics.walk import Walk
+from ..numerics.step_sizes import Walk
 from ..runtime import Ask, LinearResult, Run, TooFewReports
 
 # Of 20, 35 and 50 steps, planned lengths of 1 to 2 signals, penalties of .3 and 1 and clips of 1 to

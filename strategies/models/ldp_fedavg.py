@@ -12,14 +12,14 @@ from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining, with_parameters
-from ldp_flower.iht import keep_largest
 from ldp_flower.models import Network
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import counted
+from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.refusals import Reason, TooFew
 from ldp_flower.validation import Count, Positive, check_integer, check_number, check_unused
 
-from ..numerics.walk import Walk
+from ..numerics.step_sizes import Walk
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.population import fewest_users
 from ..runtime.run import Arguments

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldp_flower.expectation import Expectation
-from ldp_flower.guarantee.questions import ClippedUpdate, NormalisedUpdate, UpdateQuestion
+from ldp_flower.questions import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 from ldp_flower.randomizers import Randomizer, ball_codebook
 
 #: Above the first, results are poor; above the second, useless.

@@ -10,8 +10,8 @@ import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
+from ldp_flower.data.users import Users
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys
-from ldp_flower.guarantee.users import Users
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import check_integer, check_unused, is_integer, plain_arguments
 
@@ -27,7 +27,7 @@ from ..subprotocols.permanent import (
     change_of,
     level_of,
 )
-from ..tables.private_evaluation import PrivateEvaluation
+from ..table_models.private_evaluation import PrivateEvaluation
 from .season import PERIODS
 from .series_result import (
     BitsResult,

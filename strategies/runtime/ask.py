@@ -12,8 +12,8 @@ from flwr.app import RecordDict
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.messages import NUMBERS, MessageError, NodeKeys, Query, Report, Slots
-from ldp_flower.guarantee.questions import Arrays, Question
 from ldp_flower.guarantee.training import with_query
+from ldp_flower.questions import Arrays, Question
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats, PlainFields

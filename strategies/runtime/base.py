@@ -22,11 +22,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from ldp_flower.data.schema import Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.messages import NodeKeys
-from ldp_flower.guarantee.users import Users
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Schema
 from ldp_flower.validation import (
     PlainFields,
     check_integer,

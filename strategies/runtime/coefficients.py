@@ -8,8 +8,8 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike, NDArray
 
+from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.presentation import charts
-from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Count, Floats, check_integer
 
 from .base import LdpStrategy

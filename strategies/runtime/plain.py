@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
-from ldp_flower.schema import Schema
+from ldp_flower.data.schema import Schema
 
 _KINDS = "biuf"  # of NumPy's types
 _RECORDS = (MetricRecord, ConfigRecord)

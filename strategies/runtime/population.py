@@ -9,8 +9,8 @@ from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
+from ldp_flower.data.users import SCHEMA
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys, Slots
-from ldp_flower.guarantee.users import SCHEMA
 from ldp_flower.validation import PlainFields
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB

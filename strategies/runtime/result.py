@@ -10,8 +10,8 @@ import flwr.serverapp.strategy as flower
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.data.schema import Schema
 from ldp_flower.presentation import charts, page
-from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
 from .plain import made, to_plain

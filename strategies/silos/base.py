@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from ldp_flower.guarantee.questions import Gradient
-from ldp_flower.guarantee.users import Users
+from ldp_flower.data.users import Users
+from ldp_flower.questions import Gradient
+from ldp_flower.questions.links import LINKS
 from ldp_flower.validation import (
     Floats,
     Fraction,
@@ -14,7 +15,6 @@ from ldp_flower.validation import (
     check_positive,
     check_unused,
 )
-from ldp_flower.values.links import LINKS
 
 from ..forecasts.populations import one_silo
 from ..runtime import Cohort, Run, guarantees

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Gradient
-from ldp_flower.iht import keep_largest, project_on_ball
+from ldp_flower.questions import Gradient
+from ldp_flower.questions.links import LINKS
+from ldp_flower.questions.sparse import keep_largest, project_on_ball
 from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.validation import Count, Positive, check_positive
-from ldp_flower.values.links import LINKS
 
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
 from .base import Link, SiloRegression, record_guarantee

@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import LocalCoefficients, Teacher
-from ldp_flower.guarantee.users import Users
-from ldp_flower.iht import iht, keep_largest, project_on_ball
+from ldp_flower.data.users import Users
+from ldp_flower.questions import LocalCoefficients, Teacher
+from ldp_flower.questions.public_maps import synthetic_features
+from ldp_flower.questions.sparse import iht, keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import (
     Count,
@@ -19,7 +20,6 @@ from ldp_flower.validation import (
     check_positive,
     check_unused,
 )
-from ldp_flower.values.public_maps import synthetic_features
 
 from ..forecasts.populations import normal_users
 from ..numerics.denoising import keep_above

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.presentation import charts
+from ldp_flower.questions.links import LINKS
+from ldp_flower.questions.sparse import keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, RecordPeeling
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Count, Floats, Positive, check_unused
-from ldp_flower.values.links import LINKS
 
 from ..numerics.secant import Secant
 from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports, ask_on

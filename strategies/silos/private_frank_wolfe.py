@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ldp_flower.iht import keep_largest
+from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import Count, Positive
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Question, ResidualCoefficients
+from ldp_flower.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import Count, Floats, check_integer
 
 from ..numerics.denoising import shortened_slope
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..runtime import Ask, Cohort, FeatureStrategy, LinearResult, Protocol, Run, TooFewReports
-from ..subprotocols.one_number import USERS_SPREAD, TargetScale
+from ..subprotocols.scales import USERS_SPREAD, TargetScale
 from ..subprotocols.vote import ask_vote, best_vote, enough_voters, needed_for_selection
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import Self
 
 import numpy as np
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
-from ldp_flower.guarantee.users import Users
+from ldp_flower.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, Positive
 
 from ..forecasts.populations import MeanUsers, features_of, normal_users
 from ..numerics.spike_and_slab import Posterior
 from ..runtime import Ask, Card, Run, guarantees
-from ..subprotocols.one_number import TargetScale, estimate_target_scale, scale_cohorts
+from ..subprotocols.scales import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 
 _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean

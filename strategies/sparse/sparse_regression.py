@@ -7,8 +7,9 @@ from typing import Self
 
 import numpy as np
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import LowerBound, NoPlan, Setting
-from ldp_flower.guarantee.questions import (
+from ldp_flower.questions import (
     SELECTORS,
     ClassCoefficients,
     LocalCoefficients,
@@ -16,7 +17,6 @@ from ldp_flower.guarantee.questions import (
     Question,
     ResidualCoefficients,
 )
-from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Count, Floats, Positive, check_choice, check_unused
 
@@ -33,7 +33,7 @@ from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
 from ..runtime import Ask, Card, Cohort, Protocol, Run, TooFewReports, guarantees
 from ..subprotocols.holdout_r2 import HoldOut
-from ..subprotocols.one_number import TargetScale, estimate_target_scale, scale_cohorts
+from ..subprotocols.scales import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
 from .base import CENTRED, Integers, SparseResult, SparseWaves
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Octave
+from ldp_flower.questions import Octave
 from ldp_flower.randomizers import Estimate
 
 from ..runtime import Ask, LinearResult, Run, TooFewReports

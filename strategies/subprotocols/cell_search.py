@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Question
+from ldp_flower.questions import Question
 from ldp_flower.randomizers import Estimate, KRandomizedResponse
 from ldp_flower.validation import Floats
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Question, Rotated, RotatedBins
+from ldp_flower.questions import Question, Rotated, RotatedBins
+from ldp_flower.questions.public_maps import rotate_back
 from ldp_flower.randomizers import Estimate, HadamardResponse, SampledCoordinate
 from ldp_flower.randomizers.elementwise import padded
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.values.public_maps import rotate_back
 
 from ..runtime import Ask, Cohort
-from .one_number import number_randomizer
+from .scales import number_randomizer
 
 _WIDTH = 4.0  # of a bin, in standard deviations of the users, at least
 _FEWEST_BINS = 4  # a bin widened by half its width on each side is no gain with fewer

@@ -8,10 +8,10 @@ from typing import TypeVar
 import numpy as np
 from scipy.optimize import brentq
 
-from ldp_flower.guarantee.questions import ResidualOctave, ResidualSquares
+from ldp_flower.questions import ResidualOctave, ResidualSquares
+from ldp_flower.questions.links import LINKS
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
-from ldp_flower.values.links import LINKS
 
 from ..numerics.denoising import clipped_square
 from ..runtime import Ask, LinearResult, Run, TooFewReports

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import chdtri, ndtri
 
-from ldp_flower.guarantee.questions.sizes import OCTAVES, SMALLEST_OCTAVE, Octave
+from ldp_flower.questions.sizes import OCTAVES, SMALLEST_OCTAVE, Octave
 from ldp_flower.randomizers import Estimate, SubsetSelection
 from ldp_flower.validation import Floats
 

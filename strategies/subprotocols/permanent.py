@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.messages import HASH_END
-from ldp_flower.guarantee.questions import Question
+from ldp_flower.questions import Question
 from ldp_flower.randomizers import FrequencyOracle
 from ldp_flower.randomness import Words
 from ldp_flower.refusals import TooFew

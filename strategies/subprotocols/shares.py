@@ -5,11 +5,11 @@ from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import SharesBelow
+from ldp_flower.questions import SharesBelow
 from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordinate
 from ldp_flower.validation import Floats
 
-from ..numerics.crossing import Crossing, believed, inverted, pooled
+from ..numerics.quantile_posterior import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
 from .cell_search import ONE_VALUE, FoundQuantile

@@ -8,7 +8,7 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from ldp_flower.guarantee.questions import Question, Shortened
+from ldp_flower.questions import Question, Shortened
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Question
+from ldp_flower.questions import Question
 from ldp_flower.randomizers import Estimate, SubsetSelection
 
 from ..numerics.spike_and_slab import Vote, passing, passing_threshold

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import chdtrc, chdtri
 
-from ldp_flower.guarantee.questions import Question
+from ldp_flower.questions import Question
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import digamma
 
-from ldp_flower.guarantee.questions import ClassShare, MeanScore, Ranking, RootCurvature
+from ldp_flower.data.schema import Schema
+from ldp_flower.questions import ClassShare, MeanScore, Ranking, RootCurvature
 from ldp_flower.randomizers import Estimate
-from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.two_normals import Ranked, discriminant, likely_share, ranked
 from ..runtime import Ask, Cohort, Run
-from ..subprotocols.one_number import number_randomizer
-from ..tables.standardisation import Standardisation
+from ..subprotocols.scales import number_randomizer
+from ..subprotocols.standardisation import Standardisation
 from .holdout import EVERYBODY, Number, ask_present, prior_spread
 
 # The wanted standard error of each answer, and the largest part of a class's users who are asked

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import RidgeShift, RidgeShiftOctave
+from ldp_flower.data.schema import Categories, Schema
+from ldp_flower.questions import RidgeShift, RidgeShiftOctave
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
-from ..numerics.walk import Walk
+from ..numerics.step_sizes import Walk
 from ..runtime import Ask, Cohort, Run, TooFewReports
-from ..subprotocols.one_number import enough_for_norm
+from ..subprotocols.scales import enough_for_norm
 from ..subprotocols.size_histogram import ask_histogram
 from .holdout import held_out
 

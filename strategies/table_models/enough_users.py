@@ -5,7 +5,7 @@ from bisect import bisect_left
 
 from ldp_flower.refusals import TooFew
 
-from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.scales import number_randomizer
 
 _COHORTS = 20  # of min_reports users each, that a run needs
 # Standard error of the mean target in its standard deviations, if all users reported it clipped to

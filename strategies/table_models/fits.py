@@ -9,8 +9,8 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.presentation import charts
-from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..runtime.coefficients import CoefficientResult, in_units, units_of

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Gradient, ResidualOctave, ScoreOctave, SquaredErrors
+from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.questions import Gradient, ResidualOctave, ScoreOctave, SquaredErrors
 from ldp_flower.randomizers import Estimate
-from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort, Run
-from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.scales import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram, ask_histogram
 
 Shares = tuple[float, float, float, float]

@@ -7,12 +7,12 @@ from typing import Self
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import SquaredErrors
+from ldp_flower.questions import SquaredErrors
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
-from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.scales import number_randomizer
 from .holdout import Number
 
 # Radius of a user's gain, in products of scales, and the noise that allows a larger one.

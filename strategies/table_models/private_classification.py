@@ -8,21 +8,26 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from ldp_flower.data.schema import Categories, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.questions import ClassStep, RowCount
-from ldp_flower.guarantee.users import Users
+from ldp_flower.questions import ClassStep, RowCount
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats, check_choice, check_integer
 
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..numerics.walk import Walk
+from ..numerics.step_sizes import Walk
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
-from ..subprotocols.one_number import estimate_norm, number_randomizer
-from ..tables.standardisation import Standardisation, estimate_centres, num_askers, usual_square
+from ..subprotocols.scales import estimate_norm, number_randomizer
+from ..subprotocols.standardisation import (
+    Standardisation,
+    estimate_centres,
+    num_askers,
+    usual_square,
+)
 from .class_holdout import ClassEvaluation, HoldOut, evaluate_class
 from .fits import ClassificationFit
 

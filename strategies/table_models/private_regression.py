@@ -9,11 +9,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats, check_choice, check_integer, check_unused
 
 from ..forecasts.populations import MAX_PLANNED, features_of, rows_of, table_users
@@ -22,7 +22,7 @@ from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, g
 from ..runtime.coefficients import contrasts
 from ..runtime.run import LiveRun
 from ..subprotocols.size_histogram import SizeHistogram
-from ..tables.standardisation import (
+from ..subprotocols.standardisation import (
     Standardisation,
     estimate_standardisation,
     with_standardisation,

@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.linear_model import BayesianRidge
 from sklearn.model_selection import KFold
 
-from ldp_flower.guarantee.questions import DrawnLabels
-from ldp_flower.schema import Schema
+from ldp_flower.data.schema import Schema
+from ldp_flower.questions import DrawnLabels
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
 from ..runtime.coefficients import contrasts
-from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.scales import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram
 from . import holdout
 from .holdout import Number

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import LowerBound, Setting
-from ldp_flower.guarantee.questions import SELECTORS, ResidualOctave
-from ldp_flower.guarantee.users import Users
-from ldp_flower.iht import keep_largest
+from ldp_flower.questions import SELECTORS, ResidualOctave
+from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import Estimate, SubsetSelection, ball_codebook
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Count, Floats, Positive, check_choice, check_integer, check_unused
@@ -80,7 +80,7 @@ class SelectedRegression(SparseStrategy):
         Root mean square of the (centred) targets, if it is public. By default it is estimated from
         a small cohort. With ``"auto"`` it is where reports begin, and need not be right.
     selector : str (default: "lasso")
-        How users rank features: a key of :data:`~ldp_flower.guarantee.questions.SELECTORS`. With
+        How users rank features: a key of :data:`~ldp_flower.questions.SELECTORS`. With
         ``"auto"`` and a third as many features as ``samples_per_user`` nobody votes.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.

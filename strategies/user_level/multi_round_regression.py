@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Gradient
-from ldp_flower.guarantee.users import Users
-from ldp_flower.iht import project_on_ball
+from ldp_flower.data.users import Users
+from ldp_flower.questions import Gradient
+from ldp_flower.questions.sparse import project_on_ball
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Count, Floats, check_choice
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import LocalCoefficients, ResidualCoefficients
+from ldp_flower.questions import LocalCoefficients, ResidualCoefficients
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import ridge_moments

@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.questions import Mean
-from ldp_flower.guarantee.users import Users
+from ldp_flower.questions import Mean
 from ldp_flower.randomizers import Randomizer, ball_codebook
 from ldp_flower.validation import Count, Positive, check_unused
 

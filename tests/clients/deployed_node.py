@@ -17,7 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
-from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 
 NODE_ID = 5

@@ -11,7 +11,7 @@ from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import ResidualCoefficients
+from ldp_flower.questions import ResidualCoefficients
 from ldp_flower.randomizers import Codebook
 
 USERS, DIM, ANSWERS, CAP = 100, 32, 21, 100

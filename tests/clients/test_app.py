@@ -14,7 +14,7 @@ from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, attach
 from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query, Report
-from ldp_flower.guarantee.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
+from ldp_flower.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
 from ldp_flower.randomizers import (
     Codebook,
     HybridMechanism,

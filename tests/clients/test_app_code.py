@@ -29,8 +29,8 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import census, with_query
+from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook
 
 PATIENTS = users(8)

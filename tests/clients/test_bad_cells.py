@@ -17,7 +17,7 @@ from ldp_flower.clients.respond import values_of
 from ldp_flower.clients.statistics import public_block
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
-from ldp_flower.guarantee.questions import (
+from ldp_flower.questions import (
     WIRE_TYPES,
     AboutFeatures,
     ClassShare,

@@ -10,7 +10,7 @@ from ldp_flower import Categories, Numeric, Schema, Users
 from ldp_flower.clients.arithmetic import chosen
 from ldp_flower.clients.respond import values_of
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query
-from ldp_flower.guarantee.questions import DrawnItems, FrequentItems, Gradient, TableCell
+from ldp_flower.questions import DrawnItems, FrequentItems, Gradient, TableCell
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.randomness import derive
 

@@ -12,12 +12,12 @@ from flwr.app import Message
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users
 from ldp_flower.clients import LdpClientApp
+from ldp_flower.data import entries as entries_of
+from ldp_flower.data.schema import collected
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
-from ldp_flower.guarantee.questions import Mean
+from ldp_flower.questions import Mean
 from ldp_flower.randomizers import SubsetHypercube
-from ldp_flower.schema import collected
-from ldp_flower.values import entries as entries_of
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")

@@ -15,7 +15,7 @@ from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.clients.node import of_columns
 from ldp_flower.guarantee.budget import Cost, in_simulation
 from ldp_flower.guarantee.messages import NodeKeys, Report
-from ldp_flower.guarantee.questions import Mean
+from ldp_flower.questions import Mean
 from ldp_flower.strategies import Counts, Means
 
 PATIENTS = users(8)

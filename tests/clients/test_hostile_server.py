@@ -23,7 +23,7 @@ from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import FORMAT_VERSION, HASH_END, Report, pack
-from ldp_flower.guarantee.questions import WIRE_TYPES, Per, TransformedQuestion, question_from_wire
+from ldp_flower.questions import WIRE_TYPES, Per, TransformedQuestion, question_from_wire
 from ldp_flower.randomizers import (
     _REGISTRY,
     Codebook,

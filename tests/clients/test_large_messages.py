@@ -15,8 +15,8 @@ from ldp_flower.clients import LdpClientApp, LdpUpdateMod, NetworkClientApp, Net
 from ldp_flower.guarantee import messages
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import MessageError, Report, pack
-from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining, NetworkRound, with_query
+from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook, randomizer_from_config
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.strategies.models.record_dp_sgd import linear_network

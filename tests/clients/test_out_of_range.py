@@ -8,7 +8,7 @@ import pytest
 from ldp_flower import Users, simulate
 from ldp_flower.clients.respond import values_of
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.strategies import NonInteractiveIht
 

@@ -18,7 +18,7 @@ from ldp_flower.clients import LdpClientApp, Refusal, attach
 from ldp_flower.clients.respond import values_of
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
-from ldp_flower.guarantee.questions import (
+from ldp_flower.questions import (
     WIRE_TYPES,
     AboutFeatures,
     Labels,

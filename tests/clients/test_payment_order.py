@@ -14,11 +14,11 @@ from test_update_mod import query as training
 from test_user_update_mod import app_of, people, slots_in, up
 
 from ldp_flower.clients import LdpClientApp, Refusal, respond
+from ldp_flower.data.users import Users
 from ldp_flower.guarantee.answer_lock import answering
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.messages import Report
-from ldp_flower.guarantee.users import Users
 
 FAILURES = [ValueError, MemoryError, RecursionError, SystemExit, GeneratorExit, BaseException]
 PEOPLE = users(12)

@@ -28,7 +28,7 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Claim, Entry, SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query, Report
-from ldp_flower.guarantee.questions import Curvature, Gradient, Labels
+from ldp_flower.questions import Curvature, Gradient, Labels
 from ldp_flower.randomizers import (
     Codebook,
     GaussianMechanism,

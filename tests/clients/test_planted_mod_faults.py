@@ -14,8 +14,8 @@ from ldp_flower.clients import LdpUpdateMod, update_mod
 from ldp_flower.clients.node import Node
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import census, with_query
+from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook
 
 DIM = 5

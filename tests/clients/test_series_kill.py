@@ -20,7 +20,7 @@ from ldp_flower import Categories, Schema
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
-from ldp_flower.guarantee.questions import TableCell
+from ldp_flower.questions import TableCell
 from ldp_flower.randomizers import HadamardBit
 
 USERS, WEEKS = 12, 10

@@ -11,7 +11,7 @@ from ldp_flower.audit import audit_handler, extreme_silos, recorded_queries
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
-from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import GaussianMechanism, RecordGaussian, RecordPeeling
 from ldp_flower.strategies import DpIht, PeelingDpIht, PeelingTransfer
 

@@ -13,7 +13,7 @@ from scipy.special import expit
 from ldp_flower import Users
 from ldp_flower.clients import statistics
 from ldp_flower.guarantee.messages import MessageError
-from ldp_flower.guarantee.questions import (
+from ldp_flower.questions import (
     FrequentItems,
     Gradient,
     SecondMoments,
@@ -21,8 +21,8 @@ from ldp_flower.guarantee.questions import (
     TensorMoments,
     question_from_wire,
 )
+from ldp_flower.questions.public_maps import frequencies, projection, synthetic_features
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.values.public_maps import frequencies, projection, synthetic_features
 
 DIM = 7
 

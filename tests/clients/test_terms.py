@@ -10,8 +10,8 @@ from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod, Refusal
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
-from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import with_query
+from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook
 
 PATIENTS = users(8)

@@ -30,8 +30,8 @@ from ldp_flower.guarantee.budget import Cost, in_simulation
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
-from ldp_flower.guarantee.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
 from ldp_flower.guarantee.training import census, flattened, parameters_of, with_query
+from ldp_flower.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate, SubsetHypercube
 from ldp_flower.randomness import RandomSource
 

@@ -41,8 +41,8 @@ from ldp_flower.clients import (
 )
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import CENSUS, HASH_END, MessageError, NodeKeys, Purpose, Query
-from ldp_flower.guarantee.questions import ClippedUpdate, Gradient
 from ldp_flower.guarantee.training import census, with_query
+from ldp_flower.questions import ClippedUpdate, Gradient
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate, SubsetHypercube
 
 NUM_USERS = 6

@@ -84,7 +84,7 @@ from pathlib import Path
 import numpy as np
 from flwr.serverapp import ServerApp
 
-from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.strategies import Ask, LdpStrategy, LinearResult
 

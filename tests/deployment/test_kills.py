@@ -77,7 +77,7 @@ from flwr.serverapp import ServerApp
 
 from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.messages import Query, Report
-from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.strategies.runtime.population import wait_for_nodes
 

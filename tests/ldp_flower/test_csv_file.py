@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ldp_flower.table_file import records
+from ldp_flower.data.table_file import records
 
 HEADER = "name,person,age"
 PARTS = ["a", '"', ",", "\n", "\r", '""', "x y", "\u00e9", "\u2028", "\0", "\udce9", ""]
@@ -92,8 +92,8 @@ def test_stray_quotes_take_no_time_of_their_own(line, monkeypatch):
                 looked += found.end() - found.start()
             return found
 
-    real = __import__("ldp_flower.table_file", fromlist=["_FIELD"])._FIELD
-    monkeypatch.setattr("ldp_flower.table_file._FIELD", Field())
+    real = __import__("ldp_flower.data.table_file", fromlist=["_FIELD"])._FIELD
+    monkeypatch.setattr("ldp_flower.data.table_file._FIELD", Field())
     text = "x,y,z\n" + f"{line}\n" * 2000
     assert len(fields(text)) > 500
     assert looked < 10 * len(text)

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ldp_flower.iht import iht, objective
-from ldp_flower.values.links import LINKS
+from ldp_flower.questions.links import LINKS
+from ldp_flower.questions.sparse import iht, objective
 
 
 def data(seed, rows=2000, dim=30, sparsity=4, link="identity"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldp_flower.sweep import rows_of, sweep
+from ldp_flower.compare.sweep import rows_of, sweep
 
 GRID = {"x": [1, 2], "name": ["a", "b"]}
 

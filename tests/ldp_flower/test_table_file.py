@@ -163,7 +163,8 @@ def test_parquet_is_read_or_its_reader_asked_for(tmp_path, monkeypatch):
     path.write_bytes(b"PAR1")
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        "ldp_flower.table_file.find_spec", lambda name: None if name == "pyarrow" else find(name)
+        "ldp_flower.data.table_file.find_spec",
+        lambda name: None if name == "pyarrow" else find(name),
     )
     with pytest.raises(ValueError, match=r"pip install \"ldp-flower\[parquet\]\""):
         SCHEMA.loader(path, user_column="person")(context())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.guarantee.questions import SharesBelow
+from ldp_flower.questions import SharesBelow
 from ldp_flower.randomizers import Estimate, RandomizedResponse, Summary
 from ldp_flower.strategies.numerics.value_scale import ValueScale
 from ldp_flower.strategies.subprotocols.shares import Shares

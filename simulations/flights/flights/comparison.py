@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ldp_flower import simulate
+from ldp_flower.compare.sweep import sweep
 from ldp_flower.strategies import TooFewReports
-from ldp_flower.sweep import sweep
 
 from .data import judged, training_users
 from .design import BOUNDS, COLUMNS, SCHEMA, Floats, minutes

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import GeneratedUsers, Users, simulate
-from ldp_flower.iht import iht
+from ldp_flower.compare.sweep import Sweep
+from ldp_flower.questions.sparse import iht
 from ldp_flower.strategies import (
     DpIht,
     KnowledgeTransfer,
@@ -20,7 +21,6 @@ from ldp_flower.strategies import (
     PeelingTransfer,
     PrivateFrankWolfe,
 )
-from ldp_flower.sweep import Sweep
 
 from ...baselines.two_stage import TwoStage
 from ...harness.runs import Task, sweep_of

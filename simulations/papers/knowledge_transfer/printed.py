@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.accounting import gaussian_epsilon
-from ldp_flower.iht import iht
+from ldp_flower.questions.sparse import iht
 
 Floats = NDArray[np.float64]
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import Users, simulate
-from ldp_flower.iht import iht, objective
+from ldp_flower.compare.sweep import Sweep
+from ldp_flower.questions.sparse import iht, objective
 from ldp_flower.strategies import DpIht, LabelLdpIht
 from ldp_flower.strategies.runtime.coefficients import LinearResult
-from ldp_flower.sweep import Sweep
 
 from ...harness.runs import Task, sweep_of
 from . import printed

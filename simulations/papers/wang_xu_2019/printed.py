@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ldp_flower.accounting import gaussian_epsilon
-from ldp_flower.iht import keep_largest, project_on_ball
+from ldp_flower.questions.sparse import keep_largest, project_on_ball
 
 from .data import LABEL_NOISE
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ldp_flower.sweep import Sweep
+from ldp_flower.compare.sweep import Sweep
 
 from ...harness.runs import Task, sweep_of
 from .data import split

@@ -18,7 +18,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from ldp_flower import Schema, Users
 from ldp_flower.planning import Setting
-from ldp_flower.simulation.in_memory import run_in_memory
+from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.strategies import LdpStrategy, PrivateClassification, PrivateRegression
 
 from ..grouped_data import data

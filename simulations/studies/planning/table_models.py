@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
 
-from ldp_flower.simulation.in_memory import run_in_memory
+from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.strategies import (
     PrivateClassification,
     PrivateEvaluation,

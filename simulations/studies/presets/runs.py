@@ -11,7 +11,7 @@ import numpy as np
 
 from ldp_flower import Users, simulate
 from ldp_flower.planning import WouldRefuse
-from ldp_flower.simulation.in_memory import run_in_memory
+from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.strategies import (
     DpIht,
     KnowledgeTransfer,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from ldp_flower.simulation.in_memory import run_in_memory
+from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.strategies import PrivateClassification, PrivateRegression
 from ldp_flower.validation import Floats
 

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ldp_flower import Categories, Numeric, Schema
-from ldp_flower.guarantee.users import Users
+from ldp_flower.data.users import Users
 from ldp_flower.validation import Floats
 
 Integers = NDArray[np.int64]

@@ -27,9 +27,9 @@ from ldp_flower.audit.handler import Checked
 from ldp_flower.audit.runs import audited_runs
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.data.users import Users
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import WIRE_TYPES, Gradient, Question, WireType
-from ldp_flower.guarantee.users import Users
+from ldp_flower.questions import WIRE_TYPES, Gradient, Question, WireType
 from ldp_flower.randomizers import (
     Codebook,
     HadamardResponse,

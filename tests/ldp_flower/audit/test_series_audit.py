@@ -20,7 +20,7 @@ from ldp_flower.clients.node import Node
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.ledger_file import series_keys
 from ldp_flower.guarantee.messages import NodeKeys, Report
-from ldp_flower.guarantee.questions import WIRE_TYPES
+from ldp_flower.questions import WIRE_TYPES
 from ldp_flower.randomness import derive
 from ldp_flower.strategies import Counts, Series
 from ldp_flower.strategies.runtime.population import Panel

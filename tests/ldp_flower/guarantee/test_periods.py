@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ldp_flower import PrivacyPolicy
-from ldp_flower.cli.accounts import Accounts, as_html
 from ldp_flower.guarantee import ledger as module
 from ldp_flower.guarantee.budget import Cost, seconds_in
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.supernode.accounts import Accounts, as_html
 
 DAY = 86_400.0
 START = 1_700_000_000.0

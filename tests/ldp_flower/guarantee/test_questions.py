@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import (
+from ldp_flower.questions import (
     SELECTORS,
     WIRE_TYPES,
     Cell,

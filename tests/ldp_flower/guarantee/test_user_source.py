@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from ldp_flower import GeneratedUsers, Users, simulate
-from ldp_flower.guarantee.users import UserSource
+from ldp_flower.data.users import UserSource
 from ldp_flower.strategies import NonInteractiveIht
 
 DIM = 4

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from ldp_flower import Categories, Numeric, Schema, Users, plan, simulate
-from ldp_flower.planning import NoPlan, Setting, WouldRefuse, expectation
-from ldp_flower.simulation import in_memory
-from ldp_flower.simulation.in_memory import run_in_memory
+from ldp_flower.planning import NoPlan, Setting, WouldRefuse, expectation, in_memory
+from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.strategies import (
     ConstrainedMean,
     ConstrainedRegression,

@@ -7,7 +7,7 @@ import pytest
 
 from ldp_flower.audit import exact_epsilon, extreme_inputs, worst_epsilon
 from ldp_flower.guarantee.messages import HASH_END, MessageError, Query
-from ldp_flower.guarantee.questions import Mean, Rotated
+from ldp_flower.questions import Mean, Rotated
 from ldp_flower.randomizers import (
     Codebook,
     HadamardResponse,

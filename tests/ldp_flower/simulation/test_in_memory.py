@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ldp_flower import Users, simulate
+from ldp_flower.planning.in_memory import mean_without_noise, run_in_memory
 from ldp_flower.randomizers import (
     KRandomizedResponse,
     RandomizedResponse,
@@ -12,7 +13,6 @@ from ldp_flower.randomizers import (
     SubsetSelection,
     ball_codebook,
 )
-from ldp_flower.simulation.in_memory import mean_without_noise, run_in_memory
 from ldp_flower.strategies import LabelLdpIht, PeelingDpIht, UserLevelMean
 from ldp_flower.strategies.forecasts.populations import MeanUsers
 

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from ldp_flower import Categories, Numeric, Users, hash_items
-from ldp_flower.values.names import as_names
-from ldp_flower.values.numbers import as_numbers, as_table
+from ldp_flower.data.names import as_names
+from ldp_flower.data.numbers import as_numbers, as_table
 
 
 class Hostile:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.values.moments import (
+from ldp_flower.questions.moments import (
     contracted,
     monomials,
     num_moments,

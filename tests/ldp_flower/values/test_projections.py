@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ldp_flower.iht import keep_largest, project_on_ball
+from ldp_flower.questions.sparse import keep_largest, project_on_ball
 
 vectors = arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.values.public_maps import (
+from ldp_flower.questions.public_maps import (
     fourier_features,
     frequencies,
     project,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
+from ldp_flower.questions.public_maps import rotate, rotate_back
 from ldp_flower.randomizers.elementwise import padded
-from ldp_flower.values.public_maps import rotate, rotate_back
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 7, 8, 33])

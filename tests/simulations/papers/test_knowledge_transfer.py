@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from ldp_flower.guarantee.questions import WIRE_TYPES
+from ldp_flower.questions import WIRE_TYPES
 from ldp_flower.randomizers import randomizer_from_config
 
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")

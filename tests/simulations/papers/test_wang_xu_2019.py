@@ -60,7 +60,7 @@ def test_what_is_called_printed_never_has_the_nominal_epsilon():
 
 
 def test_the_stand_in_is_as_its_docstring_says():
-    from ldp_flower.iht import iht, objective
+    from ldp_flower.questions.sparse import iht, objective
     from simulations.papers.wang_xu_2019.data import covertype, stand_in
 
     x, y = stand_in(20_000)

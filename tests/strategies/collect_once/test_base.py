@@ -14,7 +14,8 @@ from ldp_flower import Users, randomizers, simulate
 from ldp_flower.audit import audit_handler, recorded_queries
 from ldp_flower.clients.statistics import compute
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import Mean, Record, RecordCopies
+from ldp_flower.questions import Mean, Record, RecordCopies
+from ldp_flower.questions.moments import packed_power
 from ldp_flower.randomizers import Estimate, GaussianRecord
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
 from ldp_flower.strategies import (
@@ -30,7 +31,6 @@ from ldp_flower.strategies.collect_once.smooth_glm import GlmResult
 from ldp_flower.strategies.numerics.denoising import project_on_l1_ball
 from ldp_flower.strategies.numerics.first_order import fista
 from ldp_flower.strategies.runtime import Answers
-from ldp_flower.values.moments import packed_power
 
 STRATEGIES = [ConstrainedMean, ConstrainedRegression, KernelRidgeRegression, SmoothGlm]
 each_strategy = pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)

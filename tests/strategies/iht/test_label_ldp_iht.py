@@ -12,7 +12,7 @@ from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import PUBLIC, compute, public_block
 from ldp_flower.guarantee.messages import Report
-from ldp_flower.guarantee.questions import WIRE_TYPES, DrawnLabels, Labels
+from ldp_flower.questions import WIRE_TYPES, DrawnLabels, Labels
 from ldp_flower.randomizers import GaussianMechanism, HybridMechanism, RandomizedResponse
 from ldp_flower.simulation.grid import InProcessGrid
 from ldp_flower.strategies import LabelLdpIht

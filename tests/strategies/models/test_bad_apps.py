@@ -16,10 +16,10 @@ from flwr.clientapp.mod import (
 
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpUpdateMod
-from ldp_flower.clients.app_form import objection
+from ldp_flower.clients.app_checks import objection
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import with_query
+from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook
 from ldp_flower.strategies import LdpFedAvg, TooFewReports
 

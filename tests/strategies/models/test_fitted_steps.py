@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.strategies import LdpFedAvg
-from ldp_flower.strategies.numerics.walk import Walk
+from ldp_flower.strategies.numerics.step_sizes import Walk
 
 EAST, NORTH = np.eye(2)
 

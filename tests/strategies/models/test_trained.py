@@ -10,8 +10,8 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.guarantee.messages import MessageError
-from ldp_flower.guarantee.questions import ClippedUpdate, NormalisedUpdate
 from ldp_flower.guarantee.training import RIDER, digest, taken_apart
+from ldp_flower.questions import ClippedUpdate, NormalisedUpdate
 from ldp_flower.strategies import LdpFedAvg, trainable_of
 from ldp_flower.strategies.models.trained import Trained
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit, ndtr
 
-from ldp_flower.strategies.numerics.crossing import believed, pooled
+from ldp_flower.strategies.numerics.quantile_posterior import believed, pooled
 from ldp_flower.strategies.numerics.value_scale import (
     ValueScale,
     coarsest_step,

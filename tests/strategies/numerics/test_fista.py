@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
-from ldp_flower.iht import project_on_ball
+from ldp_flower.questions.sparse import project_on_ball
 from ldp_flower.strategies.numerics.denoising import soften
 from ldp_flower.strategies.numerics.first_order import fista
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.strategies.numerics.crossing import inverted
+from ldp_flower.strategies.numerics.quantile_posterior import inverted
 
 AT = np.linspace(0.02, 0.98, 49)
 #: Distribution functions less the level, and the smallest value where it is reached.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.iht import project_on_ball
+from ldp_flower.questions.sparse import project_on_ball
 from ldp_flower.strategies.numerics.first_order import damping, sigm
 
 

@@ -10,7 +10,7 @@ from ldp_flower.randomizers import SubsetSelection
 from ldp_flower.strategies.numerics.denoising import ridge_moments
 from ldp_flower.strategies.numerics.spike_and_slab import Evidence, Vote, posterior
 from ldp_flower.strategies.sparse.base import water_fill
-from ldp_flower.strategies.subprotocols.one_number import TargetScale
+from ldp_flower.strategies.subprotocols.scales import TargetScale
 from ldp_flower.strategies.subprotocols.vote import best_vote, information
 
 

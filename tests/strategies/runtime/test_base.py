@@ -12,8 +12,8 @@ from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import NodeKeys, Report
-from ldp_flower.guarantee.questions import Curvature, Gradient
-from ldp_flower.iht import keep_largest
+from ldp_flower.questions import Curvature, Gradient
+from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
 from ldp_flower.strategies import Ask, LdpFedAvg, LdpIht, LdpStrategy, LinearResult, TooFewReports
 from ldp_flower.strategies.runtime import FeatureStrategy, ask_on

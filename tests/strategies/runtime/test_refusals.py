@@ -10,9 +10,9 @@ from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid, simulate
 from ldp_flower.clients import LdpUpdateMod
-from ldp_flower.guarantee.users import Users
+from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.planning import Setting, WouldRefuse
-from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.strategies import (
     Counts,
     Describe,

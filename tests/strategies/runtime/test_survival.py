@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.schema import Categories, Numeric, Schema
+from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.strategies import (
     Counts,
     Describe,

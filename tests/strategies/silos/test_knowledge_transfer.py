@@ -7,10 +7,10 @@ from scipy.special import expit
 from ldp_flower import GeneratedUsers, PrivacyPolicy, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.clients.statistics import compute
-from ldp_flower.guarantee.questions import Teacher
+from ldp_flower.questions import Teacher
+from ldp_flower.questions.public_maps import synthetic_features
 from ldp_flower.randomizers import Codebook
 from ldp_flower.strategies import KnowledgeTransfer
-from ldp_flower.values.public_maps import synthetic_features
 
 DIM, SPARSITY = 1000, 10
 

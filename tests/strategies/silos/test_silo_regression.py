@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 from ldp_flower import PrivacyPolicy, Users, simulate
-from ldp_flower.iht import iht, objective
+from ldp_flower.questions.sparse import iht, objective
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
 from ldp_flower.strategies import DpIht, PeelingDpIht, PrivateFrankWolfe
 

@@ -8,8 +8,8 @@ from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema, Users, simula
 from ldp_flower.audit import recorded_queries
 from ldp_flower.clients.arithmetic import chosen
 from ldp_flower.clients.statistics import compute, public_block
-from ldp_flower.guarantee.questions import DrawnLabels
 from ldp_flower.planning import Setting, expectation
+from ldp_flower.questions import DrawnLabels
 from ldp_flower.strategies import PrivateRegression, TooFewReports
 
 COLUMNS = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ldp_flower.strategies.tables.standardisation import Standardisation
+from ldp_flower.strategies.subprotocols.standardisation import Standardisation
 
 
 def test_a_model_of_standardised_columns_predicts_the_same_of_the_features():

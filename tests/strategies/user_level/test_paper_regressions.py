@@ -11,7 +11,7 @@ import pytest
 from ldp_flower import Users, randomizers, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.guarantee.questions import Mean, Rotated
+from ldp_flower.questions import Mean, Rotated
 from ldp_flower.randomizers import HybridMechanism, RandomizedResponse, SampledCoordinate
 from ldp_flower.strategies import MultiRoundRegression, TooFewReports, TwoRoundRegression
 

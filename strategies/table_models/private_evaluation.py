@@ -9,10 +9,10 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
+from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
-from ldp_flower.guarantee.questions import SquaredErrors
-from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
+from ldp_flower.questions import SquaredErrors
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats, check_positive
@@ -31,7 +31,7 @@ from ..runtime import (
     guarantees,
 )
 from ..runtime.result import frame, interval
-from ..subprotocols.one_number import number_randomizer
+from ..subprotocols.scales import number_randomizer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

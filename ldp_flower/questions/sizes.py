@@ -6,7 +6,6 @@ A residual is a row's target minus its mean, given ``u = offset + <x, theta>`` a
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from ...values.links import LINKS
 from .base import (
     AboutFeatures,
     Coordinates,
@@ -15,6 +14,7 @@ from .base import (
     Question,
     Signed,
 )
+from .links import LINKS
 
 OCTAVES: Final = 64  # of all sizes from 2**-32 to 2**32; what is beyond counts as the last
 SMALLEST_OCTAVE: Final = -32

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .validation import Floats, PlainFields, check_number, check_positive, own_number, plain
-from .values.entries import entries, is_blank, is_missing, of_entry
-from .values.merged import exact_in, is_merged
-from .values.numbers import as_numbers
+from ..validation import Floats, PlainFields, check_number, check_positive, own_number, plain
+from .entries import entries, is_blank, is_missing, of_entry
+from .merged import exact_in, is_merged
+from .numbers import as_numbers
 
 _TRUTHS = ("0", "1"), ("False", "True")  # two names of the same
 _MAX_COLUMNS_NAMED = 5  # columns that a table's log names

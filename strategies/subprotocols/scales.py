@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from ldp_flower.guarantee.questions import Question, TargetScaleBin
+from ldp_flower.questions import Question, TargetScaleBin
 from ldp_flower.randomizers import (
     Codebook,
     Estimate,

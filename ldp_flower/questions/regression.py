@@ -8,8 +8,7 @@ target is none of their rows.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ...validation import Floats
-from ...values.links import LINKS
+from ..validation import Floats
 from .base import (
     AboutFeatures,
     Coordinates,
@@ -23,6 +22,7 @@ from .base import (
     Signed,
     together,
 )
+from .links import LINKS
 from .sizes import Octave
 
 
@@ -244,7 +244,7 @@ class Teacher(Question):
     the mean loss of ``link`` over the user's rows, plus ``ridge / 2`` times its squared length; it
     is zero for a user without rows. Shape (users, num_features). With ``num_answers`` and
     ``synthetic_seed`` the difference's products with so many
-    :func:`~ldp_flower.values.public_maps.synthetic_features` are wanted instead, shape (users,
+    :func:`~ldp_flower.questions.public_maps.synthetic_features` are wanted instead, shape (users,
     num_answers).
     """
 

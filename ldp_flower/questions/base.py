@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from ...validation import Floats, check_number, plain
+from ..validation import Floats, check_number, plain
 
 Arrays = Mapping[str, NDArray[Any]]
 Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
@@ -167,6 +167,8 @@ class Question:
     suffix: ClassVar[str] = ""
     #: The links that it can be asked for, if it has one.
     links: ClassVar[tuple[str, ...]] = ("identity",)
+    #: Whether a message can ask for it by itself, and not only within a transformation.
+    alone: ClassVar[bool] = True
     #: Whether the features leave as they are beside the reports.
     features_public: ClassVar[bool] = False
     #: The rows that count.

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar
 
-from ...values.moments import MAX_DEGREE, num_moments, tensor_powers
 from .base import (
     AboutFeatures,
     Coordinates,
@@ -19,6 +18,7 @@ from .base import (
     Rows,
     Signed,
 )
+from .moments import MAX_DEGREE, num_moments, tensor_powers
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +62,7 @@ class ColumnMeans(OfColumns):
     """:class:`Mean` of all columns: the target counts as the last feature."""
 
     stem: ClassVar[str] = "column_means"
+    alone: ClassVar[bool] = False
 
     centre: PerFeature
     coordinates: Coordinates | None = None
@@ -72,6 +73,7 @@ class ColumnMeanNorm(OfColumns, OneNumber):
     """``log(norm / prior) / log_range`` of a user's :class:`ColumnMeans`, one number."""
 
     stem: ClassVar[str] = "column_mean_norm"
+    alone: ClassVar[bool] = False
 
     centre: PerFeature
     prior: Prior
@@ -88,6 +90,7 @@ class ColumnLogSizes(OfColumns):
     """
 
     stem: ClassVar[str] = "column_log_sizes"
+    alone: ClassVar[bool] = False
 
     prior: Prior
     log_range: float
@@ -184,7 +187,7 @@ class SecondMoments(Question):
     They are multiplied by ``product_weight`` and ``square_weight``. x is a row over
     ``feature_bound``, shortened to length 1, y its target over ``target_bound``, clipped to [-1,
     1]. The d products x y come first, then the upper triangle of x x' row by row, off the diagonal
-    times sqrt(2), see :func:`ldp_flower.values.moments.packed_power`. So a value is no longer than
+    times sqrt(2), see :func:`~ldp_flower.questions.moments.packed_power`. A value is no longer than
     the root of the sum of the weights' squares. Without rows it is zero.
     """
 

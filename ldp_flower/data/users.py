@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..validation import PlainFields, check_integer
-from ..values.entries import Column, columns_of
-from ..values.items import item_numbers
-from ..values.names import MissingIds, as_names, check_missing_ids, check_names, missing_rows
-from ..values.numbers import as_numbers, as_table, without_numbers
+from .entries import Column, columns_of
+from .items import item_numbers
+from .names import MissingIds, as_names, check_missing_ids, check_names, missing_rows
+from .numbers import as_numbers, as_table, without_numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.random import default_rng
 
+from ..data.users import Users
 from ..expectation import Expectation, WouldRefuse
-from ..guarantee.users import Users
 from ..randomizers import (
     Estimate,
     FrequencyOracle,

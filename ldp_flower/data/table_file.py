@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from .values.entries import entries
+from .entries import entries
 
 
 def read_table(

@@ -9,14 +9,14 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import ColumnLogSizes, ColumnMeanNorm, ColumnMeans, Standardised
+from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.questions import ColumnLogSizes, ColumnMeanNorm, ColumnMeans, Standardised
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import shrink
 from ..runtime import Ask, Cohort, Run
-from ..subprotocols.one_number import estimate_norm, norm_askers
+from .scales import estimate_norm, norm_askers
 
 Integers = NDArray[np.int64]
 T = TypeVar("T")

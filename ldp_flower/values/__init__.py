@@ -1,1 +1,0 @@
-"""What one user computes before it is randomised, and its server undoes: public functions."""
