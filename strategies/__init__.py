@@ -38,8 +38,8 @@ from .runtime import LdpStrategy as LdpStrategy
 from .runtime import LinearResult as LinearResult
 from .runtime import Result as Result
 from .runtime import TooFewReports as TooFewReports
-from .runtime.result import PrivacySpent as PrivacySpent
-from .runtime.result import Step as Step
+from .runtime.facts import PrivacySpent as PrivacySpent
+from .runtime.facts import Step as Step
 from .silos.dp_iht import DpIht as DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer as KnowledgeTransfer
 from .silos.peeling_dp_iht import PeelingDpIht as PeelingDpIht

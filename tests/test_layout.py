@@ -303,22 +303,10 @@ def test_subprotocols_ask_and_are_no_protocols():
         assert not any(issubclass(kind, LdpStrategy) for kind in own), name
 
 
-#: Modules that name each other's types, of a first and a second one: two are left.
-CIRCLES = {
-    "ldp_flower.strategies.runtime.run": "ldp_flower.strategies.runtime.base",
-    "ldp_flower.strategies.runtime.result_page": "ldp_flower.strategies.runtime.result",
-}
-
-
 def test_the_library_imports_in_no_circle():
-    """For types neither, but for those of ``CIRCLES``, each of which is there."""
+    """For types neither."""
     known = library()
-    TopologicalSorter({name: imports(known, name, at_run_time=True) for name in known}).prepare()
-    all_imports = {name: imports(known, name) for name in known}
-    for first, second in CIRCLES.items():
-        assert second in all_imports[first] and first in all_imports[second]
-        all_imports[first] = all_imports[first] - {second}
-    TopologicalSorter(all_imports).prepare()
+    TopologicalSorter({name: imports(known, name) for name in known}).prepare()
 
 
 # -------------------------------------------------------------------------- simulations

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,8 @@ from ldp_flower.validation import Floats
 from ..numerics.denoising import project_on_simplex
 from ..numerics.density import Counted
 from ..numerics.value_scale import coarsest_step, steps_from
-from ..runtime import Ask, LdpStrategy, Run
+from ..runtime import Ask, Run
+from ..runtime.run import RunSettings
 
 _FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
 _MOST_STEPS = 24  # two a decade: of bounds that hold eleven decades of steps
@@ -82,18 +83,18 @@ class NumericColumn:
 
 
 def users_for_step_estimate(
-    strategy: LdpStrategy[Any], column: NumericColumn, num_users: int
+    settings: RunSettings, column: NumericColumn, num_users: int
 ) -> tuple[FrequencyOracle, int] | None:
     """Return how many users report how round their entries are, and by what; None if nobody."""
-    oracle = best_frequency_oracle(strategy.epsilon, len(column.steps) + 2, num_users)
+    oracle = best_frequency_oracle(settings.epsilon, len(column.steps) + 2, num_users)
     enough = math.ceil((oracle.variance + 0.25) / _ERROR**2)
-    size = max(enough, int(_PART[0] * num_users), strategy.min_reports)
+    size = max(enough, int(_PART[0] * num_users), settings.min_reports)
     return (oracle, size) if size <= _PART[1] * num_users else None
 
 
 def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entries]:
     """Ask few users how round their entries are: a threshold next to a tie misses its mass."""
-    asked = users_for_step_estimate(run.strategy, column, run.num_users)
+    asked = users_for_step_estimate(run.settings, column, run.num_users)
     if asked is None:
         return Entries()
     oracle, size = asked

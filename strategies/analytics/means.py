@@ -264,7 +264,7 @@ class Means(ColumnStrategy[MeansResult]):
         if self.by is not None and (refusal := self._hidden_groups(num_users)):
             return refusal
         _, waves = self._sizes(num_users)
-        return self._too_small(num_users) if min(waves) < self.min_reports else None
+        return self.too_small(num_users) if min(waves) < self.min_reports else None
 
     def _hidden_groups(self, num_users: int) -> TooFew | None:
         """Return that groups would look empty even if all are equally large; None if not."""

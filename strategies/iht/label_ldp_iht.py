@@ -31,7 +31,6 @@ from ..forecasts.populations import (
 )
 from ..runtime import Card, LinearResult, Protocol, Run, SparseStrategy, guarantees
 from ..runtime.coefficients import Method
-from ..runtime.run import LiveRun
 from .label_rounds import LabelRounds, has_known_noise
 
 _MECHANISMS = ("hybrid", "bit", "gaussian")
@@ -199,8 +198,8 @@ class LabelLdpIht(SparseStrategy):
         """Ask for the labels' law unless there is a bound; then for labels less predictions."""
         return (yield from LabelRounds(run, self).protocol())
 
-    def _finished(self, run: LiveRun, found: LinearResult) -> LinearResult:
-        result: LinearResult = super()._finished(run, found)
-        assert result.privacy is not None
-        result.privacy = replace(result.privacy, part=guarantees.LABELS)
-        return result
+    def finished(self, run: Run, found: LinearResult) -> LinearResult:
+        """Say that labels only are protected."""
+        assert found.privacy is not None
+        found.privacy = replace(found.privacy, part=guarantees.LABELS)
+        return found

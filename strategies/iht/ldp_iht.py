@@ -190,7 +190,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
             # A scale that is off by 2 costs little: a third of those who tell it to 15 % will do.
             askers = max(math.ceil(size_askers(self.epsilon) / 3), run.min_reports)
             if run.num_users < askers + self.min_reports:  # before anybody is asked
-                raise TooFewReports(self._too_small(run.num_users))
+                raise TooFewReports(self.too_small(run.num_users))
             (cohort,) = run.cohorts([askers])
             question = ResidualOctave(np.zeros(self.dim), 0.0)
             degrees = float(self.samples_per_user)

@@ -303,7 +303,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 )
 
     @property
-    def _fewest_nodes(self) -> int:
+    def fewest_nodes(self) -> int:
+        """The ``min_available_nodes``."""
         return self.min_available_nodes or 1
 
     def _rounds(self, num_rounds: int) -> int:
@@ -327,9 +328,10 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         cohorts = -(-num_rounds // self.answers_per_user)
         return cohorts * max(1, math.floor(self.fraction_train * num_users + 1e-9))
 
-    def _aggregated(self, public: list[MetricRecord]) -> MetricRecord:
+    def public_means(self, public: list[MetricRecord]) -> MetricRecord:
+        """Return what ``train_metrics_aggr_fn`` makes of them."""
         if self.train_metrics_aggr_fn is None or not public:
-            return super()._aggregated(public)
+            return super().public_means(public)
         records = [RecordDict({"metrics": metrics}) for metrics in public]
         found = self.train_metrics_aggr_fn(records, "num-examples")
         if not isinstance(found, MetricRecord):
@@ -426,7 +428,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return LocalTraining(text, self.local_steps, float(self.local_learning_rate))
 
     @property
-    def _rides_on(self) -> str:
+    def carrier(self) -> str:
+        """The app's own messages."""
         return self.message_type
 
     def _arguments(
@@ -520,7 +523,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     def _config(number: int, arguments: Arguments) -> ConfigRecord:
         return ConfigRecord({**arguments.train_config, "server-round": number})
 
-    def _census_content(self, arguments: Arguments) -> RecordDict:
+    def census_content(self, arguments: Arguments) -> RecordDict:
         """Return the config of round 0, which mods before ldp-flower's may read."""
         return RecordDict({self.configrecord_key: self._config(0, arguments)})
 

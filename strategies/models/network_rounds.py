@@ -18,7 +18,8 @@ from ldp_flower.models.parsing import parsed
 from ldp_flower.presentation import charts
 
 from ..runtime import Asked, Cohort
-from ..runtime.result import SPENT, Result
+from ..runtime.facts import SPENT
+from ..runtime.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

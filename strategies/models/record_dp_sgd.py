@@ -21,8 +21,8 @@ from ldp_flower.refusals import TooFew
 from ldp_flower.validation import check_integer
 
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
-from ..runtime.result import PrivacySpent
-from ..runtime.run import Arguments, LiveRun
+from ..runtime.facts import PrivacySpent
+from ..runtime.run import Arguments
 from .network_rounds import NetworkAsk, RecordDpSgdResult
 
 #: Of q. Linear models of digits (simulations/studies/silo_records, five splits) lost .02 of their
@@ -277,11 +277,13 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         return self._too_few(num_users)
 
     @property
-    def _rides_on(self) -> str:
+    def carrier(self) -> str:
+        """Flower's train messages."""
         return "train"
 
     @property
-    def _fewest_nodes(self) -> int:
+    def fewest_nodes(self) -> int:
+        """The ``min_nodes``."""
         return self.min_nodes
 
     def _arguments(
@@ -297,10 +299,11 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         return Arguments(ArrayRecord(arrays))
 
     @property
-    def _charged(self) -> str:
+    def charged(self) -> str:
+        """That ledgers hold the whole plan."""
         return _CHARGED.format(self.plan.epsilon, self.plan.delta)
 
-    def _cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
+    def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
         """Return what a record's answers to these rounds cost together, by the accountant."""
         spent = self.plan.epsilon_after(len(asked)) if asked else 0.0
         return PrivacySpent(spent, self.delta, self.protects, False, seeded)
@@ -338,9 +341,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
             noise_to_signal=noise.of_the_run,
         )
 
-    def _finished(self, run: LiveRun, result: RecordDpSgdResult) -> RecordDpSgdResult:
+    def finished(self, run: Run, found: RecordDpSgdResult) -> RecordDpSgdResult:
         """Add what the answers of a record's silo have cost it."""
-        found: RecordDpSgdResult = super()._finished(run, result)
         assert found.privacy is not None
         found.epsilon = found.privacy.epsilon
         return found

@@ -18,7 +18,7 @@ from ldp_flower.validation import check_integer, check_unused, is_integer, plain
 from ..runtime import Card, LdpStrategy, Run, TooFewReports
 from ..runtime.plain import to_plain
 from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
-from ..runtime.run import AnyProtocol, Arguments, LiveRun
+from ..runtime.run import AnyProtocol, Arguments
 from ..runtime.run_store import RunStore, prints_of, recognise
 from ..subprotocols.permanent import (
     AsksPermanently,
@@ -280,10 +280,11 @@ class Series(LdpStrategy[SeriesResult]):
         )
 
     @property
-    def _num_features(self) -> int | None:
-        return self.strategy._num_features
+    def row_features(self) -> int | None:
+        """Those of the strategy."""
+        return self.strategy.row_features
 
-    def _census_content(self, arguments: Arguments) -> RecordDict:
+    def census_content(self, arguments: Arguments) -> RecordDict:
         """Ask for numbers that users keep, so that their panels and coins stay theirs."""
         return RecordDict({NUMBERS: ConfigRecord()})
 
@@ -307,7 +308,7 @@ class Series(LdpStrategy[SeriesResult]):
             raise RuntimeError("A series is asked by its own start, a collection at a time.")
         yield self._kept.part(self._number)
 
-    def _of_census(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
+    def population(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
         """Return this collection's panel, or everybody for permanent bits."""
         if self._kept.get("salt") is None:
             self._kept.put("salt", salt)
@@ -322,9 +323,8 @@ class Series(LdpStrategy[SeriesResult]):
         """Return how many users the smallest panel has, at least, as good as surely."""
         return SizeOnlyPopulation(num_users).between(0, HASH_END // self.collections).size
 
-    def _finished(self, run: LiveRun, result: Any) -> SeriesResult:
+    def finished(self, run: Run, found: Any) -> SeriesResult:
         """Keep the estimates of this collection; return the levels so far."""
-        found = run.with_facts(result)
         names, values, errors = found.estimates()
         assert found.privacy is not None
         own = Collected(

@@ -13,8 +13,9 @@ from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats, check_integer
 
 from ..runtime import Estimates, LdpStrategy, Result
+from ..runtime.facts import PrivacySpent, Step
 from ..runtime.plain import from_plain, made, to_plain
-from ..runtime.result import PrivacySpent, Step, first_of, frame, interval
+from ..runtime.result import first_of, frame, interval
 from ..runtime.run_store import RunStore
 from ..subprotocols.permanent import Bits
 from .local_level import local_level

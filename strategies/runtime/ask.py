@@ -18,8 +18,8 @@ from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summar
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats, PlainFields
 
+from .facts import PrivacySpent
 from .population import Cohort
-from .result import PrivacySpent
 
 
 class Asked(ABC):

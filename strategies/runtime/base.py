@@ -10,22 +10,19 @@ import logging
 import math
 import textwrap
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from ldp_flower.data.schema import Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Plannable
-from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import (
     PlainFields,
@@ -35,12 +32,12 @@ from ldp_flower.validation import (
     plain_arguments,
 )
 
-from .ask import privacy_spent
-from .exchange import means_of
 from .guarantees import with_guarantee
-from .population import MAX_USERS_PER_NODE, Population, SizeOnlyPopulation, fewest_users
-from .result import PrivacySpent, Result
-from .run import AnyProtocol, Arguments, LiveRun, Run, TooFewReports, begun
+from .hooks import Hooks
+from .live_run import LiveRun, start_run
+from .population import MAX_USERS_PER_NODE, SizeOnlyPopulation, fewest_users
+from .result import Result
+from .run import Arguments, Run, TooFewReports
 from .run_store import RunStore, printed, prints_of, recognise
 
 logger = logging.getLogger("flwr")
@@ -125,7 +122,7 @@ class Card:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
+class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
     Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
@@ -151,8 +148,6 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
     clients check every query by themselves.
     """
 
-    #: Who is protected.
-    protects: ClassVar[str] = "user"
     #: What to know before choosing the protocol; every public strategy has one.
     card: ClassVar[Card]
     #: The last section of its docstring, unless that has one of its own.
@@ -185,16 +180,6 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    @abstractmethod
-    def protocol(self, run: Run) -> AnyProtocol:
-        """Yield questions to cohorts of the run, get estimates, return the result.
-
-        Parameters
-        ----------
-        run : Run
-            Whose users are asked.
-        """
-
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield runs that, together, ask every question of the protocol, for the audit.
@@ -212,38 +197,6 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
             A variant of the protocol, and few users who are enough for it.
         """
         yield from ()
-
-    @property
-    def _rides_on(self) -> str | None:
-        """Type of the app's own messages that carry the questions, if they do."""
-        return None
-
-    def _census_content(self, arguments: Arguments) -> RecordDict:
-        """Return what is asked besides, or an app's own records that the census rides on."""
-        return RecordDict()
-
-    @property
-    def _schema(self) -> Schema | None:
-        """The schema that users' tables need to have, where a family takes one."""
-        return getattr(self, "schema", None)
-
-    @property
-    def _num_features(self) -> int | None:
-        """Number of features that users' rows need to have; None: any."""
-        return None if self._schema is None else self._schema.num_features
-
-    @property
-    def _fewest_nodes(self) -> int:
-        """Fewest nodes with which a run starts."""
-        return 1
-
-    def _aggregated(self, public: list[MetricRecord]) -> MetricRecord:
-        """Return the means of what clients declared public and sent."""
-        return means_of(public)
-
-    def _cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
-        """Return what one user spends, at most, by answering all these questions."""
-        return privacy_spent(asked, self.protects, seeded)
 
     def check_census(self, run: Run) -> None:
         """Refuse fewer users than one step needs.
@@ -300,12 +253,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
 
     def _too_few(self, num_users: int) -> TooFew | None:
         """Return that so many users are not enough for a step; None if they are."""
-        return None if num_users >= self.min_reports else self._too_small(num_users)
-
-    def _too_small(self, num_users: int) -> TooFew:
-        """Return that so many users do not give all cohorts, none of which may be smaller."""
-        why = f"{num_users:,} users are too few for the cohorts of {type(self).__name__}."
-        return TooFew(why, "cohorts")
+        return None if num_users >= self.min_reports else self.too_small(num_users)
 
     # ---------------------------------------------------------------- Flower's methods
 
@@ -472,7 +420,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
         arguments = arguments or self._arguments(None, 0, None)
         self._check_idle()
         with self._opened_store(store, arguments, max_users_per_node) as kept:
-            run = begun(
+            run = start_run(
                 self,
                 grid,
                 kept,
@@ -502,18 +450,9 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
                 recognise(kept, type(self), {**prints_of(self), **prints})
             yield kept
 
-    @property
-    def _charged(self) -> str:
-        """What to say of a run's cost where ledgers are charged with more than one answer."""
-        return ""
-
     def _identity(self, arguments: Arguments) -> dict[str, object]:
         """Return which of the arguments of a start make it another run."""
         return {}
-
-    def _of_census(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
-        """Return the users whom the run may ask, of all in the census."""
-        return Population(nodes, salt)
 
     def _arguments(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
@@ -539,7 +478,3 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Generic[R]):
             why = _CALLED.format(kind.__name__) if called else _REPLACED.format(own.__name__)
             raise RuntimeError(f"{kind.__name__} runs its own rounds: {why}")
         return self._run
-
-    def _finished(self, run: LiveRun, result: Any) -> Any:
-        """Return the result of the run, given what the protocol has found."""
-        return run.with_facts(result)

@@ -272,7 +272,8 @@ class FeatureStrategy(LdpStrategy[R]):
         super().__post_init__()
 
     @property
-    def _num_features(self) -> int:
+    def row_features(self) -> int:
+        """The ``dim``."""
         return self.dim
 
 

@@ -15,6 +15,7 @@ from ldp_flower.guarantee.training import PUBLIC, census
 
 from .ask import Asked
 from .delivery import Delivery
+from .facts import Step
 from .plain import made
 from .population import (
     Facts,
@@ -23,7 +24,6 @@ from .population import (
     census_facts,
     objection,
 )
-from .result import Step
 from .run_store import OTHER_SCHEMA, Failure, Reply, RunStore
 
 logger = logging.getLogger("flwr")
@@ -50,10 +50,10 @@ class Exchange:
     """The traffic of a run, which may ride on an app's own messages; step 0 is the census."""
 
     def __init__(
-        self, store: RunStore, rides_on: str | None = None, schema: Mapping[str, int] | None = None
+        self, store: RunStore, carrier: str | None = None, schema: Mapping[str, int] | None = None
     ) -> None:
         self._store = store
-        self._rides_on = rides_on
+        self._carrier = carrier
         self._schema = schema
         self._public: dict[int, dict[int, MetricRecord]] = {}
         self._read_from: set[tuple[int, int]] = set()  # steps and nodes
@@ -132,8 +132,8 @@ class Exchange:
 
     def census_messages(self, roster: list[int], own: RecordDict) -> list[Message]:
         """Return the messages that ask nodes how many users they hold, with more records."""
-        content = own if self._rides_on is None else census(own)
-        kind = self._rides_on or f"query.{CENSUS}"
+        content = own if self._carrier is None else census(own)
+        kind = self._carrier or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
     def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
@@ -171,7 +171,7 @@ class Exchange:
 
     def messages(self, step: int, ask: Asked, population: Population) -> list[Message]:
         """Return the messages to the nodes that have not answered this step yet."""
-        kind = self._rides_on or f"query.{QUERY}"
+        kind = self._carrier or f"query.{QUERY}"
         waiting = self._waiting(step, population.addressed(ask.cohort))
         numbered = [population.nodes[node].numbers is not None for node in waiting]
         number = self._store.first + step

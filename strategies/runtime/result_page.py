@@ -1,15 +1,17 @@
-"""What a result says to a reviewer: one page with question, guarantee, answer, who answered."""
+"""Parts of a result's page for a reviewer: question, guarantee, figure, who answered."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.page import Markup, Section, element, listed, table_of
+from ldp_flower.presentation.page import Markup, element, table_of
 from ldp_flower.presentation.words import guarantee
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .facts import PrivacySpent, Step
 
-    from .result import PrivacySpent, Result
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 _SEEDED = (
     "This run was a simulation whose reports were drawn from a known seed, which protects nobody: "
@@ -29,41 +31,29 @@ _COLUMNS = {
 _SERVER = "Nobody has to trust the server for this: clients randomise before they send."
 
 
-def title_of(result: "Result") -> str:
-    """Return what was asked, or what there is instead."""
-    question = result.question or type(result).__name__
-    return question[:1].upper() + question[1:]
-
-
-def sections_of(result: "Result") -> list[Section]:
-    """Return what a result says, in a reader's order."""
-    table = result._shown(result.table())
-    sentences = [sentence for name, sentence in _COLUMNS.items() if name in table.columns]
-    return [
-        Section("", [_asked(result), *result._headline()]),
-        Section("Result", [table_of(table), *sentences, _figure(result)]),
-        Section("Notes", [listed(result.notes)] if result.notes else []),
-        Section("What is protected", [*_guarantee(result.privacy), *result._statement()]),
-        Section("Who answered", [_answered(result), table_of(_steps(result))]),
-    ]
-
-
-def _asked(result: "Result") -> str:
-    by = f"Estimated by {result.strategy} of ldp-flower" if result.strategy else ""
-    target = result.schema.target if result.schema is not None and result._predicts else None
+def asked(strategy: str, target: str | None) -> str:
+    """Return by which strategy, and of which target."""
+    by = f"Estimated by {strategy} of ldp-flower" if strategy else ""
     if target is None:
         return by and f"{by}."
     return f"{by or 'Estimated'}; the target is {target}."
 
 
-def _figure(result: "Result") -> Markup:
+def sentences_on(table: "DataFrame") -> list[str]:
+    """Return what explains columns of a table."""
+    return [sentence for name, sentence in _COLUMNS.items() if name in table.columns]
+
+
+def figure(draw: Callable[["Axes"], None], height: float, title: str) -> Markup:
+    """Return a figure of so many inches, drawn by a function."""
     with charts.style():
-        axes = charts.standing_alone(result._height)
-        result._draw(axes)
-    return charts.svg(axes, title_of(result))
+        axes = charts.standing_alone(height)
+        draw(axes)
+    return charts.svg(axes, title)
 
 
-def _guarantee(privacy: "PrivacySpent | None") -> list[str]:
+def guarantee_of(privacy: PrivacySpent | None) -> list[str]:
+    """Return the guarantee in words, and what limits it."""
     if privacy is None:
         return ["Nobody was asked anything, and nothing was spent."]
     sentences = [
@@ -72,33 +62,35 @@ def _guarantee(privacy: "PrivacySpent | None") -> list[str]:
     return sentences + [_SEEDED] * privacy.seeded + [_REAL_VALUED] * (not privacy.exact)
 
 
-def _answered(result: "Result") -> Markup:
-    spent = f" {result.no_budget:,} had no budget left." if result.no_budget else ""
-    held = "users" if result._answerers == "users" else "records"
-    census = f"Step 0 is the census, which asks nodes how many {held} they hold; "
+def answered(
+    who: str, reports: int, users: int, no_budget: int, steps: Sequence[Step]
+) -> list[Markup]:
+    """Return who answered, in words and step by step."""
+    spent = f" {no_budget:,} had no budget left." if no_budget else ""
+    held = "users" if who == "users" else "records"
     text = (
-        f"{result.num_reports:,} reports were used, of {result.num_users:,} {result._answerers}."
-        f"{spent} {census}the columns from errors on count nodes. "
-        " Bytes are those of one report."
+        f"{reports:,} reports were used, of {users:,} {who}.{spent} Step 0 is the census, which "
+        f"asks nodes how many {held} they hold; the columns from errors on count nodes. "
+        "Bytes are those of one report."
     )
-    return element("p", text)
+    return [element("p", text), table_of(_steps(steps))]
 
 
-def _steps(result: "Result") -> "DataFrame":
+def _steps(steps: Sequence[Step]) -> "DataFrame":
     from pandas import DataFrame
 
     columns = ["asked", "reports", "errors", "rejected", "silent"]
     for name in ("lost", "no_budget"):
-        if any(getattr(step, name) for step in result.steps):
+        if any(getattr(step, name) for step in steps):
             columns.insert(2, name)
-    reasons = ["; ".join(step.reasons) for step in result.steps]
+    reasons = ["; ".join(step.reasons) for step in steps]
     return DataFrame(
         {
-            "step": [step.number for step in result.steps],
-            "question": [step.statistic for step in result.steps],
-            "mechanism": [step.mechanism for step in result.steps],
-            "bytes": [step.report_bytes for step in result.steps],
-            **{c.replace("_", " "): [getattr(step, c) for step in result.steps] for c in columns},
+            "step": [step.number for step in steps],
+            "question": [step.statistic for step in steps],
+            "mechanism": [step.mechanism for step in steps],
+            "bytes": [step.report_bytes for step in steps],
+            **{c.replace("_", " "): [getattr(step, c) for step in steps] for c in columns},
             **({"reasons": reasons} if any(reasons) else {}),
         }
     )

@@ -1,30 +1,17 @@
-"""Run: the state of one run. A strategy holds settings only, and its protocol gets one of these."""
+"""Run: what a protocol knows of its run. A strategy holds settings only."""
 
-import logging
-import secrets
-from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from typing import Protocol as Interface
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.serverapp import Grid
+from flwr.app import ArrayRecord, ConfigRecord
 
-from ldp_flower.guarantee.messages import HASH_END
-from ldp_flower.randomness import public_coin
 from ldp_flower.refusals import TooFew
 
-from .ask import Ask, Asked, with_known_noise
-from .exchange import Exchange
-from .plain import to_plain
-from .population import Cohort, Part, Population, advice, wait_for_nodes, with_features
-from .result import SPENT, Result, Step
-from .run_store import RunStore
-
-if TYPE_CHECKING:
-    from .base import LdpStrategy
-
-logger = logging.getLogger("flwr")
+from .ask import Ask, Asked
+from .population import Cohort, Part, Population
+from .result import Result
 
 #: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
 Protocol = Generator[Ask, Any, Result]
@@ -32,43 +19,7 @@ Protocol = Generator[Ask, Any, Result]
 #: Any messages out, and what becomes of their answers back in.
 AnyProtocol = Generator[Asked, Any, Result]
 
-T = TypeVar("T", bound=Result)
 A = TypeVar("A", bound=Asked)
-
-_FACTS = (
-    *("num_users", "num_reports", "steps"),
-    *("train_metrics_clientapp", "evaluate_metrics_serverapp"),
-)
-_PLANNED = 4  # times the reports with which a step goes on that it is planned for: twice the error
-
-_REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
-_OTHERS = "{} nodes were not asked: their users' rows do not have {} features."
-_SHORT = (
-    "{} of {} steps got fewer than {} reports, as nodes or budgets were missing: standard errors "
-    "are those of the reports there are."
-)
-_ENDED = "The run ended early: the estimate is that of the steps before. {} {}"
-_LOST = "No store was given, so their reports are lost: start(store=...) keeps them."
-_KEPT = (
-    "Their reports are kept in {}: start again with it when the nodes are back, and only those "
-    "who have not answered are asked."
-)
-_MAY_HAVE_SPENT = (
-    "Up to {:,} users whose reports did not come may have spent budget all the same: the answers "
-    "of their nodes were lost on the way, late, errors, or left out."
-)
-_FREE = "Start again with {}: whoever has paid for an answer that did not come pays nothing more."
-_ANEW = "No store was given, so another run costs them budget again."
-_REHEARSED = "{} of the nodes ran in rehearsal mode: their reports hold only noise."
-_SEEDED = (
-    "Expected no seed outside a simulation, where runs with the same one would all ask the same "
-    "users first. Nobody has been asked anything but the census."
-)
-_OTHER_SCHEMA = (
-    "Expected all nodes to have the schema of this strategy: of {} with another one the first is "
-    "node {}, where {}. Agree on one schema (`Schema.to_dict`). Nobody has been asked anything "
-    "but the census."
-)
 
 
 class TooFewReports(RuntimeError):
@@ -113,16 +64,14 @@ class Arguments:
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
 
 
-@dataclass(frozen=True)
-class Census:
-    """What the census of a run found."""
+class RunSettings(Interface):
+    """What a run takes of its strategy."""
 
-    step: Step
-    num_users: int  # number of users of all nodes that answered
-    seeded: bool  # whether a node draws its noise from a seed
-    rehearsing: int  # number of nodes whose reports hold only noise
-    others: int  # number of nodes that are not asked: their users' rows have other features
-    records: int  # number of records that nodes declare to hold, where they train on records
+    epsilon: float
+    min_reports: int
+
+    def too_small(self, num_users: int) -> TooFew:
+        """Return that so many users do not give all cohorts."""
 
 
 class Run:
@@ -130,8 +79,8 @@ class Run:
 
     Parameters
     ----------
-    strategy : LdpStrategy
-        The settings.
+    settings : LdpStrategy
+        The strategy, of which a run takes its settings.
     population : Population
         Whom the run may ask.
     arguments : Arguments, optional
@@ -152,11 +101,11 @@ class Run:
 
     def __init__(
         self,
-        strategy: "LdpStrategy[Any]",
+        settings: RunSettings,
         population: Population,
         arguments: Arguments | None = None,
     ) -> None:
-        self.strategy = strategy
+        self.settings = settings
         self.population = population
         self.arguments = arguments or Arguments()
         self.planned_steps: int | None = None
@@ -167,12 +116,12 @@ class Run:
     @property
     def epsilon(self) -> float:
         """The strategy's privacy parameter."""
-        return self.strategy.epsilon
+        return self.settings.epsilon
 
     @property
     def min_reports(self) -> int:
         """The strategy's ``min_reports``: the smallest cohort that :meth:`cohorts` makes."""
-        return self.strategy.min_reports
+        return self.settings.min_reports
 
     @property
     def num_users(self) -> int:
@@ -198,7 +147,7 @@ class Run:
             If a cohort would be smaller than ``min_reports``.
         """
         if sum(sizes) > self.num_unasked or min(sizes) < self.min_reports:
-            raise TooFewReports(self.strategy._too_small(self.num_users))
+            raise TooFewReports(self.settings.too_small(self.num_users))
         return self.population.cut(sizes)
 
     def equal_cohorts(self, num_users: int, most: int, fewest: int = 1) -> list[Cohort]:
@@ -206,268 +155,10 @@ class Run:
         number = max(1, min(most, num_users // max(fewest, self.min_reports)))
         return self.cohorts([num_users // number + (i < num_users % number) for i in range(number)])
 
-    def part(self, size: int) -> "Run":
-        """Return a run of so many of the users who are not asked yet, for a protocol within."""
-        return Run(self.strategy, Part(self.population, size), self.arguments)
-
-
-class LiveRun(Run):
-    """A run whose questions are sent: it counts steps, and ends with the strategy's result."""
-
-    def __init__(
-        self,
-        strategy: "LdpStrategy[Any]",
-        population: Population,
-        arguments: Arguments,
-        exchange: Exchange,
-        kept: RunStore,
-        census: Census,
-    ) -> None:
-        super().__init__(strategy, population, arguments)
-        self.kept = kept
-        self.facts = Result(num_users=census.num_users, steps=[census.step])
-        self.num_records = census.records
-        self.ended = ""  # why, if it was early
-        self._exchange, self._census = exchange, census
-        self._asked: list[Asked] = []
-        self._ask: Asked | None = None
-        self._condensed: bytes | None = None  # the last answer, where a store keeps it whole
-        self._result: Any = None
-        self._protocol: AnyProtocol
-
-    def begin(self) -> None:
-        """Take the protocol's first question."""
-        self._last = self.kept.last_step()  # of a run that is started again: all before it are over
-        self._protocol = self.strategy.protocol(self)
-        self._advance(None)
-
-    @property
-    def number(self) -> int:
-        """Number of the step that is next, from 1."""
-        return len(self.facts.steps)
-
-    def collect(self, grid: Grid, timeout: float) -> list[Message]:
-        """Ask the current question, unless it is over; store the replies and return them."""
-        if self._is_over():
-            return []
-        arrays = ArrayRecord() if self.estimate is None else self.estimate
-        config = self.arguments.train_config
-        messages = self.strategy.configure_train(self.number, arrays, config, grid)
-        return self._exchange.collect(grid, self.number, messages, timeout, self._ask)
-
-    def _is_over(self) -> bool:
-        """Whether the current question was over when the run was started again."""
-        return self.number < self._last or bool(self.kept.get(f"step {self.number} complete"))
-
-    def keep(self, number: int, metrics: MetricRecord | None) -> None:
-        """Keep that a step is over, unless nobody answered it or it ended the run early."""
-        if self.facts.steps[number].reports and not self.ended:
-            self.kept.put(f"step {number} complete", True)
-            if self._condensed is not None:
-                counts = to_plain(self.facts.steps[number])
-                self.kept.condense(number, self._condensed, counts)
-        if metrics is None:  # an app that aggregates by itself has left them out
-            self.facts.train_metrics_clientapp.pop(number, None)
-        else:
-            self.facts.train_metrics_clientapp[number] = metrics
-
-    def result(self) -> Any:
-        """Return the strategy's result; raise RuntimeError if the protocol has not ended."""
-        if self.found is None:
-            name = type(self.strategy).__name__
-            raise RuntimeError(f"{name} has not ended after {self.number - 1} steps: ask on.")
-        if self._result is None:
-            self._result = self.strategy._finished(self, self.found)
-        return self._result
-
-    def messages(self) -> list[Message]:
-        """Return the messages of the current question, to those who have not answered it yet.
-
-        None of one that is over: what was asked next depends on who had answered it.
-        """
-        if self._ask is None or self._is_over():
-            return []
-        planned = self.planned_steps
-        of = f" of {planned}" if planned is not None and self.number <= planned else ""
-        logger.info(
-            "[STEP %d%s] %s: asking %d users",
-            *(self.number, of, self._ask.name, self._ask.cohort.size),
-        )
-        return self._exchange.messages(self.number, self._ask, self.population)
-
-    def take(self, replies: Sequence[Message]) -> MetricRecord:
-        """Hand the replies to the current question to the protocol; return what became of them."""
-        ask, number = self._ask, self.number
-        if ask is None:
-            return MetricRecord()
-        self._exchange.receive(number, [(r.metadata.src_node_id, r) for r in replies], ask)
-        answer, step = self._exchange.answer(number, ask, self.population)
-        self.facts.steps.append(step)
-        self.facts.num_reports += step.reports
-        self._asked.append(ask)
-        self._condensed = ask.to_bytes(answer) if ask.condensed else None
-        logger.info("\t└──> %s", step)
-        needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
-        if step.reports < needed:
-            few = TooFew(f"{step}.", "answers", needed, unit="reports")
-            self._advance(TooFewReports(few))
-        elif step.reports < self.min_reports and isinstance(ask, Ask) and not ask.single:
-            self._advance(with_known_noise(answer, ask.randomizer))
-        else:
-            self._advance(answer)
-        public = self.strategy._aggregated(self._exchange.public_metrics(number))
-        named = {f"public.{name}": value for name, value in public.items()}
-        spent = {SPENT: self._epsilon_after(ask.cohort)}
-        metrics = MetricRecord({**step.counts(), **ask.metrics(answer), **spent, **named})
-        self.facts.train_metrics_clientapp[number] = metrics
-        return metrics
-
-    def _epsilon_after(self, cohort: Cohort) -> float:
-        """Return what a user has spent so far at most, now that this cohort was asked."""
-        theirs = [each for each in self._asked if each.cohort.overlaps(cohort)]
-        now = self.strategy._cost(theirs, self._census.seeded)
-        if self.facts.privacy is None or self.facts.privacy.epsilon < now.epsilon:
-            self.facts.privacy = now
-        return self.facts.privacy.epsilon
-
-    def _advance(self, answer: Any) -> None:
-        """Hand the protocol an answer, or that too few came, and take its next question.
-
-        It may then return what it has, ask on without them, or leave the exception to the caller.
-        """
-        why = str(answer) if isinstance(answer, TooFewReports) else ""
-        try:
-            if isinstance(answer, TooFewReports):
-                ask = self._protocol.throw(answer)
-            else:
-                ask = self._protocol.send(answer)
-            coin = public_coin(self.population.salt, self.kept.first + self.number)
-            self._ask = ask.for_coin(coin)
-        except StopIteration as end:
-            self._ask, self.found, self.ended = None, end.value, why
-            self.estimate = self.found.arrays
-        except TooFewReports as error:
-            few = error.refusal
-            advice = f"{few.advice} {self._spent()}".strip()
-            raise TooFewReports(replace(few, advice=advice)) from None
-
-    def _answered(self) -> Iterator[tuple[Asked, Step]]:
-        """Return the questions so far, each with what became of it."""
-        return zip(self._asked, self.facts.steps[1:], strict=True)
-
     def users(self, count: str) -> int:
         """Return a sum over steps of a count of users, those of one cohort counted once."""
-        found: dict[Cohort, int] = {}
-        for ask, step in self._answered():
-            found[ask.cohort] = max(found.get(ask.cohort, 0), step.counts()[count])
-        return sum(found.values())
+        return 0  # nobody has been asked yet
 
-    def _spent(self) -> str:
-        """Say how many users have, or may have, spent budget so far, and what is kept of it."""
-        path, said = self.kept.path, []
-        if users := self.users("reports"):
-            kept = _LOST if path is None else _KEPT.format(path)
-            said.append(f"{users:,} users have spent budget. {kept}")
-        if more := self._may_have_spent():
-            again = _ANEW if path is None else _FREE.format(path)
-            said.append(f"{_MAY_HAVE_SPENT.format(more)} {again}")
-        return " ".join([*said, self.strategy._charged] if said else []).rstrip()
-
-    def _may_have_spent(self) -> int:
-        """Return a bound of the users who may have spent budget and of whom no report is used."""
-        lost, reports = Counter[Cohort](), Counter[Cohort]()
-        for ask, step in self._answered():
-            lost[ask.cohort] += step.lost
-            reports[ask.cohort] = max(reports[ask.cohort], step.reports)
-        return sum(min(lost[each], each.size - reports[each]) for each in lost)
-
-    def with_facts(self, result: T) -> T:
-        """Add what is known of the run to what a protocol has found."""
-        strategy, census = self.strategy, self._census
-        for fact in _FACTS:
-            setattr(result, fact, getattr(self.facts, fact))
-        notes = list(result.notes)
-        if rejected := sum(step.rejected for step in result.steps):
-            notes.append(_REJECTED.format(rejected))
-        if (more := self._may_have_spent()) and not self.ended:
-            notes.append(f"{_MAY_HAVE_SPENT.format(more)} {strategy._charged}".rstrip())
-        needed = [step for ask, step in self._answered() if ask.min_reports is None]
-        if short := sum(step.reports < self.min_reports for step in needed):
-            notes.append(_SHORT.format(short, self.number - 1, self.min_reports))
-        if self.ended:
-            result.ended_early = True
-            notes.append(_ENDED.format(self.ended, self._spent()))
-        if census.others:
-            notes.append(_OTHERS.format(census.others, strategy._num_features))
-        if census.rehearsing:
-            notes.append(_REHEARSED.format(census.rehearsing))
-        result.notes = notes
-        result.no_budget = self.users("no_budget")
-        result.strategy = type(strategy).__name__
-        card = getattr(strategy, "card", None)  # which an app's own strategy need not have
-        result.question = card.question if card else ""
-        if result.schema is None:
-            result.schema = strategy._schema
-        result.privacy = strategy._cost(self._asked, census.seeded)
-        return result
-
-
-def begun(
-    strategy: "LdpStrategy[Any]",
-    grid: Grid,
-    kept: RunStore,
-    arguments: Arguments,
-    *,
-    timeout: float,
-    num_nodes: int | None,
-    roster_timeout: float,
-    max_users_per_node: int,
-    seed: int | None,
-) -> LiveRun:
-    """Take the census of the nodes; return the run with its first question, as of ``start``."""
-    if kept.get("roster") is None:
-        roster = wait_for_nodes(grid, num_nodes, roster_timeout, strategy._fewest_nodes)
-        kept.put("roster", roster)
-    digests = None if strategy._schema is None else strategy._schema.digests()
-    exchange = Exchange(kept, strategy._rides_on, digests)
-    if not kept.get("step 0 complete"):
-        content = strategy._census_content(arguments)
-        exchange.collect(grid, 0, exchange.census_messages(kept.get("roster"), content), timeout)
-    nodes, step = exchange.census(kept.get("roster"), max_users_per_node)
-    if others := exchange.other_schemas():
-        node, difference = next(iter(others.items()))
-        raise ValueError(_OTHER_SCHEMA.format(len(others), node, difference))
-    if not nodes:
-        hint = advice(exchange.census_failures().values())
-        if step.silent:
-            raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}{hint}")
-        why = f"No node answered the census as it should. {step}{hint}"
-        raise TooFewReports(TooFew(why, "answers"))
-    kept.put("step 0 complete", True)
-    if seed is not None and not all(facts.simulated for facts in nodes.values()):
-        raise ValueError(_SEEDED)
-    if kept.get("salt") is None:
-        kept.put("salt", secrets.randbits(63) if seed is None else int(seed) % HASH_END)
-    fitting = with_features(nodes, strategy._num_features, type(strategy).__name__)
-    keys = {node: facts.keys for node, facts in fitting.items()}
-    census = Census(
-        step=step,
-        num_users=sum(each.count for each in keys.values()),
-        seeded=any(facts.seeded for facts in fitting.values()),
-        rehearsing=sum(facts.rehearsing for facts in fitting.values()),
-        others=len(nodes) - len(fitting),
-        records=sum(facts.records for facts in fitting.values()),
-    )
-    population = strategy._of_census(keys, kept.get("salt"))
-    logger.info("[CENSUS] %d users", census.num_users)
-    if (card := getattr(strategy, "card", None)) is not None:
-        logger.info("\t├── steps to come: %s", card.rounds)
-    logger.info("\t└──> %s", step)
-    run = LiveRun(strategy, population, arguments, exchange, kept, census)
-    try:
-        strategy.check_census(run)
-        run.begin()
-    except TooFewReports as refused:
-        few = strategy.refusal(census.num_users, arguments) or refused.refusal
-        raise TooFewReports(few) from None
-    return run
+    def part(self, size: int) -> "Run":
+        """Return a run of so many of the users who are not asked yet, for a protocol within."""
+        return Run(self.settings, Part(self.population, size), self.arguments)

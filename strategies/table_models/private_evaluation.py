@@ -234,7 +234,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         return number_randomizer(self.epsilon, radius)
 
     @property
-    def _num_features(self) -> int:
+    def row_features(self) -> int:
+        """Those of the model."""
         return len(self._model)
 
     @classmethod
@@ -279,7 +280,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     def _too_few(self, num_users: int) -> TooFew | None:
         sizes = self._sizes(num_users)
         if min(sizes) < self.min_reports:
-            return self._too_small(num_users)
+            return self.too_small(num_users)
         noise = self.randomizer(self.bound / 2).variance
         askers = noise * (_BASELINE_Z / (_EVEN * self.bound)) ** 2
         if sizes[0] >= int(askers):

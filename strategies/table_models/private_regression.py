@@ -20,7 +20,6 @@ from ..forecasts.populations import MAX_PLANNED, features_of, rows_of, table_use
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
-from ..runtime.run import LiveRun
 from ..subprotocols.size_histogram import SizeHistogram
 from ..subprotocols.standardisation import (
     Standardisation,
@@ -330,11 +329,11 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             notes=notes,
         )
 
-    def _finished(self, run: LiveRun, found: RegressionFit) -> RegressionFit:
-        result: RegressionFit = super()._finished(run, found)
-        if self._public and result.privacy is not None:
-            result.privacy = replace(result.privacy, part=guarantees.LABELS)
-        return result
+    def finished(self, run: Run, found: RegressionFit) -> RegressionFit:
+        """Say that targets only are protected, where features are public."""
+        if self._public and found.privacy is not None:
+            found.privacy = replace(found.privacy, part=guarantees.LABELS)
+        return found
 
     @property
     def _public(self) -> bool:

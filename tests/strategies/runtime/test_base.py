@@ -175,7 +175,7 @@ def fails_first(message, context, call_next):
     ids=["attach forgotten", "mod forgotten", "a mod fails before it", "brackets forgotten"],
 )
 def test_an_app_that_does_not_answer_is_told_what_it_lacks(strategy, app, advice):
-    model = ArrayRecord([np.zeros(3)]) if strategy._rides_on else None
+    model = ArrayRecord([np.zeros(3)]) if strategy.carrier else None
     with pytest.raises(TooFewReports, match=advice):
         strategy.start(InProcessGrid(app, 2), model, num_nodes=2)
 

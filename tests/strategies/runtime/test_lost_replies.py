@@ -12,7 +12,7 @@ from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.strategies import LdpIht, TooFewReports
 from ldp_flower.strategies.runtime import Cohort, delivery
-from ldp_flower.strategies.runtime.run import LiveRun
+from ldp_flower.strategies.runtime.live_run import LiveRun
 
 DIM, NODES, USERS = 8, 4, 1000
 # Flower's texts of flwr 1.41, shortened.
