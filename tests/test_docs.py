@@ -326,17 +326,6 @@ def test_paths_in_the_plan_exist(page):
         assert list(ROOT.glob(path)), path
 
 
-def test_the_readme_says_in_one_sentence_what_to_read():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    (sentence,) = re.findall(r"To check the guarantee, read (.*?mechanisms\)\.)", readme, re.DOTALL)
-    assert "three folders and two files" in sentence
-    assert re.findall(r"`(.*?)`", sentence) == [
-        *("clients/*.py", "ldp_flower/guarantee/", "ldp_flower/randomizers/"),
-        *("ldp_flower/randomness.py", "ldp_flower/validation.py"),
-        "ldp_flower/randomizers/real_valued/",
-    ]
-
-
 def test_the_picture_names_what_there_is():
     drawing = DOCS / "figures" / "architecture.py"
     stations = runpy.run_path(str(drawing))["STATIONS"]

@@ -47,7 +47,7 @@ from ldp_flower.strategies.runtime.result import Result
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 MODES = runpy.run_path(str(HERE / "strategies/test_arguments.py"))["MODES"]
-ASKED = runpy.run_path(str(HERE / "ldp_flower/guarantee/test_questions.py"))
+ASKED = runpy.run_path(str(HERE / "ldp_flower/questions/test_questions.py"))
 QUESTIONS = [question for question, *_ in ASKED["WIRED"] + ASKED["COLUMNS"]]
 
 SCALARS = [np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.longdouble]

@@ -184,6 +184,6 @@ def ldp_fedavg(
         flattened(parameters_of(result.arrays)),
         Guarantee("user", "nobody", result.privacy.epsilon, result.privacy.delta),
         len(reports),
-        max(reports) * strategy.answers_per_user,
+        max(reports),
         " ".join(result.notes),
     )

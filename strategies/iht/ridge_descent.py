@@ -12,7 +12,7 @@ from ldp_flower.questions.sparse import keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
 
-from ..numerics.step_sizes import Walk
+from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, LinearResult, Run, TooFewReports
 
 # Of 20, 35 and 50 steps, planned lengths of 1 to 2 signals, penalties of .3 and 1 and clips of 1 to
@@ -34,24 +34,24 @@ def ridge_descent(
 ) -> Generator[Ask, Estimate, LinearResult]:
     """Follow the mean direction, of length 1, in which users' own ridge regressions point.
 
-    The steps are fitted, see :class:`~..numerics.walk.Walk`: directions have no scale that would
-    have to be known, and curvature none that would have to be asked for. The estimate is where the
-    mean directions, as a linear function of the positions that they were asked at, are zero. With a
-    given sparsity its largest coefficients are kept. Standard errors are not a number, for most of
-    the error is bias. Raise TooFewReports if the first cohort does not answer.
+    The steps are fitted, see :class:`~..numerics.step_sizes.NoisyDescent`: directions have no scale
+    that would have to be known, and curvature none that would have to be asked for. The estimate is
+    where the mean directions, as a linear function of the positions that they were asked at, are
+    zero. With a given sparsity its largest coefficients are kept. Standard errors are not a number,
+    for most of the error is bias. Raise TooFewReports if the first cohort does not answer.
     """
     users = run.num_unasked
     cohorts = run.equal_cohorts(users, _RIDGE_STEPS)
     mechanism = ball_codebook(run.epsilon, dim, 1.0)
     planned = min(_LONGEST, math.sqrt(users / mechanism.variance) / len(cohorts))
-    walk = Walk(np.zeros(dim), [planned] * len(cohorts), _LONGEST, fitted=True)
+    descent = NoisyDescent(np.zeros(dim), [planned] * len(cohorts), _LONGEST, fitted=True)
     unit = math.sqrt(dim)  # length of a row of features
     positions: list[Floats] = []
     directions: list[Floats] = []
     counts: list[int] = []
     unanswered = False
     for cohort in cohorts:
-        question = RidgeStep(walk.position / unit, unit**2, _RIDGE_CLIP, 0.0, scale, rows)
+        question = RidgeStep(descent.position / unit, unit**2, _RIDGE_CLIP, 0.0, scale, rows)
         try:
             answer = yield Ask(cohort, question, mechanism)
         except TooFewReports:
@@ -62,17 +62,17 @@ def ridge_descent(
             unanswered = True
             continue  # the next cohort gets the question
         unanswered = False
-        positions.append(walk.position)
+        positions.append(descent.position)
         directions.append(answer.mean)
         counts.append(answer.count)
-        walk.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
+        descent.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
     estimate = _zero_of(
-        np.array(positions), np.array(directions), np.array(counts), sum(walk.steps)
+        np.array(positions), np.array(directions), np.array(counts), sum(descent.steps)
     )
     coef = scale / unit * estimate
     if sparsity is not None:
         coef = keep_largest(coef, sparsity)
-    noise = np.where(coef != 0, scale / unit * walk.noise, 0.0)
+    noise = np.where(coef != 0, scale / unit * descent.noise, 0.0)
     if radius is not None:
         coef = project_on_ball(coef, radius)
     result = LinearResult(coef=coef, std_error=noise).doubted()

@@ -19,7 +19,7 @@ from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.refusals import Reason, TooFew
 from ldp_flower.validation import Count, Positive, check_integer, check_number, check_unused
 
-from ..numerics.step_sizes import Walk
+from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.population import fewest_users
 from ..runtime.run import Arguments
@@ -77,8 +77,6 @@ class FedAvgResult(Result):
         return [text]
 
 
-_MOST_ANSWERS = 1_000_000
-
 # Arguments of FedAvg that can mean nothing, by the reason.
 _WEIGHTS = "weights are data of the nodes and do not leave them; all updates count the same."
 _METRICS = (
@@ -110,13 +108,10 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
 
     Parameters
     ----------
-    answers_per_user : int (default: 1)
-        Reports of one node in different rounds, which share ``epsilon``. More than one
-        costs accuracy.
     fraction_train : float, optional
-        Share of all nodes that one round asks, in (0, 1]; by default
-        ``answers_per_user / num_rounds``, so that all are asked. Rounds ask different nodes:
-        with a smaller share some are never asked, and spend nothing.
+        Share of all nodes that one round asks, in (0, 1]; by default ``1 / num_rounds``, so that
+        all are asked. Rounds ask different nodes: with a smaller share some are never asked, and
+        spend nothing.
     min_train_nodes : int, optional
         Fewest nodes that a round asks; a schedule of smaller cohorts is refused.
     min_available_nodes : int, optional
@@ -126,27 +121,22 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         from a list of RecordDict and the name ``num-examples`` to a MetricRecord. By default means.
     model : {"linear", "net"} (default: "linear")
         What the defaults are for: a linear or softmax model on rows of length about 1
-        (with a bias feature on the same scale), or a neural net.
+        (with a bias feature on the same scale), or a neural net, whose steps decrease linearly
+        to 0.
     clip : float, optional
         Largest length of an update, longer ones are shortened. By default updates are normalised,
         which needs about 3 or more records a node; with one record a node take 0.5.
-    num_codewords : int, optional
-        Size of a codebook, by default as of :func:`~ldp_flower.randomizers.ball_codebook`.
     path_length : float, optional
         Sum of the step lengths, which are then taken as planned. By default they are
         fitted to the app as it trains (see Notes).
     learning_rate : float, optional
         The first step's multiple of the mean update, instead of a path length; steps are
         not fitted then either.
-    decay : bool, optional
-        Whether steps, fitted or not, decrease linearly to 0; by default for nets only.
-    momentum : float (default: 0.0)
-        Share of the previous direction in the next one, in [0, 1).
     optimizer : FedAdam, FedYogi, FedAdagrad or FedAvgM, optional
         A strategy object of Flower's, whose arithmetic takes the steps: the mean update is
         in the place of what Flower takes for it, the average of models less the last model.
-        Path length, learning rate, decay and momentum are the optimiser's own then. It is
-        post-processing: it costs no privacy.
+        Path length and learning rate are the optimiser's own then. It is post-processing: it
+        costs no privacy.
     sparsity : int, optional
         Number of parameters of the trained model that may differ from zero (hard thresholding).
     force : bool (default: False)
@@ -176,10 +166,10 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     anybody is asked, with a warning above 0.6; above 2 the run is refused. The noise
     grows with the path length and not with the number of rounds.
 
-    Fitted steps (:class:`~..numerics.walk.Walk`) begin with half of a path of 30 for a net,
-    otherwise of min(100, sqrt(n / c)), for which the noise of a logit is about 1. They
-    shrink when a mean update points back along the last step, and grow when it points on;
-    the model is an average of the rounds', late ones above all.
+    Fitted steps (:class:`~..numerics.step_sizes.NoisyDescent`) begin with half of a path of 30 for
+    a net, otherwise of min(100, sqrt(n / c)), for which the noise of a logit is about 1. They
+    shrink when a mean update points back along the last step, and grow when it points on; the model
+    is an average of the rounds', late ones above all.
 
     The mean updates are tested against their known noise (:class:`.signal.Signal`). A run
     of normalised updates without a signal is ended in its first half if a useful one would
@@ -193,9 +183,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     ---------
     1. Protected: all data of a user, against any other data, at pure ``epsilon``. With
        ``LdpUpdateMod`` that is the whole node.
-    2. Every user answers ``answers_per_user`` queries, of epsilon / answers_per_user each, rounded
-       so that their sum is at most ``epsilon`` (basic composition); cohorts are disjoint and cut by
-       public hashes.
+    2. Every user answers one query; cohorts are disjoint and cut by public hashes.
     3. No matter what the strategy sends, the clients' mods and ledgers enforce this on their side.
        An app without the mod protects nobody.
     """
@@ -214,18 +202,14 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     plans_with = frozenset({"num_features"})
     sized = False
 
-    answers_per_user: Count = 1
     fraction_train: float | None = None
     min_train_nodes: Count | None = None
     min_available_nodes: Count | None = None
     train_metrics_aggr_fn: Callable[[list[RecordDict], str], MetricRecord] | None = None
     model: Literal["linear", "net"] = "linear"
     clip: Positive | None = None
-    num_codewords: int | None = None
     path_length: Positive | None = None
     learning_rate: Positive | None = None
-    decay: bool | None = None
-    momentum: float = 0.0
     optimizer: FedAvg | ServerOptimizer | None = None
     sparsity: Count | None = None
     force: bool = False
@@ -272,13 +256,9 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             )
         if self.path_length is not None and self.learning_rate is not None:
             raise ValueError("Expected path_length or learning_rate, got both.")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"Expected 0 <= momentum < 1, got {self.momentum}.")
         if self.optimizer is not None:
-            names = ("path_length", "learning_rate", "decay", "momentum")
-            check_unused(self, "with an optimizer", *names)
+            check_unused(self, "with an optimizer", "path_length", "learning_rate")
             self.optimizer = ServerOptimizer.of(self.optimizer)
-        check_integer("answers_per_user", self.answers_per_user, 1, _MOST_ANSWERS)
         self._reporting(1)  # refuses a bad epsilon now
         if self.trainable is not None:
             self.trainable = check_trainable(self.trainable)
@@ -312,21 +292,19 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         if self.fraction_train is None:
             return num_rounds
         cohorts = math.floor(1 / self.fraction_train + 1e-9)
-        if num_rounds > self.answers_per_user * cohorts:
+        if num_rounds > cohorts:
             raise ValueError(
-                f"Expected fraction_train <= {1 / -(-num_rounds // self.answers_per_user):.3g} for "
-                f"{num_rounds} rounds, got {self.fraction_train}: every round asks other nodes, "
-                f"as each answers answers_per_user = {self.answers_per_user} of them. Remove "
-                "it, and the rounds share all nodes."
+                f"Expected fraction_train <= {1 / num_rounds:.3g} for {num_rounds} rounds, got "
+                f"{self.fraction_train}: every round asks other nodes. Remove it, and the rounds "
+                "share all nodes."
             )
-        return num_rounds or self.answers_per_user * cohorts
+        return num_rounds or cohorts
 
     def _num_asked(self, num_users: int, num_rounds: int) -> int:
         """Return how many users are asked at all."""
         if self.fraction_train is None:
             return num_users
-        cohorts = -(-num_rounds // self.answers_per_user)
-        return cohorts * max(1, math.floor(self.fraction_train * num_users + 1e-9))
+        return num_rounds * max(1, math.floor(self.fraction_train * num_users + 1e-9))
 
     def public_means(self, public: list[MetricRecord]) -> MetricRecord:
         """Return what ``train_metrics_aggr_fn`` makes of them."""
@@ -341,23 +319,16 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return found
 
     def _reporting(self, dim: int) -> Reporting:
-        answers = self.answers_per_user
-        epsilon = self.epsilon / answers
-        while sum([epsilon] * answers) > self.epsilon:
-            epsilon = math.nextafter(epsilon, 0.0)
-        return Reporting.of(epsilon, dim, self.clip, self.num_codewords)
+        return Reporting.of(self.epsilon, dim, self.clip)
 
     def _schedule(self, reporting: Reporting, num_users: int, num_rounds: int) -> Schedule:
-        net = self.model == "net"
         return Schedule.of(
             reporting,
             self._num_asked(num_users, num_rounds),
-            self.answers_per_user,
-            net,
+            self.model == "net",
             num_rounds,
             self.path_length,
             self.learning_rate,
-            net if self.decay is None else self.decay,
         )
 
     def _refused(self, reporting: Reporting, num_users: int, num_rounds: int) -> TooFew | None:
@@ -471,13 +442,11 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         moved = None if self.optimizer is None else ServerOptimizer.of(self.optimizer).steps()
         fitted = self.path_length is None and self.learning_rate is None and moved is None
         planned = [1.0] * len(schedule.steps) if moved else schedule.steps
-        walk = Walk(theta, planned, LONGEST_STEP / reporting.radius, fitted)
+        descent = NoisyDescent(theta, planned, LONGEST_STEP / reporting.radius, fitted)
         signal = Signal(len(theta), len(schedule.steps))
-        cohorts = run.cohorts(schedule.sizes)
-        direction, ended = np.zeros_like(theta), False
-        for number in range(1, len(schedule.steps) + 1):
-            cohort = cohorts[(number - 1) % len(cohorts)]
-            model = with_parameters(initial, walk.position, trained.names)
+        ended = False
+        for number, cohort in enumerate(run.cohorts(schedule.sizes), 1):
+            model = with_parameters(initial, descent.position, trained.names)
             message = self._message(number, model, run.arguments)
             try:
                 answer = yield Ask(cohort, question, reporting.randomizer, content=message)
@@ -485,7 +454,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 if number == 1:
                     raise
                 if self.sparsity:
-                    estimate = keep_largest(walk.estimate, self.sparsity)
+                    estimate = keep_largest(descent.estimate, self.sparsity)
                     run.estimate = with_parameters(initial, estimate, trained.names)
                 break
             update = answer.mean
@@ -494,15 +463,13 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             logger.info("\t└──> noise alone would be as long with probability %.2g", chance)
             # Clipped updates may be far shorter than the clip: what to expect is not known.
             if ended := self.clip is None and signal.missing:  # before the others pay
-                walk.go_back()
+                descent.go_back()
                 run.estimate = initial
                 break
-            if moved:
-                direction = moved(number, walk.position, update) - walk.position
-            else:
-                direction = self.momentum * direction + (1 - self.momentum) * update
-            walk.follow(update, deviation, direction)
-            estimate = walk.estimate
+            moves = moved and moved(number, descent.position, update) - descent.position
+            direction = update if moves is None else moves
+            descent.follow(update, deviation, direction)
+            estimate = descent.estimate
             if self.sparsity and number == len(schedule.steps):
                 estimate = keep_largest(estimate, self.sparsity)
             run.estimate = with_parameters(initial, estimate, trained.names)
@@ -510,8 +477,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return FedAvgResult(
             model=run.estimate,
             noise_to_signal=schedule.noise_to_signal,
-            path_length=math.nan if moved else sum(walk.steps) * reporting.radius,
-            noise=math.nan if moved else walk.noise,
+            path_length=math.nan if moved else sum(descent.steps) * reporting.radius,
+            noise=math.nan if moved else descent.noise,
             notes=[
                 *trained.notes,
                 *notes,

@@ -28,13 +28,11 @@ class Reporting:
     randomizer: Randomizer
 
     @classmethod
-    def of(
-        cls, epsilon: float, dim: int, clip: float | None, num_codewords: int | None
-    ) -> "Reporting":
+    def of(cls, epsilon: float, dim: int, clip: float | None) -> "Reporting":
         """Return how to report updates of unit length, or of at most ``clip``."""
         question = NormalisedUpdate() if clip is None else ClippedUpdate(radius=clip)
         radius = clip or 1.0
-        return cls(dim, question, radius, ball_codebook(epsilon, dim, radius, num_codewords))
+        return cls(dim, question, radius, ball_codebook(epsilon, dim, radius))
 
     @property
     def noise(self) -> float:
@@ -47,8 +45,7 @@ class Schedule:
     """Cohorts and step lengths."""
 
     noise_to_signal: float  # the rule of thumb q = sqrt(dim c / n), n being the number of reports
-    # Sizes of the cohorts; a step asks one, and goes on with the first after the last
-    sizes: list[int]
+    sizes: list[int]  # of the cohorts, of which each step asks one
     steps: list[float]  # what the mean update is multiplied by in every step
 
     @classmethod
@@ -56,28 +53,24 @@ class Schedule:
         cls,
         reporting: Reporting,
         num_users: int,
-        answers_per_user: int,
         net: bool,
         num_rounds: int,
         path_length: float | None,
         learning_rate: float | None,
-        decay: bool,
     ) -> "Schedule":
         """Return the schedule; ``num_rounds`` of 0 and None stand for the rules of thumb."""
-        reports = num_users * answers_per_user
-        rounds = num_rounds or default_rounds(num_users, answers_per_user, net)
+        rounds = num_rounds or default_rounds(num_users, net)
         if path_length is None:
-            linear = min(LONGEST_PATH, math.sqrt(reports / reporting.noise))
+            linear = min(LONGEST_PATH, math.sqrt(num_users / reporting.noise))
             path_length = _NET_PATH if net else linear
-        shape = 1 - np.arange(rounds) / rounds if decay else np.ones(rounds)
+        shape = 1 - np.arange(rounds) / rounds if net else np.ones(rounds)
         if learning_rate is None:
             lengths = np.minimum(path_length * shape / shape.sum(), LONGEST_STEP)
             steps = lengths / reporting.radius
         else:
             steps = learning_rate * shape
-        groups = -(-rounds // answers_per_user)
-        sizes = [num_users // groups + (i < num_users % groups) for i in range(groups)]
-        ratio = math.sqrt(reporting.dim * reporting.noise / reports)
+        sizes = [num_users // rounds + (i < num_users % rounds) for i in range(rounds)]
+        ratio = math.sqrt(reporting.dim * reporting.noise / num_users)
         return cls(ratio, sizes, steps.tolist())
 
     def told(self, reporting: Reporting) -> str:
@@ -88,10 +81,10 @@ class Schedule:
         )
 
 
-def default_rounds(num_users: int, answers_per_user: int, net: bool) -> int:
+def default_rounds(num_users: int, net: bool) -> int:
     """Return 20 to 100 rounds, fewer where cohorts would be small."""
     rounds = 20 if num_users < 5_000 else 100 if net and num_users >= 10_000 else 30
-    return max(1, min(rounds, answers_per_user * (num_users // _FEWEST_PER_COHORT)))
+    return max(1, min(rounds, num_users // _FEWEST_PER_COHORT))
 
 
 _RANGE = 1.2816  # standard normal, of 8 runs in 10

@@ -1,4 +1,4 @@
-"""How a model walks after noisy mean updates: steps as planned, or fitted to the updates."""
+"""Step sizes after noisy mean updates: as planned, or fitted to the updates."""
 
 import math
 from collections.abc import Sequence
@@ -8,25 +8,38 @@ import numpy as np
 from ldp_flower.validation import Floats
 
 # Chosen on nine apps and judged on eight others (docs/model-updates.md).
-_FIRST = 0.5  # share of the planned steps that a fitted walk begins with
+_FIRST = 0.5  # share of the planned steps that fitted steps begin with
 _SHORTER, _LONGER = -2.0, 1.0  # standard deviations that count at most
 _RECENT = 8.0  # the average weighs the t-th model with about t ** 8
 
 
-class Walk:
+class NoisyDescent:
     """A model that follows noisy mean updates.
 
-    A fitted walk compares every mean update with the last step that was taken. Where the update
-    points back, the step was too long, and further ones are shortened; where it points on, they
-    grow. The projection on the last step is one number, whose noise does not grow with the
+    With ``fitted`` it compares every mean update with the last step that was taken. Where the
+    update points back, the step was too long, and further ones are shortened; where it points on,
+    they grow. The projection on the last step is one number, whose noise does not grow with the
     dimension, and looking at it costs no privacy. The estimate is the average of the models, late
-    ones above all. A walk that is not fitted takes the planned steps, and its estimate is the last
-    model.
+    ones above all. Otherwise it takes the planned steps, and its estimate is the last model.
 
-    planned: What the mean updates are to be multiplied by; a fitted walk begins with half.
-    longest: Largest multiple of a mean update that a fitted walk takes.
-    position, estimate: The model to train next, and the best guess of where the walk leads to.
+    Parameters
+    ----------
+    start : ndarray, shape (d,)
+        The model to begin with.
+    planned : sequence of float
+        What the mean updates are to be multiplied by; at first half of it where steps are fitted.
+    longest : float
+        Largest multiple of a mean update that a fitted step takes.
+    fitted : bool
+        Whether steps are fitted.
 
+    Attributes
+    ----------
+    position, estimate : ndarray, shape (d,)
+        The model to train next, and the estimate of where the descent leads to.
+
+    Notes
+    -----
     Step t is ``planned[t]`` times exp(the sum of all z so far / sqrt(T)) / 2, where T is the number
     of rounds and z the projection on the last step over its standard deviation, cut to [-2, 1]. The
     average moves 9 / (t + 8) of the way towards the position.

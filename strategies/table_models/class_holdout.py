@@ -126,7 +126,7 @@ def evaluate_class(
         present = yield from ask_present(cohorts.present, epsilon, len(theta), num_classes)
     share, share_error = yield from _share(cohorts.share, epsilon, place, num_classes, present)
     spread = _CORRELATED * prior_spread(schema, theta)
-    # Where the scores' mean is expected: about where the walk balances labels.
+    # Where the scores' mean is expected: about where the descent balances labels.
     expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
     moved = theta - expected * np.eye(1, len(theta))[0]
     size = yield from _scale(cohorts.scale, epsilon, standardisation, moved, spread, rows_per_user)

@@ -13,7 +13,7 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
-from ..numerics.step_sizes import Walk
+from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Cohort, Run, TooFewReports
 from ..subprotocols.scales import enough_for_norm
 from ..subprotocols.size_histogram import ask_histogram
@@ -25,7 +25,7 @@ RESIDUAL_BOUND = 4.0  # no target is farther from another one
 # Of one step and of all, in units in which rows have norm 1: a target is within 2 of the middle.
 _FARTHEST, _MOST = 4.0, 100.0
 _PER_SIGNAL = 0.5  # size of all steps, over the signal to noise ratio of all users together
-_LONGER = 2.0  # as a fitted walk begins with half of what is planned
+_LONGER = 2.0  # as fitted steps begin with half of what is planned
 INTERCEPT = 2.0  # how many times as far as slopes the intercept moves
 # Share of the users who report how long their own steps are, at first, and after so many steps.
 _SIZES, _LATE_SIZES, _LATE = 0.02, 0.02, 2 / 3
@@ -35,13 +35,13 @@ _USUAL_LENGTH = 0.35  # of steps, in units of the targets
 _SHORTENED = 0.1
 
 
-class RidgeWalk:
-    """A walk along the mean of how users' own ridge regressions would change the coefficients.
+class RidgeDescent:
+    """Steps along the mean of how users' own ridge regressions would change the coefficients.
 
     Changes are shortened where few are longer; their mean is the direction of the next step. So
     many of the users who are not asked yet answer. Features, shape (rows, dim), are each within
     about [-2, 2]; a row of them is typically ``row_length`` long, see :func:`row_length`. A user's
-    number of rows is taken for ``rows_per_user``; None: for what it is. The walk begins at
+    number of rows is taken for ``rows_per_user``; None: for what it is. It begins at
     ``start``, shape (dim,). So large a share of the users is ``present`` and has a row.
     """
 
@@ -68,7 +68,7 @@ class RidgeWalk:
         signal = math.sqrt(self._users / self._variance)  # over noise, of all users together
         planned = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / len(self._cohorts))
         steps = [_LONGER * planned] * len(self._cohorts)
-        self._walk = Walk(start, steps, _FARTHEST * unit, fitted=True)
+        self._descent = NoisyDescent(start, steps, _FARTHEST * unit, fitted=True)
         self._usual, self._radius, self._unanswered = _USUAL_LENGTH * unit, 0.0, False
 
     def steps(self) -> Generator[Ask, Any, None]:
@@ -81,7 +81,7 @@ class RidgeWalk:
             if number in (0, self._late):
                 yield from self._shorten(self._askers[bool(number)])
             mechanism = ball_codebook(self._epsilon, self._dim, self._radius)
-            shift = RidgeShift(self._walk.position, *self._arguments)
+            shift = RidgeShift(self._descent.position, *self._arguments)
             try:
                 answer = yield Ask(cohort, shift, mechanism)
             except TooFewReports:
@@ -91,7 +91,7 @@ class RidgeWalk:
                 continue  # the next cohort gets the question
             self._unanswered = False
             mean = answer.mean / self._radius
-            self._walk.follow(mean, math.sqrt(self._variance / answer.count), pace * mean)
+            self._descent.follow(mean, math.sqrt(self._variance / answer.count), pace * mean)
 
     @property
     def _arguments(self) -> tuple[float, float, float, float, float | None]:
@@ -99,7 +99,7 @@ class RidgeWalk:
 
     def _shorten(self, cohort: Cohort) -> Generator[Ask, Estimate, None]:
         """Set where changes are shortened: noise over what is left, and what is cut, are least."""
-        octave = RidgeShiftOctave(self._walk.position, *self._arguments)
+        octave = RidgeShiftOctave(self._descent.position, *self._arguments)
         law = yield from ask_histogram(cohort, octave, self._epsilon, self._usual, self._present)
         self._usual = law.root_mean_square
         noise = self._variance * self._dim / self._users
@@ -108,7 +108,7 @@ class RidgeWalk:
     @property
     def theta(self) -> Floats:
         """Where it has led to."""
-        return self._walk.estimate
+        return self._descent.estimate
 
 
 def row_length(schema: Schema) -> float:
@@ -126,8 +126,8 @@ _WORTH = 0.25  # variance of a centre up to which it helps: that of a column wit
 _FEWEST = 1000  # users of two stages
 _COHORTS = 50  # of min_reports users each, that all questions of two stages may take
 FOR_COLUMNS = 0.2  # share of the users that report centres and scales at most
-_WALKERS = 0.1  # share of the users that is left for the walk at least
-METHODS = ("auto", "walk", "two-stage")
+_DESCENT = 0.1  # least share of the users that is left for the descent
+METHODS = ("auto", "one-stage", "two-stage")
 
 
 def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
@@ -138,17 +138,17 @@ def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
 def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
     """Return the better method by public numbers alone.
 
-    Of the table cps with bounds ten times too wide the walk alone explains .20 and .24 of the
+    Of the table cps with bounds ten times too wide one stage explains .20 and .24 of the
     variance at epsilon 4 and 8, two stages .30 and .32 (medians of five splits).
     """
     known = noise_of_centres(num_users, dim, epsilon) <= _WORTH
     enough = num_users >= _FEWEST and enough_for_two_stages(num_users, epsilon, min_reports)
-    return "two-stage" if known and enough else "walk"
+    return "two-stage" if known and enough else "one-stage"
 
 
 def enough_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> bool:
     """Whether enough users are left for the second stage."""
-    left = (1 - FOR_COLUMNS - _WALKERS) * num_users - enough_for_norm(epsilon)
+    left = (1 - FOR_COLUMNS - _DESCENT) * num_users - enough_for_norm(epsilon)
     left -= held_out(num_users, epsilon)
     return left >= 0 and num_users >= _COHORTS * min_reports
 
@@ -169,5 +169,5 @@ def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> 
         "lack them.",
         "cohorts",
         needed,
-        advice='Fewer do with method="walk".',
+        advice='Fewer do with method="one-stage".',
     )

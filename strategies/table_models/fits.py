@@ -59,7 +59,7 @@ class RegressionFit(TableFit):
         targets' variance, over users, that predictions explain. Both are NaN where noise hides
         how far the targets vary. For the mean it is what not knowing it better is expected to cost.
     method : str
-        How it was found: ``"walk"``, ``"two-stage"``, ``"public"``, or ``"constant"``.
+        How it was found: ``"one-stage"``, ``"two-stage"``, ``"public"``, or ``"constant"``.
     mean_std_error : float
         Standard error of the mean prediction as an estimate of the mean target, in the target's
         units, with what clipping may take of it. NaN in results of versions before.

@@ -18,7 +18,7 @@ from ldp_flower.validation import Floats, check_choice, check_integer
 
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
-from ..numerics.step_sizes import Walk
+from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.coefficients import contrasts
 from ..subprotocols.scales import estimate_norm, number_randomizer
@@ -85,7 +85,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
     Notes
     -----
     Some users report the columns' centres, where these stand out of the noise. Then up to 50
-    cohorts walk: each user reports the direction of its own logistic ridge step from where
+    cohorts descend: each user reports the direction of its own logistic ridge step from where
     the model is, and the model moves by the mean of them. So there is no scale to learn.
     Hold-out cohorts estimate the share of the class, where scores lie, and how
     well these rank: how often rows of the class score above the mean, and others. With
@@ -177,7 +177,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         found = []
         for place, cohorts in zip(places, kept, strict=True):
             weighted = method == "lengths"
-            theta = yield from class_walk(
+            theta = yield from class_descent(
                 run, users, standardisation, place, len(self.schema.classes), ridge, weighted
             )
             evaluated = yield from evaluate_class(
@@ -279,7 +279,7 @@ def _target_of(schema: object) -> str:
     return repr(schema)
 
 
-def class_walk(
+def class_descent(
     run: Run,
     num_users: int,
     standardisation: Standardisation,
@@ -300,10 +300,10 @@ def class_walk(
     signal = math.sqrt(num_users / mechanism.variance)
     planned = min(FARTHEST, signal) / len(cohorts)
     # In units in which a row of features has about norm 1.
-    walk = Walk(np.zeros(dim), [planned] * len(cohorts), LONGEST, fitted=True)
+    descent = NoisyDescent(np.zeros(dim), [planned] * len(cohorts), LONGEST, fitted=True)
     unanswered = False
     for cohort in cohorts:
-        theta = walk.position / math.sqrt(dim)
+        theta = descent.position / math.sqrt(dim)
         question = ClassStep(theta, ridge, float(place), num_classes, weighted)
         try:
             answer = yield standardisation.applied(Ask(cohort, question, mechanism))
@@ -313,8 +313,8 @@ def class_walk(
             unanswered = True
             continue  # the next cohort gets the question
         unanswered = False
-        walk.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
-    return np.asarray(walk.estimate / math.sqrt(dim))
+        descent.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
+    return np.asarray(descent.estimate / math.sqrt(dim))
 
 
 def too_few_for_classes(

@@ -47,12 +47,12 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     """Linear regression on a table of which only bounds and categories are known.
 
     Every user sends one report. Many of them are asked how their own rows would change the model,
-    see :class:`~.descent.RidgeWalk`. Where users are many enough to estimate all columns' centres
-    and scales, the walk is in units of these. The mean target is the rule, and slopes are kept only
-    if held-out error falls: users who have no part in them decide how far to go from the mean
-    towards the model, no farther than surely costs at most 1 % of the target's variance. If that is
-    nowhere, the mean is returned, and a note says so. Others report the mean, by themselves, and
-    the last ones, who decide nothing, evaluate the score.
+    see :class:`~.descent.RidgeDescent`. Where users are many enough to estimate all columns'
+    centres and scales, the steps are in units of these. The mean target is the rule, and slopes are
+    kept only if held-out error falls: users who have no part in them decide how far to go from the
+    mean towards the model, no farther than surely costs at most 1 % of the target's variance. If
+    that is nowhere, the mean is returned, and a note says so. Others report the mean, by
+    themselves, and the last ones, who decide nothing, evaluate the score.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -63,8 +63,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     rows_per_user : int, optional
         How many rows a user's own regression is trusted as, for all users. By default it is as
         many as the user holds; rows that repeat each other carry less information.
-    method : {"auto", "walk", "two-stage"} (default: "auto")
-        Whether the walk stays within the bounds of columns or goes on around their estimated
+    method : {"auto", "one-stage", "two-stage"} (default: "auto")
+        Whether the descent stays within the bounds of columns or goes on around their estimated
         centres. By default the numbers of users and features and epsilon decide.
     features : {"private", "public"} (default: "private")
         Whether features are protected. Are they public, users send one of their rows, drawn at
@@ -74,15 +74,15 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     Notes
     -----
-    Source: this library. A user reports how a ridge regression of what the model leaves of its
-    own targets would change the coefficients: with one row it is a least squares step. So the
-    model is that of least squares, also where targets are classes, counts or money. Changes are
-    shortened where noise and what is cut are least; some users report the octave of their size
-    before, and others again late in the walk. The mean is first looked for, as it may lie anywhere
-    within the bounds, and then estimated likewise: what clipping may take is in its error. On the
-    line from the mean to the model, held-out users report by how much their own squared error is
-    less at the end of a step than at the mean: one number, for which noise is least. Two such
-    cohorts give the step that is best, and the shorter one that is surely good enough.
+    Source: this library. A user reports how a ridge regression of what the model leaves of its own
+    targets would change the coefficients: with one row it is a least squares step. So the model is
+    that of least squares, also where targets are classes, counts or money. Changes are shortened
+    where noise and what is cut are least; some users report the octave of their size before, and
+    others again late in the descent. The mean is first looked for, as it may lie anywhere within
+    the bounds, and then estimated likewise: what clipping may take is in its error. On the line
+    from the mean to the model, held-out users report by how much their own squared error is less at
+    the end of a step than at the mean: one number, for which noise is least. Two such cohorts give
+    the step that is best, and the shorter one that is surely good enough.
 
     Of public rows users report in two rounds what a model leaves of their target: first what the
     mean does, then what the first model does, a ridge regression whose penalty makes the reports
@@ -122,9 +122,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             )
         if self.rows_per_user is not None:
             check_integer("rows_per_user", self.rows_per_user, 1)
-        if self.method == "two legs":
-            warnings.warn('"two legs" is now "two-stage".', DeprecationWarning, stacklevel=3)
-            self.method = "two-stage"
+        if self.method == "walk":
+            warnings.warn('"walk" is now "one-stage".', DeprecationWarning, stacklevel=3)
+            self.method = "one-stage"
         check_choice("method", self.method, descent.METHODS)
         check_choice("features", self.features, ("private", "public"))
         if self._public:
@@ -135,7 +135,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both methods, one by users' own numbers of rows, and public features."""
         schema, users = table_users(dim, 8000)
-        yield cls(schema, epsilon=epsilon, method="walk"), users
+        yield cls(schema, epsilon=epsilon, method="one-stage"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two-stage"), users
         yield cls(schema, epsilon=epsilon, features="public"), users
 
@@ -194,7 +194,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         columns, spread = Standardisation.identity(dim), holdout.NUMERIC_SPREAD
         if method == "two-stage":
             columns, spread = (yield from estimate_standardisation(run, self.schema)), 1.0
-        walk = descent.RidgeWalk(
+        ridge = descent.RidgeDescent(
             run,
             run.num_unasked,
             dim,
@@ -203,10 +203,10 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             start=columns.moved(start),
             present=present.value,
         )
-        steps = walk.steps()
+        steps = ridge.steps()
         yield from with_standardisation(steps, columns) if method == "two-stage" else steps
-        direction = columns.restored(walk.theta) - start
-        usual = holdout.prior_spread(self.schema, walk.theta * (1 - one), spread)
+        direction = columns.restored(ridge.theta) - start
+        usual = holdout.prior_spread(self.schema, ridge.theta * (1 - one), spread)
         unit = yield from holdout.ask_step_size(kept["steps"], epsilon, direction, usual)
         step, explained = yield from line_search(
             [kept["first gain"], kept["second gain"]],

@@ -148,7 +148,7 @@ def test_another_setting_is_another_cell(tmp_path):
 
     run(**options)
     assert cells() == 2
-    run(**options, strategy=partial(LdpFedAvg, decay=True))
+    run(**options, strategy=partial(LdpFedAvg, model="net"))
     assert cells() == 3  # what has nothing to do with LdpFedAvg stays
     run(**options, name="other")
     assert cells() == 5

@@ -47,8 +47,8 @@ def app(**arguments):
     return found
 
 
-def start(grid, num_rounds=0, num_nodes=NODES, answers=1, epsilon=8.0, **arguments):
-    strategy = LdpFedAvg(epsilon=epsilon, answers_per_user=answers, **arguments)
+def start(grid, num_rounds=0, num_nodes=NODES, epsilon=8.0, **arguments):
+    strategy = LdpFedAvg(epsilon=epsilon, **arguments)
     model = ArrayRecord([np.zeros(3)])
     return strategy.start(grid, model, num_rounds=num_rounds, num_nodes=num_nodes, seed=1)
 
@@ -108,8 +108,6 @@ def test_no_evaluation_may_be_said():
     [
         ({"fraction_train": 1 / 3}, [40] * 3),
         ({"fraction_train": 0.3, "num_rounds": 3}, [36] * 3),
-        ({"fraction_train": 1.0, "answers": 2}, [120] * 2),
-        ({"fraction_train": 0.5, "answers": 2, "num_rounds": 3}, [60] * 3),
         ({"num_rounds": 5}, [24] * 5),
     ],
     ids=str,
@@ -119,7 +117,7 @@ def test_a_round_asks_this_share_of_the_nodes(arguments, rounds):
     result = start(grid, **arguments)
     assert per_round(grid) == rounds
     nodes = [node for _, node in grid.asked]
-    assert max(map(nodes.count, nodes)) <= arguments.get("answers", 1)
+    assert max(map(nodes.count, nodes)) <= 1
     assert result.num_reports == sum(rounds)
 
 
@@ -135,7 +133,7 @@ def test_the_rule_of_thumb_is_about_those_who_are_asked():
     [
         ({"fraction_train": 1.0, "num_rounds": 20}, "0.05"),
         ({"fraction_train": 0.3, "num_rounds": 4}, "0.25"),
-        ({"fraction_train": 0.5, "num_rounds": 7, "answers": 3}, "0.333"),
+        ({"fraction_train": 0.5, "num_rounds": 7}, "0.143"),
     ],
     ids=str,
 )

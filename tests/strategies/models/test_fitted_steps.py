@@ -10,22 +10,22 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.strategies import LdpFedAvg
-from ldp_flower.strategies.numerics.step_sizes import Walk
+from ldp_flower.strategies.numerics.step_sizes import NoisyDescent
 
 EAST, NORTH = np.eye(2)
 
 
-def walked(updates, deviation=1.0, rounds=25, longest=math.inf, fitted=True):
-    walk = Walk(np.zeros(2), [2.0] * rounds, longest, fitted)
+def descended(updates, deviation=1.0, rounds=25, longest=math.inf, fitted=True):
+    descent = NoisyDescent(np.zeros(2), [2.0] * rounds, longest, fitted)
     for update in updates:
-        walk.follow(update, deviation, update)
-    return walk
+        descent.follow(update, deviation, update)
+    return descent
 
 
 def test_a_fitted_walk_begins_with_half_of_the_planned_step():
-    walk = walked([3 * EAST])
-    assert walk.steps == [1.0]
-    assert walk.position.tolist() == walk.estimate.tolist() == [3.0, 0.0]
+    descent = descended([3 * EAST])
+    assert descent.steps == [1.0]
+    assert descent.position.tolist() == descent.estimate.tolist() == [3.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -40,59 +40,59 @@ def test_a_fitted_walk_begins_with_half_of_the_planned_step():
     ids=str,
 )
 def test_a_step_follows_from_the_projection_on_the_last_one(then, factor):
-    walk = walked([7 * EAST, then])
-    assert walk.steps == pytest.approx([1.0, factor])
+    descent = descended([7 * EAST, then])
+    assert descent.steps == pytest.approx([1.0, factor])
     # In units of the noise, whatever the unit of the updates.
-    assert walked([7e6 * EAST, 1e6 * then], 1e6).steps == pytest.approx([1.0, factor])
+    assert descended([7e6 * EAST, 1e6 * then], 1e6).steps == pytest.approx([1.0, factor])
 
 
 def test_many_rounds_change_less_each():
-    assert walked([EAST, EAST], rounds=100).steps[1] == pytest.approx(math.exp(0.1))
+    assert descended([EAST, EAST], rounds=100).steps[1] == pytest.approx(math.exp(0.1))
 
 
 def test_steps_grow_up_to_the_longest():
-    assert max(walked([EAST] * 20, longest=3.0).steps) == 3.0
-    assert max(walked([EAST] * 20).steps) == pytest.approx(math.exp(0.2 * 19))
+    assert max(descended([EAST] * 20, longest=3.0).steps) == 3.0
+    assert max(descended([EAST] * 20).steps) == pytest.approx(math.exp(0.2 * 19))
 
 
 def test_a_fitted_walk_averages_recent_positions_above_all():
     moves = [EAST, EAST, NORTH]
-    walk = walked(moves)
-    positions = np.cumsum([step * u for step, u in zip(walk.steps, moves, strict=True)], axis=0)
+    descent = descended(moves)
+    positions = np.cumsum([step * u for step, u in zip(descent.steps, moves, strict=True)], axis=0)
     estimate = positions[0]
     for number, position in enumerate(positions[1:], 2):
         estimate = estimate + 9 / (number + 8) * (position - estimate)
-    np.testing.assert_allclose(walk.position, positions[-1])
-    np.testing.assert_allclose(walk.estimate, estimate)
+    np.testing.assert_allclose(descent.position, positions[-1])
+    np.testing.assert_allclose(descent.estimate, estimate)
 
 
 def test_a_walk_that_is_not_fitted_is_as_planned():
-    walk = walked([EAST, -EAST, -EAST], fitted=False)
-    assert walk.steps == [2.0] * 3
-    assert walk.position.tolist() == walk.estimate.tolist() == [-2.0, 0.0]
-    assert walk.noise == pytest.approx(2 * math.sqrt(3))
+    descent = descended([EAST, -EAST, -EAST], fitted=False)
+    assert descent.steps == [2.0] * 3
+    assert descent.position.tolist() == descent.estimate.tolist() == [-2.0, 0.0]
+    assert descent.noise == pytest.approx(2 * math.sqrt(3))
 
 
 def test_going_back_leaves_no_trace():
-    walk = walked([EAST, EAST])
-    walk.go_back()
-    assert walk.position.tolist() == walk.estimate.tolist() == [0.0, 0.0]
-    assert walk.steps == [] and walk.noise == 0
-    walk.follow(EAST, 1.0, EAST)
-    assert walk.steps == [1.0]
+    descent = descended([EAST, EAST])
+    descent.go_back()
+    assert descent.position.tolist() == descent.estimate.tolist() == [0.0, 0.0]
+    assert descent.steps == [] and descent.noise == 0
+    descent.follow(EAST, 1.0, EAST)
+    assert descent.steps == [1.0]
 
 
 @pytest.mark.parametrize("fitted", [True, False])
 def test_the_noise_of_the_estimate_is_known(fitted):
     """With steps that do not depend on it: longer than the longest, if fitted."""
     rng = np.random.default_rng(0)
-    walk = Walk(np.zeros(4000), [100.0] * 10, 0.5 if fitted else 100.0, fitted)
+    descent = NoisyDescent(np.zeros(4000), [100.0] * 10, 0.5 if fitted else 100.0, fitted)
     for deviation in np.linspace(0.5, 2, 10):
         update = deviation * rng.standard_normal(4000)
-        walk.follow(update, deviation, update)
-    assert len(set(walk.steps)) == 1
+        descent.follow(update, deviation, update)
+    assert len(set(descent.steps)) == 1
     # Of 4,000 coordinates the standard deviation is known within 1.1 %, one standard error.
-    assert np.std(walk.estimate) == pytest.approx(walk.noise, rel=0.05)
+    assert np.std(descent.estimate) == pytest.approx(descent.noise, rel=0.05)
 
 
 TARGET = np.array([1.0, -1.0, 0.5, 0.3, -0.4, 0.2])
@@ -104,12 +104,12 @@ def test_updates_of_one_length_lead_to_the_target():
         ends = {}
         for fitted in (True, False):
             rng = np.random.default_rng(seed)
-            walk = Walk(np.zeros(6), [1.85] * 20, 4.0, fitted)
+            descent = NoisyDescent(np.zeros(6), [1.85] * 20, 4.0, fitted)
             for _ in range(20):
-                ahead = TARGET - walk.position
+                ahead = TARGET - descent.position
                 update = ahead / np.linalg.norm(ahead) + 0.12 * rng.standard_normal(6)
-                walk.follow(update, 0.12, update)
-            ends[fitted] = np.linalg.norm(walk.estimate - TARGET)
+                descent.follow(update, 0.12, update)
+            ends[fitted] = np.linalg.norm(descent.estimate - TARGET)
         assert ends[True] < 0.13 < ends[False]
 
 

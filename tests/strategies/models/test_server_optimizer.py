@@ -183,7 +183,7 @@ def test_other_optimizers_are_refused(optimizer, text):
 
 @pytest.mark.parametrize(
     "argument",
-    [{"path_length": 3.0}, {"learning_rate": 1.0}, {"decay": True}, {"momentum": 0.5}],
+    [{"path_length": 3.0}, {"learning_rate": 1.0}],
     ids=str,
 )
 def test_what_an_optimizer_decides_cannot_be_given_beside_it(argument):

@@ -80,8 +80,7 @@ STRATEGIES = [
     *(federated(epsilon=1.0), federated(epsilon=1.0, fraction_train=0.5)),
     *(federated(1, epsilon=1.0, fraction_train=0.5), federated(epsilon=8.0, fraction_train=0.1)),
     *(federated(10, epsilon=8.0, min_train_nodes=40), federated(3, epsilon=8.0)),
-    *(federated(3, epsilon=8.0, force=True), federated(epsilon=2.0, answers_per_user=2)),
-    federated(epsilon=2.0, answers_per_user=2, fraction_train=0.25),
+    *(federated(3, epsilon=8.0, force=True), federated(epsilon=2.0, fraction_train=0.25)),
     federated(10, epsilon=8.0, fraction_train=0.1, min_train_nodes=40),
 ]
 

@@ -80,7 +80,7 @@ ANALYTICS_AND_TABLES = {
     "HeavyHitters": HeavyHitters(6, epsilon=1.0),
     "HeavyHitters of prefixes": HeavyHitters(6, epsilon=1.0, backend="prefix"),
     "Describe": Describe(NUMBER, epsilon=4.0),
-    "PrivateRegression": PrivateRegression(NUMBER, epsilon=2.0, method="walk"),
+    "PrivateRegression": PrivateRegression(NUMBER, epsilon=2.0, method="one-stage"),
     "PrivateRegression of two stages": PrivateRegression(NUMBER, epsilon=8.0, method="two-stage"),
     "PrivateClassification": PrivateClassification(CLASSES, epsilon=2.0),
     "PrivateEvaluation": PrivateEvaluation(np.full(NUMBER.num_features, 0.3), epsilon=2.0),

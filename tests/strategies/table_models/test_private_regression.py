@@ -68,7 +68,7 @@ def test_everybody_answers_once_and_the_log_says_what_was_chosen(monkeypatch):
 
 def test_the_score_is_by_people_who_decide_nothing():
     """Squares are asked of the last two cohorts, whose answers change the score only."""
-    fit = fitted(table(3000, 1), method="walk")
+    fit = fitted(table(3000, 1), method="one-stage")
     asked = [step.statistic for step in fit.steps]
     assert asked[-4:] == ["residual_octave", "gradient", "squared_errors", "squared_errors"]
     assert asked.count("squared_errors") == 4  # two steps of the line search
@@ -77,7 +77,7 @@ def test_the_score_is_by_people_who_decide_nothing():
 def test_the_score_agrees_with_other_people(seeds=3):
     """Beyond 4 standard errors in one of three runs: probability below .001."""
     for seed in range(seeds):
-        fit = fitted(table(3000, seed), seed, method="walk")
+        fit = fitted(table(3000, seed), seed, method="one-stage")
         assert abs(fit.score - r2(fit, TEST)) < 4 * fit.score_std_error + 0.02
         low, high = fit.score_interval
         assert low < fit.score <= high <= 1
@@ -92,14 +92,14 @@ WIDE = Schema(
 
 def test_bounds_that_are_far_off_take_two_stages():
     frame = table(4000, 2)
-    auto, walk = (fitted(frame, schema=WIDE, method=name) for name in ("auto", "walk"))
-    assert auto.method == "two-stage" and walk.method == "walk"
-    assert r2(auto, TEST) > r2(walk, TEST) + 0.2
+    auto, one = (fitted(frame, schema=WIDE, method=name) for name in ("auto", "one-stage"))
+    assert auto.method == "two-stage" and one.method == "one-stage"
+    assert r2(auto, TEST) > r2(one, TEST) + 0.2
 
 
-def test_the_old_name_of_two_stages_still_works():
-    with pytest.warns(DeprecationWarning, match='now "two-stage"'):
-        assert PrivateRegression(WIDE, epsilon=1.0, method="two legs").method == "two-stage"
+def test_the_old_name_of_one_stage_still_works():
+    with pytest.warns(DeprecationWarning, match='now "one-stage"'):
+        assert PrivateRegression(WIDE, epsilon=1.0, method="walk").method == "one-stage"
 
 
 def test_targets_that_nothing_explains_give_the_mean_or_a_doubt(seeds=6):
@@ -129,9 +129,9 @@ def told(value, std_error):
     ("worth", "method", "note"),
     [
         (-1.0, "constant", "Returned the mean"),
-        (0.0, "walk", "no better than the mean"),
-        (0.6, "walk", ""),
-        (np.nan, "walk", "score is not known"),
+        (0.0, "one-stage", "no better than the mean"),
+        (0.6, "one-stage", ""),
+        (np.nan, "one-stage", "score is not known"),
     ],
 )
 def test_what_the_score_says_is_noted_and_a_surely_worse_model_replaced(
@@ -139,7 +139,7 @@ def test_what_the_score_says_is_noted_and_a_surely_worse_model_replaced(
 ):
     """The score is set; one of 0 +- .2 is not sure."""
     monkeypatch.setattr(private_regression.holdout, "ask_score", told(worth, 0 * worth + 0.2))
-    fit = fitted(table(3000, 0), method="walk")
+    fit = fitted(table(3000, 0), method="one-stage")
     assert fit.method == method
     assert [text for text in fit.notes if note in text] if note else not fit.notes
     if method == "constant":

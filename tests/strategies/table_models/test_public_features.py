@@ -121,7 +121,7 @@ def test_a_result_says_that_features_were_not_protected():
 
 
 def test_arguments_of_private_features_are_refused():
-    for name, value in {"method": "walk", "rows_per_user": 3}.items():
+    for name, value in {"method": "one-stage", "rows_per_user": 3}.items():
         with pytest.raises(ValueError, match=f'no {name} with features="public"'):
             PrivateRegression(SCHEMA, epsilon=1.0, features="public", **{name: value})
     with pytest.raises(ValueError, match="features"):

@@ -203,7 +203,7 @@ def test_arrays_are_converted_at_once_as_entry_by_entry(dtype):
 
 def test_arrays_of_numbers_are_not_looked_at_one_by_one(monkeypatch):
     for module in ("numbers", "items", "names"):
-        monkeypatch.setattr(f"ldp_flower.values.{module}.entries", None)
+        monkeypatch.setattr(f"ldp_flower.data.{module}.entries", None)
     table = np.ones((5, 2))
     assert as_table(table) is table or np.shares_memory(as_table(table), table)
     for dtype in ("f4", "i4", "u8", "?"):
