@@ -10,7 +10,6 @@ An audit cannot prove privacy; what it finds is wrong with a stated probability 
 """
 
 import secrets
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,17 +38,6 @@ _NEIGHBOURS = 12  # users on the node whose isolation is tested
 _CHANGES = 3  # of the data of each of them
 
 
-#: Fields of earlier versions, and the checks that they are now.
-_OLD_FIELDS = {
-    "complete": "completeness",
-    "isolated": "isolation",
-    "replayed": "replay",
-    "independent": "own noise",
-    "bounded": "record bound",
-    "lawful": "noise",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Checked:
     """What an audit found: a lower bound on the privacy loss, and checks by name."""
@@ -67,13 +55,6 @@ class Checked:
     def passed(self) -> bool:
         """Whether nothing contradicts the claim."""
         return all(self.checks.values())
-
-    def __getattr__(self, name: str) -> bool:
-        """Return a check by the name of an earlier version's field."""
-        if _OLD_FIELDS.get(name) not in vars(self).get("checks", {}):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
-        warnings.warn(f"Use checks[{_OLD_FIELDS[name]!r}].", DeprecationWarning, stacklevel=2)
-        return self.checks[_OLD_FIELDS[name]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Cell frequencies of a contingency table, corrected for non-response; numbers as such cells."""
 
-import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
@@ -95,19 +94,6 @@ class Shares:
         shares = self.cells / self.answering
         jacobian = (np.eye(len(shares)) - shares[:, None]) / self.answering
         return shares, np.asarray(jacobian @ self.covariance @ jacobian.T)
-
-
-class PopulationErrors:
-    """A result whose ``std_error`` is that of a population; the old name of this still works."""
-
-    std_error: Floats
-
-    @property
-    def population_std_error(self) -> Floats:
-        """Deprecated: the same as ``std_error``, which is that of the population."""
-        message = "population_std_error is now called std_error; these users' own, users_std_error."
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return self.std_error
 
 
 def sampling(shares: Floats, users: int) -> Floats:

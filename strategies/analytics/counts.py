@@ -20,7 +20,7 @@ from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import first_of, frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import USEFUL_SHARE, CellStrategy, categories_of
-from .cells import PopulationErrors, Shares
+from .cells import Shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ _SHOWN = 12  # categories in a result's text
 
 
 @dataclass(repr=False, kw_only=True)
-class CountsResult(PopulationErrors, Result):
+class CountsResult(Result):
     """The estimated shares of a column's categories, among users with a category in that column.
 
     A user with several such rows counts with one of them, which is drawn at random.

@@ -16,6 +16,7 @@ from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.refusals import TooFew
 
 from ..runtime import Ask, Card, Protocol, Result, Run, guarantees
+from ..runtime.result import NORMAL
 from ..subprotocols.scales import number_randomizer
 from .base import ColumnStrategy, categories_of
 from .cells import CellShares, Levels, cell_question
@@ -27,7 +28,6 @@ from .quantiles import Quantiles, QuantilesResult
 _QUARTILES = (0.25, 0.5, 0.75)  # as pandas' describe has them
 _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
 _MEAN, _STD = STATISTICS.index("mean"), STATISTICS.index("std")
-_NORMAL = 1.96  # standard errors that 95 % are within
 _HIDDEN = (
     "The standard deviation of {!r} is not reported: it is below some {:.2g}, which noise hides. "
     "Narrower bounds, more users or a larger epsilon would show it."
@@ -281,15 +281,15 @@ def root_with_error(variance: float, error: float) -> tuple[float, float]:
     """
     if variance <= 0:
         return math.nan, math.sqrt(error)
-    std, reach = math.sqrt(variance), _NORMAL * error
+    std, reach = math.sqrt(variance), NORMAL * error
     lower, upper = math.sqrt(max(variance - reach, 0.0)), math.sqrt(variance + reach)
-    return std, max(std - lower, upper - std) / _NORMAL
+    return std, max(std - lower, upper - std) / NORMAL
 
 
 def _outside_by_noise(values: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
     """Whether a mean is not between the quartiles, but may be for all that is known."""
     for end, sign in ((STATISTICS.index("25%"), -1), (STATISTICS.index("75%"), 1)):
         beyond = sign * (values[_MEAN] - values[end])
-        if 0 < beyond < _NORMAL * math.hypot(errors[_MEAN], errors[end]):
+        if 0 < beyond < NORMAL * math.hypot(errors[_MEAN], errors[end]):
             return True
     return False

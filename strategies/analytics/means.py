@@ -21,7 +21,7 @@ from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
-from .cells import GroupMeans, Levels, PopulationErrors, cell_question
+from .cells import GroupMeans, Levels, cell_question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ _BY_CHANCE = 2.0  # standard errors that a share is below the right one in one o
 
 
 @dataclass(repr=False, kw_only=True)
-class MeansResult(PopulationErrors, Result):
+class MeansResult(Result):
     """Means of columns, by groups where these were asked for.
 
     Attributes

@@ -27,7 +27,7 @@ from ..forecasts.formulas import expected_quantiles
 from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime import Card, Protocol, Run, guarantees
-from ..runtime.result import Estimates, Result, frame
+from ..runtime.result import NORMAL, Estimates, Result, frame
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from .base import ColumnStrategy
@@ -129,7 +129,6 @@ _CELLS_ONE, _CELLS_SEVERAL = 2.0, 3.5
 _MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
 _ROUNDED = 0.1  # standard errors that an estimate is moved to a round number
-_NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _MIN_Z = 2.0  # standard errors in rank that a level has to be from 0 and 1
 # The largest standard error in rank: with it one quartile in ten may still lie nearly anywhere
 # within the bounds at epsilon 1 and 2, and none at 4; with .125 every other one.
@@ -330,7 +329,7 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
                 value = min(max(round(value / step) * step, lower), upper)
             else:  # of the noise, and not of who the users are
                 part = math.sqrt(noise / (noise + level * (1 - level)))
-                moved = _ROUNDED * part * (upper - lower) / 2 / _NORMAL
+                moved = _ROUNDED * part * (upper - lower) / 2 / NORMAL
                 reach = (lower, upper) if shared else (value - moved, value + moved)
                 value = roundest(max(reach[0], lower), min(reach[1], upper), value)
             rows.append((value, lower, upper))
@@ -343,7 +342,7 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
             column=self.column,
             levels=np.array(self.levels),
             values=values,
-            std_error=np.maximum(upper_ends - values, values - lower_ends) / _NORMAL,
+            std_error=np.maximum(upper_ends - values, values - lower_ends) / NORMAL,
             lower=lower_ends,
             upper=upper_ends,
             step=step,

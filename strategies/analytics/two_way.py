@@ -21,7 +21,7 @@ from ..numerics.denoising import project_on_simplex
 from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame
 from .base import CellStrategy, categories_of
-from .cells import MOST_CELLS, PopulationErrors, Shares, sampling
+from .cells import MOST_CELLS, Shares, sampling
 from .counts import counted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _LEVEL = 0.05  # of the test, in a result's text
 
 
 @dataclass(repr=False, kw_only=True)
-class TwoWayResult(PopulationErrors, Result):
+class TwoWayResult(Result):
     """A contingency table of shares, and a test of independence.
 
     Attributes

@@ -18,7 +18,7 @@ from ldp_flower.validation import Floats
 _MAX_DISTANCE = 6.0  # standard deviations; AUC is .99999
 _DISTANCES = np.linspace(0.0, _MAX_DISTANCE, 241)  # a grid for sums over the posterior
 _PRIOR_DISTANCE = 0.7  # of distances, as half of a normal distribution
-_NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
+_NORMAL = 1.959964  # standard errors to each end of 95 % of a normal law
 _GRID = np.linspace(0.0005, 0.9995, 1000)  # of AUCs, likewise
 
 

@@ -15,7 +15,7 @@ from ldp_flower.validation import Floats, check_integer
 from ..runtime import Estimates, LdpStrategy, Result
 from ..runtime.facts import PrivacySpent, Step
 from ..runtime.plain import from_plain, made, to_plain
-from ..runtime.result import first_of, frame, interval
+from ..runtime.result import NORMAL, first_of, frame, interval
 from ..runtime.run_store import RunStore
 from ..subprotocols.permanent import Bits
 from .local_level import local_level
@@ -186,7 +186,6 @@ _PUBLIC_CHANGES = (
     "The times at which a user's answer changes are public. Given these, everything else about a "
     "user's whole history is protected."
 )
-_NORMAL = 1.96  # standard errors that 95 % are within
 _DRAWN = 6  # values that a chart has, those that moved most
 _SHOWN = 12  # values in a result's text
 _PANEL = 1.5  # inches that one value is high
@@ -331,7 +330,7 @@ class SeriesResult(Result):
         for row, value in enumerate(drawn):
             panel = axes.inset_axes((0.0, 1 - (row + 0.8) / rows, 1.0, 0.72 / rows))
             level, error = self.level[:, value], self.std_error[:, value]
-            ends = level - _NORMAL * error, level + _NORMAL * error
+            ends = level - NORMAL * error, level + NORMAL * error
             panel.fill_between(places, *ends, color=charts.GREEN, alpha=0.25, lw=0)
             panel.plot(places, level, color=charts.GREEN)
             panel.plot(places, self.raw[:, value], "o", ms=3, color=charts.GREY)

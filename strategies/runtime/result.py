@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-NORMAL = 1.96  # standard errors that 95 % are within
+NORMAL = 1.959964  # standard errors that 95 % of a normal law are within
 
 
 def frame(columns: Mapping[str, object]) -> "DataFrame":

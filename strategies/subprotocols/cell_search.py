@@ -13,6 +13,7 @@ from ldp_flower.validation import Floats
 from ..numerics.cell_quantiles import CellReports, estimated, inverted
 from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
+from ..runtime.result import NORMAL
 
 # Edges of a level. Each adds noise as one cell more, (e^eps + cells) / (e^eps - 1) times that of
 # all users' own variance, and m of them widen an interval, which is 1.34 times as wide before the
@@ -22,7 +23,6 @@ _WIDENED, _FEWEST, _MOST = 1.34, 4, 6
 _MAX_EDGES = 96  # of all levels together
 _FIRST = 32  # cells of the first cohort, all over the bounds
 _TINY = 1e-9  # of the bounds' distance: the width of a cell of one value
-_NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 #: Those with which an interval is one value: it states no error, and is wrong once in 400 times.
 ONE_VALUE = 3.0
 
@@ -84,7 +84,7 @@ def search_by_cells(
             break
         own, other = float(oracle.own), float(oracle.other)
         found.append(CellReports(edges, answer.mean, answer.count, own, other))
-        estimates = [estimated(found, level, low, high, _NORMAL) for level in levels]
+        estimates = [estimated(found, level, low, high, NORMAL) for level in levels]
         shares = np.linspace(0, 1, each + 2)[1:-1]
         wanted = [
             function.inverse(np.interp(shares, [0, 1], function.at(np.array(interval))))

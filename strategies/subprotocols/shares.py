@@ -12,6 +12,7 @@ from ldp_flower.validation import Floats
 from ..numerics.quantile_posterior import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
+from ..runtime.result import NORMAL
 from .cell_search import ONE_VALUE, FoundQuantile
 
 #: Thresholds of the first round, all over the bounds.
@@ -25,7 +26,6 @@ _STEEP = 0.2  # if what is believed is within so much of the scale
 _COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
 _UNSURE = 0.3  # in rank, of 68 % of the posterior, from which its median is the estimate
 _TELLING = 5  # quantiles, at most, by which it is chosen
-_NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _MAX_MISSING = 0.95  # share of users without an entry: with more, the rest are hidden by noise
 
 
@@ -170,7 +170,7 @@ def search_by_thresholds(
         near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
         sure = (far - near) * belief.slope() < _UNSURE
         at = found.pooled(belief, scale) if sure else middle
-        lower, upper = found.interval(belief, at, scale, _NORMAL)
+        lower, upper = found.interval(belief, at, scale, NORMAL)
         if lower == upper:
             lower, upper = found.interval(belief, at, scale, ONE_VALUE)
         steep = np.ptp(belief.quantile([0.025, 0.975])) < _STEEP

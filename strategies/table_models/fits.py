@@ -14,13 +14,11 @@ from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
 
 from ..runtime.coefficients import CoefficientResult, in_units, units_of
-from ..runtime.result import INTERVAL
+from ..runtime.result import INTERVAL, NORMAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-_NORMAL = 1.96  # standard errors that 95 % are within
 
 
 class TableFit(CoefficientResult):
@@ -35,7 +33,7 @@ class TableFit(CoefficientResult):
     @property
     def score_interval(self) -> tuple[float, float]:
         """What the score lies within in 95 of 100 runs, within the scores that there are."""
-        reach = _NORMAL * self.score_std_error
+        reach = NORMAL * self.score_std_error
         return max(self.score - reach, self._least), min(self.score + reach, 1.0)
 
     @property

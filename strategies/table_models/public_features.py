@@ -15,6 +15,7 @@ from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
 from ..runtime.coefficients import contrasts
+from ..runtime.result import NORMAL
 from ..subprotocols.scales import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram
 from . import holdout
@@ -29,7 +30,6 @@ COHORTS = {name: holdout.COHORTS[name] for name in ("place", "place again", "siz
 #: Share of the users whose reports make the first model, which the others' reports are about.
 _FIRST = 0.3
 _FOLDS = 5  # of users, each of which evaluates the model of the others
-_NORMAL = 1.96  # standard errors that 95 % are within
 _KNOWN = 1e-6  # share of a contrast that rows do not show, from which on it is not known
 
 
@@ -85,7 +85,7 @@ class NoisyTargets:
         # Beyond bounds targets lie on one side or the other, in some rows more than in others.
         spread = np.sqrt(len(left) * ((turn @ weighted) ** 2).sum(axis=1))
         errors = np.hypot(errors, holdout.ONE_SIDED * self.cut * spread)
-        reach = _NORMAL * errors
+        reach = NORMAL * errors
         reach[np.abs(unseen).max(axis=0) > _KNOWN] = np.nan
         found = contrasts(schema, theta)
         return np.column_stack([found - reach, found + reach])

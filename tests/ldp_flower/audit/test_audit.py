@@ -23,7 +23,6 @@ from ldp_flower.audit import (
     recorded_queries,
     worst_epsilon,
 )
-from ldp_flower.audit.handler import Checked
 from ldp_flower.audit.runs import audited_runs
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS
@@ -208,15 +207,6 @@ def test_real_mechanisms_pass_and_are_measured_well(mechanism):
 
 class Rows(Question):
     stem = "rows"
-
-
-def test_fields_of_earlier_versions_are_checks_and_warn():
-    found = Checked(claimed=1.0, measured=0.5, confidence=0.99, checks={"isolation": False})
-    with pytest.warns(DeprecationWarning, match=r"Use checks\['isolation'\]\."):
-        assert found.isolated is False
-    for missing in ("replayed", "unheard"):  # a check that was not made, no name at all
-        with pytest.raises(AttributeError, match=f"Checked has no attribute '{missing}'"):
-            getattr(found, missing)
 
 
 def test_a_client_that_refuses_cannot_be_audited():

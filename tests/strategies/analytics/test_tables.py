@@ -448,14 +448,6 @@ def test_counts_of_users_with_several_rows_hold_their_intervals(runs=60):
     assert held >= 216
 
 
-def test_the_old_name_of_an_error_still_works():
-    schema = Schema({"sort": Categories(["a", "b"])})
-    users = schema.users({"sort": ["a", "b"] * 1000})
-    found = simulate(Counts(schema, "sort", epsilon=4.0), users, seed=0)
-    with pytest.warns(DeprecationWarning, match="users_std_error"):
-        np.testing.assert_array_equal(found.population_std_error, found.std_error)
-
-
 def test_columns_may_have_any_name():
     """Names that pandas' own methods have as arguments, and that of the first column of a table."""
     names = ["self", "statistic", "index", "name", "columns"]
