@@ -9,11 +9,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .words import numbers
+from .words import by_error, numbers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+#: Columns of results: the error of the number before it, and the ends of its interval.
+ERROR, USERS_ERROR = "standard error", "of these users"
+INTERVAL = "95 % from", "95 % to"
 _MOST_ROWS = 40
 
 _STYLE = """
@@ -68,7 +71,11 @@ def joined(*parts: Markup) -> Markup:
 
 
 def table_of(table: "DataFrame", most_rows: int = _MOST_ROWS) -> Markup:
-    """Return a table, numbers in some four digits, with at most so many of its rows."""
+    """Return a table with at most so many of its rows.
+
+    Where there is a column :data:`ERROR`, the number before it, the error and the ends of the
+    interval are shown to the second digit of the error; other numbers in some four digits.
+    """
     numeric = [kind.kind in "iuf" for kind in table.dtypes]
     sides = ["number" if right else "text" for right in numeric]
 
@@ -77,7 +84,14 @@ def table_of(table: "DataFrame", most_rows: int = _MOST_ROWS) -> Markup:
         return element("tr", *(element(tag, cell, class_=side) for cell, side in pairs))
 
     shown = table.head(most_rows)
-    columns = [numbers(shown.iloc[:, i].tolist()) for i in range(shown.shape[1])]
+    names = shown.columns.tolist()
+    errors = shown.iloc[:, names.index(ERROR)].tolist() if ERROR in names else []
+    columns = [
+        by_error(shown.iloc[:, i].tolist(), errors)
+        if errors and (name in (ERROR, USERS_ERROR, *INTERVAL) or ERROR in names[i + 1 : i + 2])
+        else numbers(shown.iloc[:, i].tolist())
+        for i, name in enumerate(names)
+    ]
     body = [row("td", cells) for cells in zip(*columns, strict=True)]
     made = element("table", element("thead", row("th", table.columns)), element("tbody", *body))
     parts = [element("div", made, class_="wide")]

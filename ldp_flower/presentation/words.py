@@ -40,6 +40,26 @@ def numbers(values: Sequence[object]) -> list[str]:
     return [_MISSING if math.isnan(value) else f"{value:,.{decimals}f}" for value in floats]
 
 
+def to_error(value: float, error: float) -> str:
+    """Return a number to the second digit of its error; in four digits where it has none."""
+    if math.isnan(value) or not 0 < error < math.inf:
+        return number(float(value))
+    decimals = 1 - math.floor(math.log10(float(f"{error:.1e}")))
+    return f"{round(float(value), decimals):,.{max(decimals, 0)}f}"
+
+
+def with_error(value: float, error: float, gap: str = " ") -> str:
+    """Return a number and its error, both to the second digit of the error."""
+    if math.isnan(value) or not 0 < error < math.inf:
+        return number(float(value))
+    return f"{to_error(value, error)}{gap}±{gap}{to_error(error, error)}"
+
+
+def by_error(values: Sequence[float], errors: Sequence[float]) -> list[str]:
+    """Return a column of numbers, each to the second digit of its error."""
+    return [to_error(value, error) for value, error in zip(values, errors, strict=True)]
+
+
 def share(value: float) -> str:
     """Return a share in percent, in three digits."""
     return _MISSING if math.isnan(value) else f"{100 * value:.3g} %"

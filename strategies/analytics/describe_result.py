@@ -1,13 +1,14 @@
 """What is found of a whole table: statistics of numbers, shares of categories."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord
 
 from ldp_flower.data.schema import Numeric
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.words import with_error
 from ldp_flower.validation import Floats
 
 from ..runtime import Result
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 #: What is estimated of a column of numbers, as pandas calls it.
 STATISTICS = ("count", "mean", "std", "25%", "50%", "75%")
 _OF_CATEGORIES = ("unique", "top", "share of top")
-_PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+_GAP = "\N{NO-BREAK SPACE}"
 _GUESSED = 0.29  # standard error of a share from 0 to 1 that is guessed: then none is reported
 _NAMED = 0.08  # share of a bar that has room for a name
 _SHADES = (charts.BLUE, charts.GREEN, charts.YELLOW, charts.RED, charts.PURPLE, charts.PINK)
@@ -46,8 +47,6 @@ class DescribeResult(Result):
     counts : ndarray of float64, shape (columns of categories,)
         How many users have an entry.
     """
-
-    _predicts: ClassVar[bool] = False
 
     numbers: list[str]
     values: Floats
@@ -158,6 +157,4 @@ def _cell(shown: object, error: float) -> str:
         return str(shown)
     if np.isnan(shown):
         return "–"
-    return _short(shown) + (
-        "" if np.isnan(error) else f"{_PLUS_MINUS}{_short(float(f'{error:.2g}'))}"
-    )
+    return with_error(shown, error, gap=_GAP)

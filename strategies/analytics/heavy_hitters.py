@@ -14,6 +14,7 @@ from ldp_flower.data.items import hash_items
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, NoPlan, Setting, WouldRefuse
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.words import with_error
 from ldp_flower.questions import DrawnItems, FrequentItems
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
@@ -158,7 +159,7 @@ class HeavyHittersResult(Result):
     def _findings(self) -> list[str]:
         rows = zip(self.items, self.counts, self.std_error, self.frequencies, strict=True)
         lines = [
-            f"  {item}: {count:.0f} ± {error:.0f} ({share:.1%})"
+            f"  {item}: {with_error(count, error)} users ({share:.1%})"
             for item, count, error, share in rows
         ]
         return [

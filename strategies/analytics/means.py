@@ -12,6 +12,7 @@ from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.words import with_error
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
@@ -117,7 +118,7 @@ class MeansResult(Result):
     def _findings(self) -> list[str]:
         rows = zip(self._labels(), self.means.ravel(), self.std_error.ravel(), strict=True)
         return [
-            f"{name}: {mean:.4g} ± {error:.2g}" if np.isfinite(mean) else f"{name}: not estimated"
+            f"{name}: {with_error(mean, error)}" if np.isfinite(mean) else f"{name}: not estimated"
             for name, mean, error in rows
         ]
 

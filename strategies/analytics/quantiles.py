@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -12,7 +12,7 @@ from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.words import counted
+from ldp_flower.presentation.words import counted, to_error
 from ldp_flower.questions import Cell, SharesBelow
 from ldp_flower.randomizers import (
     KRandomizedResponse,
@@ -60,8 +60,6 @@ class QuantilesResult(Result):
     step : float or None
         What nearly all entries are multiples of, where that was seen.
     """
-
-    _predicts: ClassVar[bool] = False
 
     column: str
     levels: Floats
@@ -114,7 +112,9 @@ class QuantilesResult(Result):
     def _findings(self) -> list[str]:
         rows = zip(self.levels, self.values, self.lower, self.upper, strict=True)
         return [
-            f"{level:.4g} of {self.column} are below {value:.6g} ({lower:.6g} to {upper:.6g})"
+            f"{level:.4g} of {self.column} is below {to_error(value, (upper - lower) / 4)} "
+            f"(95 % interval {to_error(lower, (upper - lower) / 4)} to "
+            f"{to_error(upper, (upper - lower) / 4)})"
             for level, value, lower, upper in rows
         ]
 

@@ -10,6 +10,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.words import with_error
 from ldp_flower.validation import Floats, check_integer
 
 from ..runtime import Estimates, LdpStrategy, Result
@@ -347,7 +348,7 @@ class SeriesResult(Result):
             f"collection {len(self.level)} of {self.collections}, over {self.users[-1]:,} users:"
         )
         lines = [
-            f"  {name}: {level:.4g} ± {error:.2g}" if np.isfinite(error) else f"  {name}: none"
+            f"  {name}: {with_error(level, error)}" if np.isfinite(error) else f"  {name}: none"
             for name, level, error in zip(
                 self.names, self.level[-1], self.std_error[-1], strict=True
             )

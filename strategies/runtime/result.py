@@ -37,13 +37,10 @@ def first_of(lines: Sequence[str], most: int) -> list[str]:
     return [*lines[:most], *([f"  and {more} more"] if more > 0 else [])]
 
 
-INTERVAL = "95 % from", "95 % to"  # columns of a table
-
-
 def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
     """Return the columns of intervals of 95 %."""
     reach = NORMAL * std_errors
-    return dict(zip(INTERVAL, (values - reach, values + reach), strict=True))
+    return dict(zip(page.INTERVAL, (values - reach, values + reach), strict=True))
 
 
 class Estimates(NamedTuple):
@@ -88,7 +85,7 @@ class Result(flower.Result):
     #: Properties that :meth:`to_dict` returns beside the fields.
     _derived: ClassVar[tuple[str, ...]] = ()
     #: Whether it is about the schema's target, which a page then names.
-    _predicts: ClassVar[bool] = True
+    _predicts: ClassVar[bool] = False
     #: Who answers: users, after a census, or silos.
     _answerers: ClassVar[str] = "users"
 

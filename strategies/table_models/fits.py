@@ -11,10 +11,11 @@ from scipy.special import expit
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.page import INTERVAL
 from ldp_flower.validation import Floats
 
 from ..runtime.coefficients import CoefficientResult, in_units, units_of
-from ..runtime.result import INTERVAL, NORMAL
+from ..runtime.result import NORMAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 class TableFit(CoefficientResult):
     """A model of a table with a score by users who had no part in it."""
+
+    _predicts: ClassVar[bool] = True
 
     #: Least score that there is.
     _least: ClassVar[float] = -math.inf

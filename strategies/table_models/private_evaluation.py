@@ -60,6 +60,8 @@ class EvaluationResult(Result):
         R2 is too high if there are users whom the model serves worse.
     """
 
+    _predicts: ClassVar[bool] = True
+
     r2: float
     std_error: float
     loss: float
