@@ -60,3 +60,11 @@ def test_the_changelog_says_nothing_twice():
     entries = re.findall(r"^- .*$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert len(entries) > 100
     assert len(entries) == len(set(entries))
+
+
+def test_an_entry_of_the_changelog_is_one_line():
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    unreleased = text.partition("## [Unreleased]")[2].partition("\n## [")[0]
+    lines = [line for line in unreleased.splitlines() if line and not line.startswith("### ")]
+    assert all(line.startswith(("- ", "The next version is ")) for line in lines)
+    assert max(map(len, lines)) <= 175
