@@ -22,6 +22,8 @@ class TooFew:
         From how many users on a run starts.
     useful : int, optional
         From how many on it finds most of what there is to find.
+    epsilon : float, optional
+        At which epsilon the run starts with these users.
     unit : str (default: "users")
         What is counted.
     advice : str
@@ -32,6 +34,7 @@ class TooFew:
     reason: Reason
     needed: int | None = None
     useful: int | None = None
+    epsilon: float | None = None
     unit: str = "users"
     advice: str = ""
 
@@ -42,4 +45,6 @@ class TooFew:
             told.append(f"At least {self.needed:,} {self.unit} are needed.")
         if self.useful is not None:
             told.append(f"From {self.useful:,} {self.unit} on most relations show.")
+        if self.epsilon is not None:
+            told.append(f"With these {self.unit} epsilon {self.epsilon:g} would do.")
         return " ".join(filter(None, [*told, self.advice]))

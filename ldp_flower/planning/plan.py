@@ -328,16 +328,18 @@ def plan(
 
 
 def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
-    expected, refusal = None, ""
+    expected, few = None, None
     try:
         expected = variants.expect()
     except WouldRefuse as error:
-        refusal = str(error)
+        few = error.refusal
     aim = target if target is not None else expected.value / 2 if expected else math.inf
     reached = min(aim, 1e300)
+    # A refusal names what would not be refused by itself.
+    starts = few if target is None else None
     changes: dict[str, float | None] = {
-        "users": variants.users_for(reached),
-        "epsilon": variants.epsilon_for(reached),
+        "users": (starts and starts.needed) or variants.users_for(reached),
+        "epsilon": (starts and starts.epsilon) or variants.epsilon_for(reached),
     }
     if variants.error() > reached and (features := variants.features_for(reached)) is not None:
         changes["features"] = features
@@ -349,7 +351,7 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
         delta=max((each.delta for each in expected.randomizers), default=0.0) if expected else 0.0,
         protects=kind.protects,
         expected=expected,
-        refusal=refusal,
+        refusal=str(few or ""),
         target=aim if math.isfinite(aim) else math.nan,
         changes=changes,
         curve=_curve(variants),

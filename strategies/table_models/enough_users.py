@@ -30,21 +30,22 @@ def too_few(
     needed = max(fewest, _users_for_mean(epsilon, public))
     if num_users >= needed:
         return None
-    larger = ""
+    larger = None
     if num_users >= fewest:
         steps = range(math.ceil(100 * epsilon), 100 * _LARGEST_EPSILON)
         enough = bisect_left(
             steps, True, key=lambda k: num_users >= _users_for_mean(k / 100, public)
         )
         if enough < len(steps):
-            larger = f"With these users epsilon {steps[enough] / 100:g} would do. "
+            larger = steps[enough] / 100
     return TooFew(
         f"{num_users:,} users are too few for a model at epsilon {epsilon:g}: not even the mean "
         "would be known well.",
         "noise",
         needed,
         _STRONG * needed,
-        advice=f"{larger}A mean or a share of all users takes some dozens.",
+        larger,
+        advice="A mean or a share of all users takes some dozens.",
     )
 
 

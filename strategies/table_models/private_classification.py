@@ -334,20 +334,17 @@ def too_few_for_classes(
 
     if num_users >= needed(epsilon, features):
         return None
-    ways = []
     enough = (each for each in _EPSILONS if each > epsilon and needed(each, features) <= num_users)
-    if (larger := next(enough, None)) is not None:
-        ways.append(f"epsilon {larger:g}")
     noise = ball_codebook(epsilon, features).variance
     fewer = int(_MOST_NOISE**2 * num_users / classes / noise)
-    if needed(epsilon, max(fewer, 2)) <= num_users:
-        ways.append(f"{fewer} features")
+    starts = needed(epsilon, max(fewer, 2)) <= num_users
     each = f" of each of {classes} classes against all others" if classes > 1 else ""
-    these = f"With these users {' or '.join(ways)} would do. " if ways else ""
+    these = f"With {fewer} features it would start. " if starts else ""
     return TooFew(
         f"{num_users:,} users are too few for {features} features{each} at epsilon "
         f"{epsilon:g}: by this protocol a model would hardly rank better than chance.",
         "noise",
         needed(epsilon, features),
+        epsilon=next(enough, None),
         advice=f"{these}LdpFedAvg with a linear head may do with fewer.",
     )

@@ -192,7 +192,7 @@ def test_too_few_users_are_refused_with_what_would_do(epsilon, ways):
 def test_many_features_are_refused_with_how_many_would_do():
     wide = Schema({f"x{j}": Numeric(0, 1) for j in range(400)}, "y", Categories([0, 1]))
     users = Users.from_rows(np.zeros((900, 401)), np.zeros(900))
-    with pytest.raises(TooFewReports, match=r"or 2\d\d features would do"):
+    with pytest.raises(TooFewReports, match=r"With 2\d\d features it would start"):
         simulate(PrivateClassification(wide, epsilon=1.0), users, seed=0)
 
 
