@@ -21,7 +21,6 @@ from .console import (
     console,
     fail,
     failing,
-    in_options,
     overrides,
     pair,
     scalar,
@@ -38,7 +37,6 @@ _OF_NETWORKS = "RecordDpSgd"  # whose nodes train networks
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed")
 # What errors call what options give.
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_APP, *_OF_PROTOCOL)}
-_OPTIONS |= {"num_reports": "--reports", **dict.fromkeys(("domain_size", "num_features"), "--dim")}
 
 
 class NamesProtocols(TyperCommand):
@@ -58,7 +56,13 @@ def audit(
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
     dim: Annotated[int, typer.Option(min=2, help="Number of features, or of items.")] = 8,
     reports: Annotated[
-        int, typer.Option(min=100, help="Reports of either user that confirm a finding.")
+        int,
+        typer.Option(
+            "--reports",
+            "--num-reports",
+            min=100,
+            help="Reports of either user that confirm a finding.",
+        ),
     ] = 4000,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the reports.", show_default="the system's")
@@ -143,7 +147,7 @@ def audit(
         with _progress() as tell:
             found = audit_app(app, options, tell)
     except ValueError as error:
-        fail(in_options(str(error), _OPTIONS), USAGE)
+        fail(str(error), USAGE)
     except Exception as error:  # of an app's objects that are like nothing known
         fail(f"The attack itself failed: {type(error).__name__}: {error}", USAGE)
     # As wide as the terminal: these are tables of words.
@@ -177,7 +181,7 @@ def _audit_protocol(
         fail(unknown(protocol, (), [*audited_runs(), _OF_NETWORKS]), USAGE)
     audits: list[Audit] = []
     with (
-        failing(ValueError, options=_OPTIONS),
+        failing(ValueError),
         failing(RuntimeError, code=FAILED),
         console.status("Recording the protocol's queries") as status,
     ):
@@ -215,7 +219,7 @@ def _audit_network(epsilon: float, dim: int, reports: int, seed: int | None) -> 
     from ..audit import audit_network
 
     with (
-        failing(ValueError, options=_OPTIONS),
+        failing(ValueError),
         failing(RuntimeError, code=FAILED),
         console.status("Asking silos for a step"),
     ):

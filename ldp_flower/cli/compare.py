@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..audit.app.loading import AuditedApp
-from .console import FAILED, USAGE, AppSettings, console, fail, in_options, overrides, pair, scalar
+from .console import FAILED, USAGE, AppSettings, console, fail, overrides, pair, scalar
 from .run import declared_config
 
 if TYPE_CHECKING:
@@ -23,11 +23,6 @@ _INTERRUPTED = 130
 _NODES = 100
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf", re.I)
 # What errors call what options give.
-_OPTIONS = {
-    **{name: f"--{name}" for name in ("epsilons", "seeds", "rounds", "delta", "clip", "metric")},
-    **{"epsilon": "--epsilons", "num_nodes": "--nodes", "methods": "--method"},
-    **{"evaluate": "--evaluate", "dp_sgd": "--dp-sgd"},
-}
 
 
 class TakesSeveral(TyperCommand):
@@ -57,7 +52,13 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 5,
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of nodes.", show_default=f"the app's, or {_NODES}"),
+        typer.Option(
+            "--nodes",
+            "--num-nodes",
+            min=1,
+            help="Number of nodes.",
+            show_default=f"the app's, or {_NODES}",
+        ),
     ] = None,
     rounds: Annotated[
         int | None,
@@ -70,7 +71,7 @@ def compare(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("-m", "--method", help="One of the methods; may be repeated."),
+        typer.Option("-m", "--method", "--methods", help="One of the methods; may be repeated."),
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Metric to show.", show_default="first that is no loss")
@@ -144,9 +145,9 @@ def compare(
         )
         found = plan.compared(app_path.name, todo, cells)
     except CannotCompareError as error:
-        fail(in_options(str(error), _OPTIONS), FAILED)
+        fail(str(error), FAILED)
     except (ValueError, TypeError) as error:
-        fail(in_options(str(error), _OPTIONS), USAGE)
+        fail(str(error), USAGE)
     except KeyboardInterrupt:
         fail(
             f"Interrupted. What is finished is in {cells}; the same command goes on.", _INTERRUPTED

@@ -1,11 +1,9 @@
 """What the commands share: the terminal, ``KEY=VALUE`` of their options, and how they fail."""
 
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -75,15 +73,6 @@ def overrides(declared: Mapping[str, Scalar], texts: Iterable[str]) -> dict[str,
     return {key: override(declared, key, value) for key, value in map(pair, texts)}
 
 
-def in_options(text: str, options: Mapping[str, str]) -> str:
-    """Return an error about arguments of a function, "Expected ...", with their options instead."""
-    if not text.startswith("Expected "):
-        return text
-    names = "|".join(options)
-    named = re.sub(rf"(?<![\w-])(?:{names})\b(?!-)", lambda found: options[found[0]], text)
-    return re.sub(r"got None\b", "got none", named)
-
-
 def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
     """Return what to say of a protocol that there is none of: first what may have been meant.
 
@@ -108,14 +97,12 @@ def grid_of(facts: Iterable[tuple[str, str]]) -> Table:
 
 
 @contextmanager
-def failing(
-    *errors: type[Exception], code: int = USAGE, options: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[None]:
-    """End the command with what such an error says, its arguments named by their options."""
+def failing(*errors: type[Exception], code: int = USAGE) -> Iterator[None]:
+    """End the command with what such an error says."""
     try:
         yield
     except errors as error:
-        fail(in_options(str(error), options) if options else str(error), code)
+        fail(str(error), code)
 
 
 def fail(message: str, code: int) -> NoReturn:

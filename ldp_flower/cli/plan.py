@@ -13,7 +13,7 @@ from ..planning import NoPlan, Plan, Setting
 from ..planning import plan as planned
 from ..planning.series import SPREAD, plan_series
 from ..presentation.words import counted, number
-from .console import USAGE, console, fail, grid_of, in_options, unknown
+from .console import USAGE, console, fail, grid_of, unknown
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy
@@ -32,28 +32,27 @@ QUESTIONS = {
 _WIDTH = 60
 _DRIFT = 0.005  # of a level's width: .036 in a year of weeks
 # What errors call the numbers that options give, here and in the strategies.
-_OPTIONS = {
-    "num_users": "--users",
-    "epsilon": "--epsilon",
-    **dict.fromkeys(("num_features", "dim", "domain_size"), "--features"),
-    **dict.fromkeys(("rows_per_user", "samples_per_user"), "--rows"),
-    "quality": "--quality",
-    "variance_between": "--between",
-    "target": "--target",
-}
 
 
 def plan(
     question: str,
-    users: Annotated[int, typer.Option(min=1, help="How many people would be asked.")],
+    users: Annotated[
+        int, typer.Option("--users", "--num-users", min=1, help="How many people would be asked.")
+    ],
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 1.0,
     features: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Features of a row, items to choose from, or the model's parameters."
+            "--features",
+            "--num-features",
+            min=1,
+            help="Features of a row, items to choose from, or the model's parameters.",
         ),
     ] = None,
-    rows: Annotated[float, typer.Option(min=1, help="Rows of one user, in the mean.")] = 1,
+    rows: Annotated[
+        float,
+        typer.Option("--rows", "--rows-per-user", min=1, help="Rows of one user, in the mean."),
+    ] = 1,
     quality: Annotated[
         float | None,
         typer.Option(help="R2 or AUC of the same model without privacy.", show_default="assumed"),
@@ -61,6 +60,8 @@ def plan(
     between: Annotated[
         float | None,
         typer.Option(
+            "--between",
+            "--variance-between",
             help="Share of the variance of columns and residuals that is between users, 0 to 1.",
             show_default="assumed",
         ),
@@ -116,7 +117,7 @@ def plan(
         console.print(Text(str(error)))
         return
     except ValueError as error:
-        fail(in_options(str(error), _OPTIONS), USAGE)
+        fail(str(error), USAGE)
     _show(made)
     if html is not None:
         try:

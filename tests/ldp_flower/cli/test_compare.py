@@ -202,14 +202,14 @@ def test_the_users_own_evaluation_takes_its_place(quick):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--epsilons", "0"], "Expected --epsilons > 0"),
-        (["-m", "FedSGD"], "Expected --method in"),
+        (["--epsilons", "0"], "Expected epsilon > 0"),
+        (["-m", "FedSGD"], "Expected methods in"),
         (["-c", "lr"], "Expected KEY=VALUE"),
         (["-c", "lr=1"], "no setting 'lr'"),
         (["-l", "mode=3"], "mode"),
         (["--evaluate", "quick.task"], "MODULE:NAME"),
         (["--evaluate", "quick.task:judge"], "cannot be imported"),
-        (["--nodes", "200000"], "--delta < 1 / --nodes"),
+        (["--nodes", "200000"], "delta < 1 / num_nodes"),
     ],
 )
 def test_bad_arguments_are_named(quick, arguments, text):
