@@ -167,7 +167,7 @@ def _believed(logs: Floats, weights: Floats) -> TargetScale:
 
 
 _LOG_RANGE = math.log(16)  # a norm lies within this factor of its prior
-_USERS_VARIANCE = 0.5  # of the logarithms of users' norms
+_USERS_VARIANCE = 0.5  # variance of the logarithms of users' norms
 _ERROR = 0.4  # wanted standard error of the logarithm of a norm
 _MOST_SHARE = 0.12  # largest share of all users that is asked for a norm
 

@@ -140,7 +140,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield runs of both methods, with and without ``rows_per_user``, and of public features."""
+        """Yield runs of both methods, one with ``rows_per_user``, and of public features."""
         schema, users = table_users(dim, 8000)
         yield cls(schema, epsilon=epsilon, method="one-stage"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two-stage"), users
