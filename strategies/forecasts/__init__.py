@@ -1,1 +1,1 @@
-"""What plans are made of: synthetic populations, dry runs, and formulas for errors."""
+"""Parts of plans: synthetic populations, dry runs, and formulas for errors."""

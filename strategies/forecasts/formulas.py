@@ -1,10 +1,10 @@
-"""Expected errors that have a formula: of shares of cells and means, of ranks, of found items.
+"""Formulas for expected errors: of shares of cells, means, ranks and found items.
 
-A wave is an oracle and how many users answer with it. Oracles know the covariance of one report
-(:meth:`~ldp_flower.randomizers.FrequencyOracle.covariance`), so that nothing was fitted about
-cells. What a user reports by one bit of whether its entry is below a threshold has a known
-variance, too. What protocols make of all such bits was fitted, on columns of one hump, of several
-widths, and on some that lie evenly or around two peaks (`python -m simulations.studies.planning
+A wave is an oracle and the number of users who answer with it. Oracles know the covariance of one
+report (:meth:`~ldp_flower.randomizers.FrequencyOracle.covariance`), so the formulas for cells have
+no fitted constants. A one-bit report of whether a value is below a threshold has a known variance
+too. The precision that protocols reach from all such bits was fitted: on columns with one peak, of
+several widths, and on some that are even or have two peaks (`python -m simulations.studies.planning
 --family analytics`).
 """
 
@@ -27,8 +27,8 @@ from ldp_flower.validation import Floats
 
 Waves = Sequence[tuple[FrequencyOracle, int]]
 
-_PLACES = 41  # of a number between the middle and an end, where all users may be
-_EXACT = 1e-12  # a variance below which nothing differs: inverses stay inverses
+_PLACES = 41  # number of places, from the middle to an end, at which all users may be
+_EXACT = 1e-12  # small variance that is added so that matrices can be inverted
 _OWN = "Every user has an answer."
 _EVEN = "Cells are equally frequent."
 _ROWS = "The rows of one user differ as those of different users do."
@@ -37,15 +37,17 @@ _PLACED = (
     "distance of their mean from the middle."
 )
 _HIDDEN = "Some runs may estimate no mean: too few users report whether they have an answer."
-_CLEAR = 5.0  # standard errors of a share: three have to be seen, and two more make it likely
-_TYPICAL = 0.25  # both, of numbers in [-1, 1]
+# Number of standard errors by which a share has to exceed 0: three are needed in a run, and two
+# more make it likely that a run has three.
+_CLEAR = 5.0
+_TYPICAL = 0.25  # assumed mean and standard deviation of numbers in [-1, 1]
 
 
 def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
     """Return the variance of a weighted sum of cells' estimated shares.
 
-    Of each wave it is ``w' C w / n``, C the covariance of one report of a user drawn at random;
-    waves are weighted by their precision, and :func:`_left` is added.
+    For each wave it is ``w' C w / n``, where C is the covariance of one report of a random user.
+    Waves are weighted by their precision, and :func:`_left` is added.
     """
     precisions = [
         users / max(float(weights @ oracle.covariance(shares) @ weights), 1e-18)
@@ -55,10 +57,11 @@ def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
 
 
 def _left(waves: Waves, first: float, both: float) -> float:
-    """Return the variance that is left where few users report how those without an answer answer.
+    """Return the variance that users with a missing answer add in a second wave.
 
-    In a second wave these draw answers of the first wave's shares, and how many they are is not
-    known either: the product of two errors, as far as the second wave counts.
+    In the second wave these users draw answers from the shares that the first wave estimated, and
+    the number of these users is an estimate too. The variance is the product of those two errors,
+    times the squared weight of the second wave.
     """
     if len(waves) < 2:
         return 0.0
@@ -67,13 +70,13 @@ def _left(waves: Waves, first: float, both: float) -> float:
 
 
 def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> float:
-    """Return the standard error of one cell's share among these users; others are equally large.
+    """Return the standard error of one cell's share among these users, if all others are equal.
 
-    All other cells are alike, and so are their estimates: what reports say is in three numbers, the
-    estimates of this cell, of all others together and, in a first wave, of who has no answer, which
-    is 1 less the two. They are fitted by least squares as the protocol fits the cells, and ``d(u /
-    (u + v)) = (1 - s) du - s dv``. Each user draws one of its rows: of ``s (1 - s) / n`` the part
-    ``1 / rows`` is no error.
+    Since the other cells are alike, three numbers contain all information: the estimates of this
+    cell, of all other cells together and, in the first wave, of missing answers, which is 1 minus
+    the two. They are fitted by least squares, as the protocol fits the cells, and
+    ``d(u / (u + v)) = (1 - s) du - s dv``. Each user draws one of its rows, so the part
+    ``1 / rows`` of ``s (1 - s) / n`` is not an error.
     """
     rest = (1 - share) / (num_cells - 1)
     cells = np.array([share, rest, rest, 0.0])
@@ -86,9 +89,9 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
         covariance = adding @ report[np.ix_((0, 1, 3), (0, 1, 3))] @ adding
         covariance[1, 1] += k * (k - 1) * (report[1, 2] - report[1, 1])
         design = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
-        if users:  # in a second wave whoever has no answer gives one as others do
+        if users:  # in a second wave users with a missing answer draw one from the others' shares
             design = design[:2] - np.outer([share, 1 - share], [1.0, 1.0])
-        # Where counts add up the last one says nothing.
+        # If the counts have a fixed sum, the last one adds no information.
         kept = len(design) - (oracle.support_size is not None)
         design, covariance = design[:kept], covariance[:kept, :kept] + _EXACT * np.eye(kept)
         information += size * design.T @ np.linalg.solve(covariance, design)
@@ -99,7 +102,10 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
 
 
 def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) -> Expectation:
-    """Return the error of equal shares; its range is that of a cell of nobody, or half of all."""
+    """Return the expected error of shares if all are equal.
+
+    Its range includes the errors of an empty cell and of a cell with half of the users.
+    """
     rows = setting.rows_per_user
     value = share_error(waves, num_cells, 1 / num_cells, rows)
     ends = [share_error(waves, num_cells, share, rows) for share in (0.0, 0.5)]
@@ -117,18 +123,19 @@ def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) ->
 def expected_mean(
     waves: Waves, groups: int, levels: int, num_users: int, others: Sequence[Randomizer] = ()
 ) -> Expectation:
-    """Return the standard error of a mean of so many users' numbers, in widths of their bounds.
+    """Return the standard error of the mean of users' numbers, in widths of their bounds.
 
-    Its range is that of numbers at one place, wherever it is, or half of them at each bound.
+    Its range includes the errors if all numbers are at one place, for any place, or half of them at
+    each bound.
     """
     at = np.linspace(-1.0, 1.0, levels)
 
     def near(place: float) -> Floats:
-        """Return how often levels are reported by those who are at one place."""
+        """Return the shares of levels in the reports of users at one place."""
         return np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
 
     def error(shares: Floats, centre: float, known: float) -> float:
-        """Return the standard error of a mean, less what is known: it is about these users."""
+        """Return the standard error of a mean of these users, without the variance ``known``."""
         variance = variance_of_sum(waves, shares / groups, groups * (at - centre))
         return math.sqrt(max(variance - known, 0.0))
 
@@ -153,22 +160,24 @@ def expected_mean(
 
 
 def _shows(waves: Waves, groups: int, shares: Floats) -> bool:
-    """Whether it is clear in nearly all runs that a group is not empty, so that it gets a mean."""
+    """Return True if nearly all runs show that a group is not empty, so that it gets a mean."""
     oracle, users = waves[0]
     variance = variance_of_sum(waves[:1], shares / groups, np.ones(len(shares)))
     if groups == 1:
-        variance = min(variance, oracle.variance_at(0.0) / users)  # who is in none reports it, too
+        variance = min(variance, oracle.variance_at(0.0) / users)  # missing values are reported too
     return _CLEAR * math.sqrt(variance) < 1 / groups
 
 
-# Of quantiles, how many times larger errors are than without a search, and which part of users' own
-# variance remains though all are asked. Bits: on 8 and 106 settings of 500 to 20,000 users. Cells:
-# on 18 of 1,000 to 10,000 users at epsilon 3 to 6, 12 runs each; .74 to 1.2 times at 1.5 to 4.
+# Constants for quantiles: the ratio of errors to those without a search, and the part of users' own
+# variance that remains though all are asked. For bits they were fitted on 8 and 106 settings of 500
+# to 20,000 users; for cells, on 18 settings of 1,000 to 10,000 users at epsilon 3 to 6, 12 runs
+# each, with .74 to 1.2 times the errors at 1.5 to 4.
 _BY_BITS, _BY_CELLS = (1.05, 0.72), (0.8, 0.25)
-# Of the largest error of a distribution function, fitted on 170 settings of 500 to 15,000 users,
-# epsilon .5 to 6.5, columns of one hump, 10 or 12 runs each: of the smoothed noise, its power, of
-# who is asked and of which rows are drawn; where eight runs of ten lie. The first again, which was
-# 1.6, on 16 of 800 to 12,000 users, epsilon .5 to 3 (seeds 9000-9007), as windows are narrower now.
+# Constants for the largest error of a distribution function: factor of the smoothed noise, its
+# power, factors of the sampling of users and of rows, and the range of eight runs of ten. They were
+# fitted on 170 settings of 500 to 15,000 users, epsilon .5 to 6.5, columns with one peak, 10 or 12
+# runs each. The first was 1.6. It was fitted again on 16 settings of 800 to 12,000 users, epsilon
+# .5 to 3 (seeds 9000-9007), since windows are narrower now.
 _NOISE, _POWER, _ASKED, _DRAWN, _RANGE = 1.25, 0.82, 0.52, 0.62, (0.65, 1.6)
 _HUMP = (
     "The column has one hump, which takes a good part of the bounds; errors are half as large if "
@@ -187,18 +196,21 @@ def expected_quantiles(
     rows: float,
     rounds: int,
 ) -> Expectation:
-    """Return the errors of quantiles in rank, their root mean square, independent and normal.
+    """Return the expected root mean square of the quantiles' errors in rank.
 
-    randomizers: The first one is of the users who report about the quantiles.
-    noise: Variance that it adds to what a user reports about a share.
-    parts: How many groups of the users report about different quantiles.
+    The errors are assumed to be independent and normal.
+
+    randomizers: The first one is that of the users who report about the quantiles.
+    noise: Variance that it adds to a user's report about a share.
+    parts: Number of groups of users that report about different quantiles.
     """
     lost, sampled = _BY_CELLS if isinstance(randomizers[0], KRandomizedResponse) else _BY_BITS
-    # Whether a user is below a quantile: of several rows, which differ as those of others do, one
-    # is drawn. It is random, too, who are asked about which threshold.
+    # Variance of a bit that says if a user's value is below a quantile. One of a user's rows is
+    # drawn, which differ as rows of different users do. The users asked about a threshold are
+    # random too.
     own = [level * (1 - level) * (1 - (1 - sampled) / rows) for level in levels]
     error = lost * math.sqrt(parts * (noise + sum(own) / len(levels)) / users)
-    # Quantiles of the root mean square of so many standard normals.
+    # Quantiles of the root mean square of len(levels) standard normal numbers.
     spread = [math.sqrt(chi2.ppf(each, len(levels)) / len(levels)) for each in (0.1, 0.5, 0.9)]
     low, value, high = (min(1.0, error * each) for each in spread)
     many = ", root mean square of all" if len(levels) > 1 else ""
@@ -221,10 +233,11 @@ def expected_function(
     randomizers: Sequence[Randomizer],
     notes: Sequence[str],
 ) -> Expectation:
-    """Return the largest error of a distribution function.
+    """Return the expected largest error of a distribution function.
 
-    Noise counts by a power of the error of the share below a threshold in the middle, of which all
-    report by one bit: a smooth density averages. Who is asked first counts as that of a sample.
+    The part from noise is a power of the error of the share below a middle threshold, if all users
+    report one bit on it: a smooth density averages noise. The part from the choice of the users who
+    are asked first is that of a sample.
     """
     one = math.sqrt((RandomizedResponse(epsilon).variance - 1) / 4 / users)
     sampled = math.hypot(_ASKED / math.sqrt(rows), _DRAWN * math.sqrt(1 - 1 / rows))
@@ -243,12 +256,12 @@ def expected_function(
 
 Mechanism = FrequencyOracle | PrefixTree
 
-_KINDS = 1000  # of items that somebody holds
-_FREQUENT = 10  # the most frequent of them, by which a run is judged
+_KINDS = 1000  # largest number of distinct items that users hold
+_FREQUENT = 10  # number of most frequent items by which a run is judged
 
 
 def zipf(domain_size: int) -> Floats:
-    """Return the shares of items of which the i-th is ``1 / i`` times as frequent as the first."""
+    """Return shares of items; the i-th item is ``1 / i`` times as frequent as the first."""
     weights = 1.0 / np.arange(1, min(domain_size, _KINDS) + 1)
     return np.asarray(weights / weights.sum())
 
@@ -261,12 +274,13 @@ def chances_to_find(
     max_items: int,
     false_alarm: float,
 ) -> Floats:
-    """Return the chance of each item to be found, by the share of the users who hold it.
+    """Return the probability that each item is found, given the share of the users who hold it.
 
-    By the normal approximation. The support of an item that a share f of n users holds has the mean
-    ``n (q + f (p - q))`` and the variance ``n (f p (1 - p) + (1 - f) q (1 - q))``; it has to exceed
-    the cut-off of items that nobody holds. With prefixes, taken for different, it has to at every
-    length, each of which a random part of the users reports: with them f varies, too.
+    The normal approximation is used. The support of an item that a share f of n users holds has the
+    mean ``n (q + f (p - q))`` and the variance ``n (f p (1 - p) + (1 - f) q (1 - q))``. To be found
+    it has to exceed the cut-off for items that no user holds. With a prefix tree, whose prefixes
+    are assumed to differ, this has to hold at every length. A random part of the users reports each
+    length, so f varies between lengths.
     """
     p, q = float(mechanism.own), float(mechanism.other)
     if isinstance(mechanism, FrequencyOracle):
@@ -288,13 +302,16 @@ def chances_to_find(
 def _above(
     users: float, q: float, gap: float, tail: float, shares: Floats, spread: Floats
 ) -> Floats:
-    """Return the chances that supports are above the cut-off of a tail."""
+    """Return the probabilities that supports exceed the cut-off of tail probability ``tail``."""
     reach = -float(ndtri(tail)) * math.sqrt(q * (1 - q) / users)
     return np.asarray(ndtr((gap * shares - reach) / np.sqrt(spread / users)))
 
 
 def expected_misses(mechanism: Mechanism, chances: Floats, notes: Sequence[str]) -> Expectation:
-    """Return the mean share of the most frequent items that is missed; chances are independent."""
+    """Return the expected share of the most frequent items that is missed.
+
+    ``chances`` has each item's probability of being found; they are assumed to be independent.
+    """
     missed = 1 - chances[:_FREQUENT]
     law = np.ones(1)
     for chance in missed:

@@ -1,6 +1,7 @@
-"""What papers prove that no protocol for sparse regressions can beat.
+"""Lower bounds from papers on the error of any protocol for sparse regression.
 
-Rates are as printed. No paper states its constant, so that nothing here returns a number.
+Rates are as printed in the papers. No paper states the constant of its rate, so these functions
+return texts, not numbers.
 """
 
 import math
@@ -17,7 +18,7 @@ _MANY_ROWS = "d features, s coefficients and n users of m rows"
 
 
 def one_row(epsilon: float, delta: float = 0.0, *, rounds: bool) -> tuple[LowerBound, ...]:
-    """Return the bound where a whole row is protected, of each user, with or without rounds."""
+    """Return the bound for protocols that protect each user's whole row, with or without rounds."""
     return (
         LowerBound(
             source=f"{_WANG_XU}, Theorem {2 if rounds else 1}",
@@ -31,7 +32,7 @@ def one_row(epsilon: float, delta: float = 0.0, *, rounds: bool) -> tuple[LowerB
 
 
 def labels(epsilon: float, delta: float, *, rounds: bool) -> tuple[LowerBound, ...]:
-    """Return the bound where labels are protected and features are public."""
+    """Return the bound for protocols that protect labels, while features are public."""
     return (
         LowerBound(
             source=f"{_WANG_XU}, Theorem 6",
@@ -52,7 +53,7 @@ def labels(epsilon: float, delta: float, *, rounds: bool) -> tuple[LowerBound, .
 def many_rows(
     epsilon: float, num_users: int, dim: int, sparsity: int, rows: float
 ) -> tuple[LowerBound, ...]:
-    """Return the bounds where all rows of a user are protected together."""
+    """Return the bounds for protocols that protect all rows of a user together."""
     signal, beyond = num_users * epsilon**2, _beyond(epsilon, 1.0)
     if rows == 1:
         return (

@@ -1,4 +1,4 @@
-"""Synthetic users: those that plans run protocols on, and those whom the audit has asked."""
+"""Synthetic users, on which plans and the audit run protocols."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,12 +17,12 @@ from ldp_flower.validation import Floats
 
 
 def normals(rows: int, dim: int) -> np.ndarray:
-    """Return rows of standard normal features, always the same."""
+    """Return rows of standard normal features, the same ones in every call."""
     return KeyedRandom(derive(0, np.arange(rows, dtype=np.uint64))).normals((rows, dim))
 
 
 def users_of(features: np.ndarray, rows: int) -> Users:
-    """Return users with so many rows each, whose targets are their first feature."""
+    """Return users with ``rows`` rows each, whose targets are their first feature."""
     return Users.from_rows(features, features[:, 0], np.arange(len(features)) // rows)
 
 
@@ -32,75 +32,79 @@ def normal_users(dim: int, rows: int, num_users: int = 4000) -> Users:
 
 
 def table_users(dim: int, num_users: int = 4000) -> tuple[Schema, Users]:
-    """Return users with 5 rows each, a constant among their features, and their schema."""
+    """Return a schema and users with 5 rows each, whose first feature is constant."""
     users = normal_users(dim, 5, num_users)
     users.features[:, 0] = 1.0
     return Schema({f"x{j}": Numeric(-4, 4) for j in range(1, dim)}, "y", Numeric(-4, 4)), users
 
 
 def one_silo(dim: int) -> Users:
-    """Return one silo of four records of either class."""
+    """Return one silo with four records of two classes."""
     features = normals(4, dim)
     return Users(features, np.sign(features[:, 0]), np.array([0, 4]))
 
 
 Rng = np.random.Generator
 
-USUAL_R2 = 0.5  # without privacy, where it is not given
-_OTHERS = 4  # times as many users are drawn for a mean that has no formula
-_ALIKE = 0.2  # share of the variance that is between users, where it is not given
+USUAL_R2 = 0.5  # default R2 without privacy
+_OTHERS = 4  # multiple of the users that are drawn if a mean has no formula
+_ALIKE = 0.2  # default share of the variance that is between users
 _SPREAD = 1.25  # factor by which targets' variance differs between tables that are evaluated
-_MAX_ROWS = 100  # of a synthetic user: more hardly change its answer, and take time
+_MAX_ROWS = 100  # most rows of a synthetic user: more take time and hardly change its answer
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Synthetic users, and the error of a result about them."""
+    """Synthetic users, and a function that returns the error of a result about them."""
 
     users: Users
     error: Callable[[Any], float]
 
 
-#: Features of all users that a plan simulates where users send them: seconds a run.
+#: Largest number of all users' features together that a plan simulates if users send features; a
+#: run then takes seconds.
 MAX_PLANNED = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Population(ABC):
-    """Law of synthetic users."""
+    """Base class of distributions of synthetic users."""
 
-    #: Whether the error is the standard error that a result reports.
+    #: True if the error is the standard error that a result reports.
     reported: ClassVar[bool] = False
 
     error: str  # name of the error, with its unit
     dim: int  # number of features, or of coordinates
     rows: float = 1  # mean number of a user's rows
-    # As of Expectation
+    # Like the fields of Expectation
     assumes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    # Largest number that is simulated, of users whose single reports nothing can stand in for;
-    # beyond, errors are taken to fall by the root of the number
+    # Largest number of users that is simulated if fewer users cannot stand in for their single
+    # reports. For larger numbers errors are assumed to fall with the square root of the number
     max_users: int | None = None
-    # Error of a result that nobody was asked for: of the mean, or of zero. A run whose error is
-    # infinite says nothing; if none says anything, this is the error.
+    # Error of an estimate without data, such as the mean or zero. A run with an infinite error has
+    # no result; if all runs have none, this is the error.
     useless: float = math.inf
 
     @property
     def size(self) -> float:
-        """Mean number of entries that a user holds."""
+        """Mean number of values that a user holds."""
         return self.dim * min(self.rows, _MAX_ROWS)
 
     @abstractmethod
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users.
 
-        stand_in: Whether they stand in for far more users: then they come in pairs, whose noise has
-            opposite signs, so that their mean or least squares fit is the true one.
+        stand_in: True if the users stand in for a far larger number. They then come in pairs with
+            noise of opposite signs, so that their mean or least squares fit is the true one.
         """
 
 
 def offsets_of(rows: float, num_users: int, rng: Rng) -> NDArray[np.int64]:
-    """Return where each user's rows begin: so many in the mean, at most 100, rounded at random."""
+    """Return the index of each user's first row, and the number of all rows at the end.
+
+    A user has ``rows`` rows on average, rounded at random, and at most 100.
+    """
     counts = np.floor(min(rows, _MAX_ROWS) + rng.uniform(size=num_users)).astype(np.int64)
     return np.concatenate([[0], np.cumsum(counts)])
 
@@ -108,7 +112,7 @@ def offsets_of(rows: float, num_users: int, rng: Rng) -> NDArray[np.int64]:
 def alike_within(
     offsets: NDArray[np.int64], width: int, variance_between: float, rng: Rng
 ) -> Floats:
-    """Return standard normal rows of which a share of the variance is between users."""
+    """Return standard normal rows; ``variance_between`` is the share of variance between users."""
     own = rng.standard_normal((len(offsets) - 1, width))
     rows = rng.standard_normal((int(offsets[-1]), width))
     rows *= math.sqrt(1 - variance_between)
@@ -134,10 +138,11 @@ class LinearUsers(Population):
     sparsity: int  # number of coefficients of one size; the others are zero
     length: float  # Euclidean length of the coefficients
     noise: float  # standard deviation of targets given the features
-    variance_between: float = 0.0  # as of Setting, of features and of noise
-    # Features are plus or minus this; by default they are standard normal
+    variance_between: float = 0.0  # like that of Setting, for features and noise
+    # Features are plus or minus this number; if None, they are standard normal
     feature_size: float | None = None
-    # Factor of all targets; by default it is drawn, from 1 to 2: any place in an octave's bins
+    # Factor of all targets. If None, it is drawn from 1 to 2, so that scales may lie anywhere in an
+    # octave's bins
     scale: float | None = 1.0
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -157,19 +162,29 @@ class LinearUsers(Population):
 
 
 def planned_length(radius: float, dim: int) -> float:
-    """Return the radius as length; a single coefficient is half as long, or found without error."""
+    """Return the length of the coefficients that a plan assumes for a constraint's radius.
+
+    It is the radius, but half of it for a single coefficient, which would otherwise be found
+    without error.
+    """
     return radius if dim > 1 else radius / 2
 
 
 def noise_of(quality: float, length: float) -> float:
-    """Return the targets' standard deviation given features, by R2 and the predictions' size."""
+    """Return the targets' standard deviation given the features.
+
+    ``quality`` is R2, and ``length`` the size of the predictions.
+    """
     return length * math.sqrt((1 - quality) / quality)
 
 
 def linear_users(
     dim: int, sparsity: int, quality: float, length: float | None = None, **others: Any
 ) -> LinearUsers:
-    """Return users whose coefficients explain so much; by default the targets' variance is 1."""
+    """Return users whose coefficients explain a share ``quality`` of the targets' variance.
+
+    If ``length`` is not given, the targets' variance is 1.
+    """
     feature_size = others.get("feature_size")
     assumed = (
         f"{sparsity} coefficients of one size, which explain {quality:.0%} of the targets' "
@@ -189,13 +204,13 @@ def linear_users(
 
 @dataclass(frozen=True, kw_only=True)
 class MeanUsers(Population):
-    """Users of one row each, normal around one mean and alike in all directions."""
+    """Users of one row each, from an isotropic normal distribution around a mean."""
 
-    sparsity: int  # how many coordinates are of one size; the others are zero
+    sparsity: int  # number of coordinates of the mean of one size; the others are zero
     length: float  # Euclidean length of the mean
-    spread: float  # root mean square distance of a user's row from it
+    spread: float  # root mean square distance of a user's row from the mean
     unit: float  # unit of the error
-    # Longer rows are shortened to this: then the mean is a little shorter, too
+    # Length to which longer rows are shortened, which makes the mean slightly shorter too
     radius: float = math.inf
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -212,16 +227,16 @@ class MeanUsers(Population):
 
 @dataclass(frozen=True, kw_only=True)
 class SphereUsers(Population):
-    """Users of one row of features on a sphere, and a target that they determine."""
+    """Users of one row each, with features on a sphere and a target that they determine."""
 
     error: str = LinearUsers.ERROR
     useless: float = 1.0
-    sparsity: int  # as of LinearUsers
+    sparsity: int  # like that of LinearUsers
     radius: float  # length of a row
     l1_norm: float  # sum of the coefficients
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
-        """Draw users, see :meth:`Population.draw`: without noise a fit is exact."""
+        """Draw users, see :meth:`Population.draw`; without noise a fit is exact for any number."""
         x = rng.standard_normal((num_users, self.dim))
         x *= self.radius / np.linalg.norm(x, axis=1, keepdims=True)
         truth = _sparse(self.dim, self.sparsity, self.l1_norm / self.sparsity)
@@ -230,13 +245,16 @@ class SphereUsers(Population):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedUsers(Population):
-    """Users whose targets a given linear model explains in part; the error is the reported one."""
+    """Users whose targets are partly explained by a given linear model.
+
+    The error is the standard error that a result reports.
+    """
 
     reported = True
 
     useless: float = 1.0
     coef: tuple[float, ...]
-    # Mean of targets, and the usual variance
+    # Mean and usual variance of the targets
     centre: float
     variance: float
     quality: float  # R2 of the model
@@ -256,12 +274,12 @@ class EvaluatedUsers(Population):
 
 
 def rows_of(setting: Setting, guessed: int) -> float:
-    """Return how many rows a user holds: as planned for, or else as the strategy guesses."""
+    """Return the number of a user's rows: that of the setting, or else the strategy's guess."""
     return setting.rows_per_user if "rows_per_user" in setting.given() else guessed
 
 
 def features_of(setting: Setting, protocol: type) -> int:
-    """Return the number of features, or say that it is needed."""
+    """Return the number of features; raise ValueError if the setting does not give it."""
     if setting.num_features is None:
         raise ValueError(
             f"Expected num_features, which a plan of {protocol.__name__} needs, got None."

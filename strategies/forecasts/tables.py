@@ -1,9 +1,9 @@
-"""Synthetic tables, as far as models of them depend on how columns lie.
+"""Synthetic tables whose columns resemble real ones in the properties that models depend on.
 
-The assumptions were read off 25 real tables, and tried on 25 others, see
-``simulations/studies/planning``: the k-th principal axis of a table's columns has a variance in
-proportion to 1 / k, slopes are a little larger along wide axes, and columns of numbers have a
-standard deviation of about a seventh of their bounds.
+The assumptions come from 25 real tables and were tested on 25 others, see
+``simulations/studies/planning``. The k-th principal axis of a table's columns has a variance in
+proportion to 1 / k. Slopes are a little larger along wide axes. Numeric columns have a standard
+deviation of about a seventh of their bounds.
 """
 
 import math
@@ -22,22 +22,23 @@ from ldp_flower.validation import Floats
 
 from .populations import Drawn, Population, Rng, alike_within, offsets_of
 
-#: In halves of the bounds' distance: standard deviation of a column of numbers and of the target,
-#: that of its logarithm between tables, and how far from the middle the mean is at most.
+#: For a numeric column, and for the target: the standard deviation, the standard deviation of its
+#: logarithm between tables, and the largest distance of the mean from the middle. The first and the
+#: last are in halves of the bounds' distance.
 NUMBERS, TARGETS = (0.275, 0.35, 0.65), (0.25, 0.35, 0.35)
-MAX_BETWEEN = 0.8  # share of the variance that is between users, where it is not given: 0 to this
-#: Slopes are in proportion to this power of an axis's variance, from and to, of numbers and of
-#: classes: rare categories predict classes better.
+MAX_BETWEEN = 0.8  # largest share of the variance between users, if none is given
+#: Range of the power of an axis's variance that slopes are in proportion to, for numeric targets
+#: and for classes. It is lower for classes, since rare categories predict classes better.
 ALONG, ALONG_CLASSES = (-0.25, 0.75), (-1.0, 0.5)
-SHARES = 0.05, 0.45  # of the rarer of two classes
+SHARES = 0.05, 0.45  # range of the share of the rarer of two classes
 #: The probabilities of a column's categories are Dirichlet with this sum of parameters: their
 #: indicators then have 3 / 4 of the variance of equally frequent ones.
 CONCENTRATION = 3.0
-_HELD_OUT = 3000  # rows of other users that models are evaluated on, of 300 users at least
-_TINY = 1e-9  # variance below which an axis is none
+_HELD_OUT = 3000  # number of rows of held-out users; there are at least 300 such users
+_TINY = 1e-9  # variance below which an axis is left out
 _BISECTIONS = 12
 
-USUAL_R2, USUAL_AUC = 0.5, 0.8  # guesses, which a plan states, where no quality is given
+USUAL_R2, USUAL_AUC = 0.5, 0.8  # defaults of the quality, which a plan states
 _TABLES = (
     "Columns of numbers have standard deviations of a tenth to a fifth of their bounds and go "
     "together: the k-th of their principal axes has a variance in proportion to 1 / k."
@@ -46,14 +47,17 @@ _TABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class TableUsers(Population):
-    """Users with rows of a synthetic table, another table for every draw."""
+    """Users with rows of a synthetic table; every draw makes another table."""
 
-    schema: Schema  # of the table, with a target
+    schema: Schema  # schema of the table, with a target
     quality: float  # R2 or AUC of the best linear model
-    variance_between: float | None  # as of Setting; None: another one for every table
+    variance_between: float | None  # like that of Setting; if None, it is drawn for every table
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
-        """Draw a table, see :meth:`Population.draw`: models are evaluated beside the best one."""
+        """Draw a table, see :meth:`Population.draw`.
+
+        The error of a model is its loss of R2 or AUC against the best model.
+        """
         between = self.variance_between
         between = rng.uniform(0, MAX_BETWEEN) if between is None else between
         held_out = max(300, round(_HELD_OUT / min(self.rows, 100)))
@@ -105,7 +109,10 @@ class TableUsers(Population):
         return self.schema.targets({self.schema.target: target})
 
     def _classes(self, explained: Floats, rest: Floats, rng: Rng) -> Floats:
-        """Return classes that a mixture of scores and luck decides, of which so much is score."""
+        """Return classes drawn from a mixture of scores and noise.
+
+        The share of the scores is chosen so that their AUC is ``quality``.
+        """
         number = explained.shape[1]
         rare = rng.uniform(*SHARES)
         shares = rng.dirichlet(np.full(number, CONCENTRATION))
@@ -125,7 +132,10 @@ class TableUsers(Population):
 
 
 def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any) -> TableUsers:
-    """Return the tables that a setting stands for; raise ValueError if its quality is no AUC."""
+    """Return the distribution of tables for a setting.
+
+    Raise ValueError if there are classes and the setting's quality is below .5, which is no AUC.
+    """
     name, usual = ("AUC", USUAL_AUC) if schema.classes else ("R2", USUAL_R2)
     quality = usual if setting.quality is None else setting.quality
     if schema.classes and quality < 0.5:
@@ -154,7 +164,7 @@ def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any
 
 
 def synthetic_schema(num_features: int, bounds: Numeric | Categories) -> Schema:
-    """Return a schema of so many numbers within [-1, 1], and a target within these bounds."""
+    """Return a schema of numeric columns within [-1, 1], and a target within ``bounds``."""
     columns = {f"x{place}": Numeric(-1, 1) for place in range(1, num_features + 1)}
     return Schema(columns, target="y", bounds=bounds)
 
@@ -168,7 +178,7 @@ def _within(kind: Numeric, centre: float, size: float, normals: Floats) -> Float
 
 
 def _explained(features: Floats, number: int, along: tuple[float, float], rng: Rng) -> Floats:
-    """Return so many random linear functions of the rows, of mean 0 and variance 1."""
+    """Return ``number`` random linear functions of the rows, of mean 0 and variance 1."""
     off = features - features.mean(axis=0)
     variances, axes = np.linalg.eigh(off.T @ off / len(off))
     there = variances > _TINY
@@ -179,7 +189,10 @@ def _explained(features: Floats, number: int, along: tuple[float, float], rng: R
 
 
 def mean_auc(classes: Floats, scores: Floats) -> float:
-    """Return the mean AUC of classes' scores, one column each; of two classes, the second's."""
+    """Return the mean AUC over classes of their scores; for two classes, that of the second one.
+
+    ``scores`` has one column for each class.
+    """
     from scipy.stats import rankdata
 
     found = list[float]()

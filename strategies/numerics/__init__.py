@@ -1,1 +1,1 @@
-"""Pure functions of the server's estimates, which ask nobody."""
+"""Pure functions for the server's estimates, which query no users."""

@@ -1,4 +1,4 @@
-"""Quantiles from several cohorts' shares of cells: estimates, and intervals by inversion."""
+"""Quantiles from several cohorts' shares of cells: estimates, and intervals by test inversion."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ from scipy.optimize import isotonic_regression
 
 from ldp_flower.validation import Floats
 
-_MIN_HELD = 0.02  # of the users: a smaller share with an entry has no distribution to divide by
+# Smallest estimated share of users whose value is not missing; distributions are divided by it.
+_MIN_HELD = 0.02
 _RISE = 1e-9  # added to each step of a distribution function, so that it can be inverted
 
 
@@ -17,20 +18,23 @@ _RISE = 1e-9  # added to each step of a distribution function, so that it can be
 class CellReports:
     """Estimated shares of cells, from the k-ary randomised responses of one cohort."""
 
-    edges: Floats  # (cells - 1,): increasing; a cell holds its upper edge
-    shares: Floats  # (cells + 1,): unbiased estimates; the last one is of users without an entry
+    edges: Floats  # (cells - 1,): increasing; a cell includes its upper edge
+    shares: Floats  # (cells + 1,): unbiased estimates; the last one is of missing values
     count: int  # number of users
-    # Probabilities of reporting one's own cell, and any other one
+    # Probabilities that a user reports the own cell, and any given other cell
     own: float
     other: float
 
     def excess(self, level: float) -> tuple[Floats, Floats]:
-        """Return unbiased F - level at the edges, times the share held, and variances."""
+        """Return unbiased estimates of F - level at the edges, and their variances.
+
+        F is the distribution function. The estimates are multiplied by the share ``held``.
+        """
         weights = np.tri(len(self.edges), len(self.shares)) - level
         weights[:, -1] = 0
         gap = self.own - self.other
         reported = np.maximum(self.other + gap * self.shares, 0.0)
-        # One report more in each cell: a variance estimated from few reports is too small.
+        # One report is added to each cell: a variance estimated from few reports is too small.
         square = weights**2 @ (reported + 1 / self.count) - (weights @ reported) ** 2
         return weights @ self.shares, square / gap**2 / self.count
 
@@ -40,12 +44,12 @@ class CellReports:
 
     @property
     def held(self) -> float:
-        """Share of users with an entry."""
+        """Share of users whose value is not missing."""
         return max(float(self.shares[:-1].sum()), _MIN_HELD)
 
     @property
     def below(self) -> Floats:
-        """Distribution function of the entries at the edges."""
+        """Distribution function at the edges, of the values that are not missing."""
         shares = np.cumsum(self.shares[:-2]) / self.held
         return np.asarray(np.clip(np.maximum.accumulate(shares), 0, 1))
 
@@ -54,8 +58,8 @@ class CellReports:
 class LocalFunction:
     """A distribution function that is most precise at one level."""
 
-    level: float  # of the quantile
-    # Increasing values, bounds included, and the function there
+    level: float  # level of the quantile
+    # Increasing values, bounds included, and the function at these values
     values: Floats
     below: Floats
     error: float  # standard error at the level
@@ -69,7 +73,7 @@ class LocalFunction:
         return np.asarray(np.interp(below, self.below, self.values))
 
     def straight(self, lower: float, upper: float) -> "LocalFunction":
-        """Return it with a straight line between two values."""
+        """Return the function with a straight line between two values."""
         within = (self.values > lower) & (self.values < upper)
         ends = np.array([lower, upper])
         line = np.interp(self.values, ends, self.at(ends))
@@ -81,7 +85,7 @@ def estimated(
 ) -> tuple[LocalFunction, tuple[float, float]]:
     """Return the distribution function around a quantile, and the quantile's interval.
 
-    Within it there is not enough evidence for any shape: the function is a straight line there.
+    The function is a straight line within a first interval, where the evidence shows no shape.
     """
     function = _pooled(cohorts, _isotonic(cohorts, level, low, high))
     ends = inverted(cohorts, function, z)
@@ -92,7 +96,7 @@ def estimated(
 def _isotonic(
     cohorts: Sequence[CellReports], level: float, low: float, high: float
 ) -> LocalFunction:
-    """Return the increasing function that fits all cohorts' shares at their edges best."""
+    """Return the increasing function that best fits all cohorts' shares at their edges."""
     edges = np.concatenate([each.edges for each in cohorts])
     order = np.argsort(edges, kind="stable")
     fit = isotonic_regression(
@@ -104,9 +108,10 @@ def _isotonic(
 
 
 def _pooled(cohorts: Sequence[CellReports], path: LocalFunction) -> LocalFunction:
-    """Return the average of all cohorts' functions, by their precision at the level.
+    """Return the average of all cohorts' functions, weighted by their precision at the level.
 
-    Each is interpolated along a path: as all count, it is hardly random who was asked where.
+    Each function is interpolated along ``path``. Since all cohorts are averaged at every value, it
+    matters little which users were asked about which edges.
     """
     rise = _RISE * np.arange(len(path.values))
     places = path.below + rise
@@ -127,15 +132,15 @@ def _pooled(cohorts: Sequence[CellReports], path: LocalFunction) -> LocalFunctio
 def inverted(
     cohorts: Sequence[CellReports], function: LocalFunction, z: float
 ) -> tuple[float, float]:
-    """Return the values between which a quantile lies.
+    """Return the ends of a quantile's confidence interval, by inversion of tests.
 
-    A value is below the interval only if reports say that the function is below the level there.
-    Each cohort informs about it at its first edge from the value on, where the function can only be
-    higher; above the interval, likewise. Values are tested from the bounds inwards, and the first
-    one that is not rejected ends the interval: each end is wrong with the probability of one test.
-    Cohorts weigh as much as their edges are likely to be away from the quantile. If both sides
-    reject all values between two ends that have crossed, a cohort was asked around a wrong place,
-    and only evidence that is stronger by half counts.
+    A value is below the interval only if reports show that the function is below the level there.
+    For this test each cohort contributes its first edge at or above the value, where the function
+    can only be higher. The other side is tested likewise. Values are tested from the bounds
+    inwards, and the interval ends at the first value that is not rejected. So each end is wrong
+    with the error probability of one test. A cohort's weight grows with the expected difference
+    between the function at its edge and the level. If the two ends cross, a cohort was asked around
+    a wrong place. Then the tests are repeated with 1.5 times as many standard errors.
     """
     lower, upper = _ends(cohorts, function, z)
     return (lower, upper) if lower <= upper else inverted(cohorts, function, 1.5 * z)

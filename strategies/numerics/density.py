@@ -1,6 +1,6 @@
-"""The distribution over cells in order, from counts of randomised reports about cells.
+"""Distribution over ordered cells, from counts of randomised reports about cells.
 
-A smooth density is the likeliest; bands come from unbiased estimates, whatever the shape.
+The prior prefers smooth densities. Bands come from unbiased estimates and hold for any shape.
 """
 
 from collections.abc import Sequence
@@ -13,42 +13,47 @@ from scipy.special import logit
 
 from ldp_flower.validation import Floats
 
-# Of what the density's logarithm has beside its quadratic part: its scale, and how far along the
-# places it stays about the same.
+# Candidate priors of the smooth part of the log density, which is added to a quadratic part: scale,
+# and length scale along the places.
 _SMOOTHNESS = (
     *((0.1, 0.7), (0.5, 0.7), (1.0, 0.3), (2.0, 1.5), (5.0, 3.0)),
     *((3.0, 0.1), (3.0, 0.3), (3.0, 0.7)),
 )
-_QUADRATIC = 4.0  # scale of the quadratic part, in widths of the coordinate: any hump is likely
-_ENDS = 0.8  # of the places' distances are logistic: densities change most where cells end
-_ROUGH = 1e-2  # scale of what is not smooth
-_LEVEL, _APART = 1.0, 2.0  # scales of the level of all cells, and of that of each cell apart
-_APART_SHARE = 0.02  # of a cell apart, before anything is known
-_ONE_MORE = 2.0  # reports of the largest weight, added to a variance: counts may be small
-_NOTHING = 1e-4  # of that: a variance that is none but for rounding
-_STEPS, _STILL = 30, 1e-2  # Newton's, and the gain in log-probability at which they end
+# Scale of the quadratic part, in widths of the coordinate; it is large, so any hump is likely.
+_QUADRATIC = 4.0
+# Share of the places that is logistic, the rest is even: densities change most near the first and
+# last cell.
+_ENDS = 0.8
+_ROUGH = 1e-2  # scale of the part that is not smooth
+_LEVEL, _APART = 1.0, 2.0  # scales of the common level of all cells, and of each separate cell
+_APART_SHARE = 0.02  # prior share of a separate cell
+# Number of reports of the largest weight that are added to a variance, since counts may be small.
+_ONE_MORE = 2.0
+_NOTHING = 1e-4  # smallest variance, over that of these reports; a smaller one is rounding error
+# Largest number of Newton steps, and the gain in log probability below which they end.
+_STEPS, _STILL = 30, 1e-2
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts of reports, and their law."""
+    """Counts of reports, and the probabilities of reports given cells."""
 
     law: Floats  # (reports, cells): the probability of each report for each cell
-    counts: Floats  # (reports,): how many users sent each
+    counts: Floats  # (reports,): number of users who sent each report
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What is likely of the shares of cells, before anybody reports."""
+    """Prior distribution of the shares of cells."""
 
-    likely: Floats  # (cells,): the shares of cells in order that an even density would have
-    apart: NDArray[np.bool_]  # (cells,): cells that say nothing of their neighbours
-    # (cells,): in one of which the density's logarithm may be quadratic, but for a smooth rest
+    likely: Floats  # (cells,): the shares of ordered cells under an even density
+    apart: NDArray[np.bool_]  # (cells,): separate cells, whose shares do not depend on neighbours
+    # (cells,) each: coordinates. The log density is quadratic in one of them plus a smooth part
     coordinates: Sequence[Floats] = ()
 
     @property
     def base(self) -> Floats:
-        """The shares of all cells, one more of which, the last, is of users without an entry."""
+        """The prior shares of all cells, and of one more cell, the last, for missing values."""
         apart = np.append(self.apart, True)
         shares = np.append(self.likely, 0.0)
         ordered = np.where(apart, 0.0, shares)
@@ -56,7 +61,7 @@ class Prior:
         return np.asarray(np.where(apart, _APART_SHARE, left * ordered / ordered.sum()))
 
     def roots(self) -> list[Floats]:
-        """Return the Cholesky factors of the covariances of the logarithms, one of each kind."""
+        """Return the Cholesky factors of the log shares' covariances, one for each prior."""
         ordered = np.flatnonzero(~self.apart)
         cells = len(ordered)
         even = (np.arange(cells) + 0.5) / cells
@@ -80,16 +85,16 @@ class Prior:
 def draw_densities(parts: Sequence[Counted], prior: Prior, normals: Floats) -> Floats:
     """Return draws from the posterior of the shares of cells, shape (cells + 1, draws).
 
-    The laws of the reports have one cell more than there are in order, apart from these.
-    Independent standard normal numbers, shape (cells + 1, draws / 2), decide the draws.
+    The reports' laws have one cell more than the prior, the last, for missing values. The draws are
+    made from ``normals``, independent standard normal numbers of shape (cells + 1, draws / 2).
 
-    The logarithm of the shares over ``base`` is a Gaussian process: the Matern covariance of order
-    5/2 along the cells, whose first and last are further apart than others, and a quadratic
-    function of one of the coordinates or of none. So the smoothest densities are even, normal and
-    lognormal ones (Silverman, 1982). Kinds are averaged by their evidence. Each posterior is taken
-    for normal around its mode (Laplace), in the shares: in their logarithms it would put too many
-    users into cells that hold hardly any. Draws come in pairs on both sides of the mode, so that
-    they have it as their mean.
+    The logarithm of the shares over ``base`` is a Gaussian process. Its covariance is Matern's of
+    order 5/2 along the cells, with larger distances at the first and last cells, plus a quadratic
+    function of one of the coordinates or of none. Even, normal and lognormal densities are
+    therefore the smoothest (Silverman, 1982). The priors are averaged by their evidence. Each
+    posterior is approximated by a normal distribution of the shares around its mode (Laplace). A
+    normal distribution of their logarithms would put too many users into nearly empty cells. Draws
+    come in pairs on both sides of the mode, so their mean is the mode.
     """
     law = np.concatenate([part.law for part in parts])
     counts = np.concatenate([part.counts for part in parts])
@@ -107,7 +112,10 @@ def draw_densities(parts: Sequence[Counted], prior: Prior, normals: Floats) -> F
 
 
 def _around(mode: Floats, off: Floats) -> Floats:
-    """Return shares whose logarithms are off by a little, and the last one by any amount."""
+    """Return draws of shares around a mode, from deviations ``off`` of their logarithms.
+
+    The shares are linear in the deviations, except the last one's odds, which are exponential.
+    """
     ordered = mode[:-1, None] / mode[:-1].sum()
     mean = (ordered * off[:-1]).sum(axis=0)
     odds = mode[-1] / mode[:-1].sum() * np.exp(off[-1] - mean)
@@ -118,8 +126,8 @@ def _around(mode: Floats, off: Floats) -> Floats:
 class _Fit:
     evidence: float
     mode: Floats
-    precision: Floats  # its Cholesky factor
-    root: Floats  # what makes the process of independent normals
+    precision: Floats  # Cholesky factor of the precision
+    root: Floats  # matrix that maps independent normal numbers to the process
 
 
 def _shares(base: Floats, logs: Floats) -> Floats:
@@ -128,7 +136,7 @@ def _shares(base: Floats, logs: Floats) -> Floats:
 
 
 def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
-    """Find the mode by Newton's method, with steps made shorter where they overshoot."""
+    """Find the posterior mode by Newton's method; steps that overshoot are damped."""
 
     def surprise(white: Floats) -> tuple[float, Floats, Floats]:
         shares = _shares(base, root @ white)
@@ -162,19 +170,19 @@ def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
 class LinearEstimates:
     """Unbiased estimates of averages of a distribution function."""
 
-    # (estimates,): the edges between which each is an average: it is neither below the function at
-    # the first nor above it at the last
+    # (estimates,): the first and last edge of each average. An average lies between the values of
+    # the function at these edges.
     first: NDArray[np.int64]
     last: NDArray[np.int64]
-    # (estimates, 3): of all users: the share that is estimated, its variance, and its covariance
-    # with the share of users with an entry
+    # (estimates, 3): the estimate as a share of all users, its variance, and its covariance with
+    # the share of users whose value is not missing
     values: Floats
-    held: Floats  # (2,): the share of users with an entry, and its variance
-    # (draws,): of the largest deviation of all at once, in standard errors: draws, in order
+    held: Floats  # (2,): the share of users whose value is not missing, and its variance
+    # (draws,): sorted draws of the largest deviation over all estimates, in standard errors
     deviations: Floats
 
     def band(self, level: float, edges: int) -> tuple[Floats, Floats]:
-        """Return lower and upper ends at all edges, which hold together with this probability."""
+        """Return lower and upper bounds at all edges, which jointly hold with this probability."""
         z = float(np.quantile(self.deviations, level))
         below, above = self._intervals(z)
         lower, upper = np.zeros(edges), np.ones(edges)
@@ -184,11 +192,11 @@ class LinearEstimates:
         return np.maximum.accumulate(lower), np.minimum.accumulate(upper[::-1])[::-1]
 
     def _intervals(self, z: float) -> tuple[Floats, Floats]:
-        """Return intervals of the ratios to the share of users with an entry (Fieller, 1954)."""
+        """Return intervals of the ratios to the share of values not missing (Fieller, 1954)."""
         share, variance, covariance = self.values.T
         held, held_variance = self.held
         square = held**2 - z**2 * held_variance
-        if not square > 0:  # nobody may have an entry
+        if not square > 0:  # all values may be missing
             return np.zeros(len(share)), np.ones(len(share))
         middle = share * held - z**2 * covariance
         rest = share**2 - z**2 * variance
@@ -197,13 +205,13 @@ class LinearEstimates:
 
 
 def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> LinearEstimates:
-    """Return estimates of averages over 1, 2, 4, ... cells in order, all along these.
+    """Return estimates of averages of the distribution function over 1, 2, 4, ... ordered cells.
 
-    The last cell of the reports' law is of users without an entry; the better the likely shares of
-    all cells are, the less noise there is. A weight of each report, such that the expected one
-    falls from 1 to 0 in equal steps from cell to cell, estimates such an average. Of all such
-    weights these have the least variance. Together they are normal with the covariance that the
-    reports' frequencies give.
+    The last cell of the reports' law is for missing values. ``likely`` has approximate shares of
+    all cells; more accurate ones give less noise. An average is estimated by weights of the
+    reports whose expectation falls from 1 to 0 in equal steps from cell to cell. Of all such
+    weights these have the least variance. Joint deviations are drawn from a normal distribution
+    with the covariance that the reports' frequencies give.
     """
     law, cells = counted.law, counted.law.shape[1] - 1
     spread = law / (law @ likely)[:, None]
@@ -239,7 +247,7 @@ def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> Linea
 
 
 def _windows(cells: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return first and last edges of averages over 1, 2, 4, ... cells, each half over the next."""
+    """Return first and last edges of half-overlapping averages over 1, 2, 4, ... cells."""
     pairs, width = [(edge, edge) for edge in range(1, cells)], 2
     while width < cells:
         pairs += [(at, at + width) for at in range(0, cells + 1 - width, width // 2)]

@@ -18,9 +18,9 @@ def fista(
     """Minimise a smooth convex function plus a simple one (Beck & Teboulle, 2009).
 
     ``proximal`` maps a vector and a step size t to the minimiser of the simple function plus the
-    squared distance over 2 t: for a constraint, the projection. Gradients are fewer once a step
-    changes nothing. The last iterate is within ``2 smoothness distance**2 / (num_steps + 1)**2`` of
-    the minimum.
+    squared distance over 2 t; for a constraint this is the projection. The method stops early once
+    a step changes nothing. The last iterate is within
+    ``2 smoothness distance**2 / (num_steps + 1)**2`` of the minimum.
     """
     step = 1 / smoothness
     current = ahead = start
@@ -36,13 +36,14 @@ def fista(
     return current
 
 
-_WEIGHT = 1 / math.sqrt(2)  # of every gradient and of every new point (alpha and B of the source)
+# Weight of every gradient and of every new point (alpha and B of the source).
+_WEIGHT = 1 / math.sqrt(2)
 
 
 def damping(k: int, smoothness: float, noise: float, radius: float) -> float:
     """Return the divisor of the k-th step (beta).
 
-    The convergence proof needs that it does not fall and is above ``smoothness``.
+    The convergence proof requires that it never decreases in k and exceeds ``smoothness``.
     """
     return float(smoothness + 2**0.75 * noise / radius * math.sqrt(k + 2))
 
@@ -56,12 +57,13 @@ def sigm(
     noise: float,
     radius: float,
 ) -> Floats:
-    """Minimise a convex function over a convex set from one noisy gradient after the other.
+    """Minimise a convex function over a convex set from a sequence of noisy gradients.
 
-    Each gradient is used at one point, and the method ends with the last. Returned is the last
-    average (y of the source), whose excess is of the order of ``smoothness radius**2 / k + noise
-    radius / sqrt(k) + bias``. Source: Dvurechensky & Gasnikov (2016), Euclidean, of order p = 1,
-    which adds up no bias; the constants are those that satisfy the conditions of its proof.
+    Each gradient is used at one point, and the method ends with the last one. It returns the last
+    average (y of the source), whose excess over the minimum is of the order of
+    ``smoothness radius**2 / k + noise radius / sqrt(k) + bias``. Source: Dvurechensky & Gasnikov
+    (2016), the Euclidean method of order p = 1, in which bias does not accumulate. The constants
+    satisfy the conditions of its proof.
 
     smoothness: Lipschitz constant of the true gradient.
     noise: Root mean square length of a gradient's noise.

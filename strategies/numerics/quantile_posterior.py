@@ -1,6 +1,7 @@
-"""Where an increasing function crosses a level, from noisy measurements of it.
+"""Estimate of the place where an increasing function crosses a level, from noisy measurements.
 
-A posterior finds it; an interval by inversion of tests holds whatever the function is like.
+The estimate comes from a posterior. Its interval comes from inversion of tests, and holds for any
+increasing function.
 """
 
 from dataclasses import dataclass
@@ -11,27 +12,29 @@ from scipy.special import expit, logit
 
 from ldp_flower.validation import Floats
 
-_PLACES, _SLOPES, _ZOOMS = 81, 17, 3  # points of a grid, which is refined as often
-_NARROWEST, _WIDEST = 1e-7, 2.0  # scales of the function, in units of the whole range
-_LOST = 2e-4  # of the posterior, beyond the range that is looked at more closely
-_NOBODY = 1e-3  # answers, where there are none
+# Numbers of places and of scales of the grid, and number of grids, each finer than the one before.
+_PLACES, _SLOPES, _ZOOMS = 81, 17, 3
+_NARROWEST, _WIDEST = 1e-7, 2.0  # limits of the function's scale, in units of the whole range
+_LOST = 2e-4  # posterior probability that is left out at each end by a finer grid
+_NOBODY = 1e-3  # number of answers that stands for 0
 _FREEDOM = 6.0  # degrees of freedom of a measurement's error
-# What the function may differ from the curve, at a distance from the level: linear, quadratic.
+# Possible difference of the function from the curve: linear and quadratic coefficient, of the
+# distance from the level.
 _BEND = (0.1, 1.0)
-_NEAR = 0.15  # the distance from the level up to which measurements count fully in the end
+_NEAR = 0.15  # distance from the level up to which measurements have nearly full weight
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """What is believed about a crossing."""
+    """Posterior of the place of a crossing."""
 
     # Places from 0 to 1 at equal distances, and the posterior probability of each
     places: Floats
     weights: Floats
     level: float
-    scale: float  # of the logistic curve through the level that is nearest to the function
-    # Logarithm of how likely the measurements were: of some scales on which places can be reported,
-    # the one is best on which they were likeliest
+    scale: float  # scale of the logistic curve that is nearest to the function at the level
+    # Logarithm of the marginal likelihood of the measurements. Of several scales for places, the
+    # one with the largest evidence is best
     evidence: float
 
     def quantile(self, share: ArrayLike) -> Floats:
@@ -54,15 +57,15 @@ class Crossing:
 def believed(
     places: Floats, values: Floats, counts: Floats, noise: float, level: float
 ) -> Crossing:
-    """Return the posterior of where a function crosses ``level``.
+    """Return the posterior of the place where a function crosses ``level``.
 
-    It was measured at ``places`` from 0 to 1, shape (m,): ``values`` are means of ``counts``
-    answers, and ``noise`` is an answer's variance beside that of a bit, which is one with the
-    function's probability.
+    The function was measured at ``places`` from 0 to 1, shape (m,). ``values`` are means of
+    ``counts`` answers. An answer is a bit, which is one with the function's probability, plus noise
+    of variance ``noise``.
 
-    The function is a logistic curve through the level, of unknown place and scale, as far as it is
-    near the level: a measurement far from it may be off the curve by ``0.1 r + r**2``, r the
-    distance, so that it says hardly more than on which side it lies. Errors have the tails of a
+    Near the level the function is modelled as a logistic curve of unknown place and scale. A
+    measurement at distance r from the level may be off the curve by ``0.1 r + r**2``. If it is far
+    away, it therefore shows hardly more than the side of the level. Errors have the tails of a
     t-distribution.
     """
     low, high = 0.0, 1.0
@@ -87,7 +90,7 @@ def believed(
 
 
 def _core(grid: Floats, weights: Floats, lost: float, more: int) -> tuple[float, float]:
-    """Return the range of a grid that holds all but so much, and some steps more."""
+    """Return the range of a grid without ``lost`` at each end, extended by ``more`` steps."""
     below = np.cumsum(weights)
     first = int(np.searchsorted(below, lost))
     last = min(int(np.searchsorted(below, 1 - lost)), len(grid) - 1)
@@ -96,7 +99,10 @@ def _core(grid: Floats, weights: Floats, lost: float, more: int) -> tuple[float,
 
 
 def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> float:
-    """Return the crossing with which measurements near it agree on average, by their counts."""
+    """Return the crossing at which the curve agrees with nearby measurements on average.
+
+    Measurements are weighted by their counts and by their distance from the level.
+    """
     centre, at = logit(belief.level), float(belief.quantile(0.5))
     first, last = belief.quantile([0.03, 0.97]).tolist()
     for _ in range(2):
@@ -112,18 +118,19 @@ def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> 
 def inverted(
     excess: Floats, variance: Floats, shared: Floats, curve: Floats, z: float
 ) -> tuple[int, int]:
-    """Return the places of the thresholds between which a quantile lies; -1 and k are the bounds.
+    """Return the indices of the thresholds that enclose a quantile; -1 and k are the bounds.
 
-    A value is below the interval only if reports at thresholds from it on say that the distribution
-    function is below the level there, which monotonicity forbids for all of them alike; above it,
-    likewise. Values are tested from the bounds inwards, each by one test at ``z`` standard errors,
-    and the first one that is not rejected ends the interval: each end is wrong with the probability
-    of one test. Nothing is assumed of the distribution, which may have ties, gaps and steps.
+    A value is below the interval only if reports at the thresholds from this value on show that the
+    distribution function is below the level there. If the quantile were at the value, monotonicity
+    would rule this out at all these thresholds. The other side is tested likewise. Values are
+    tested from the bounds inwards, each by one test at ``z`` standard errors, and the interval ends
+    at the first value that is not rejected. So each end is wrong with the error probability of one
+    test. The distribution is arbitrary: it may have ties, gaps and steps.
 
-    excess, variance: Estimates of the function less the level, shape (k,), and their variances.
-    shared: Standard deviation of an error that all of them share, times which each has it.
-    curve: What the excess may be. Reports are weighed by it: a good guess gives short intervals, a
-        bad one long ones, and neither wrong ones.
+    excess, variance: Estimates of the function minus the level, shape (k,), and their variances.
+    shared: Standard deviation of the error that all estimates share, times its factor in each.
+    curve: Guess of the excess, which weights the reports. A good guess gives short intervals and a
+        bad one long intervals, but both are valid.
     """
     lower = _first_kept(-excess, variance, shared, np.maximum(-curve, 0.0), z) - 1
     above = np.maximum(curve, 0.0)
@@ -134,7 +141,7 @@ def inverted(
 def _first_kept(
     deficit: Floats, variance: Floats, shared: Floats, weights: Floats, z: float
 ) -> int:
-    """Return the first place from which on reports do not say that there is a deficit."""
+    """Return the first index at which the reports from there on do not show a deficit."""
 
     def onwards(terms: Floats) -> Floats:
         return np.asarray(np.cumsum(terms[::-1])[::-1])

@@ -1,4 +1,4 @@
-"""The length of steps against noisy gradients, by how much these have changed."""
+"""Step lengths of gradient descent with noise, from the change of gradients between steps."""
 
 import math
 
@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from ldp_flower.validation import Floats
 
-_CLEAR = 3.0  # standard errors from which a measured curvature is taken
-_SLOWEST = 0.9  # ratio of successive steps, at most
+_CLEAR = 3.0  # number of standard errors from which a measured curvature is used
+_SLOWEST = 0.9  # largest assumed ratio of successive steps
 
 
 class Secant:
-    """Steps against the gradient, by the curvature that the last one showed."""
+    """Curvature for gradient steps, measured between the last two points."""
 
     def __init__(self, curvature: float, *, is_known: bool) -> None:
         self.curvature, self.is_known = curvature, is_known
@@ -22,9 +22,10 @@ class Secant:
     def learn(
         self, theta: Floats, gradient: Floats, named: NDArray[np.bool_], noise: float
     ) -> None:
-        """Learn the curvature between the last two points, where that is beyond the noise.
+        """Update the curvature from the last two points, if it exceeds the noise.
 
-        After Barzilai and Borwein (1988), by the coordinates that both steps have named.
+        The method is that of Barzilai and Borwein (1988), on the coordinates that are ``named`` in
+        both steps.
         """
         if self._before is not None:
             before, gradient_before, named_before = self._before
@@ -33,11 +34,11 @@ class Secant:
             length = float(np.linalg.norm(step))
             if length:
                 error = math.sqrt(2) * noise / length
-                # The step has followed noise, too, of the coordinates where that was largest.
+                # The step has also followed the noise, in the coordinates where it was largest.
                 chosen = 2 * math.log(math.e * len(theta) / max(both.sum(), 1)) * both.sum()
                 followed = chosen * noise**2 / self.curvature
                 found = float(step @ change - followed) / length**2
-                # If noise hides how small it is, it is at most so much.
+                # If noise hides a small curvature, use an upper bound.
                 if found > _CLEAR * error:
                     self.curvature, self.is_known = found, True
                 elif not self.is_known:
@@ -45,7 +46,7 @@ class Secant:
         self._before = theta, gradient, named
 
     def left(self, noise: float, sparsity: int) -> float:
-        """Return what further steps would add to a coefficient, if they shrink as the last did."""
+        """Return the change of a coefficient by further steps, which shrink as the last one did."""
         if len(self.steps) < 2:
             return float(np.linalg.norm(self.steps[-1])) / math.sqrt(sparsity)
         before, last = (float(np.linalg.norm(step)) for step in self.steps[-2:])

@@ -1,10 +1,10 @@
-"""A sparse Bayesian view of reports: which coefficients are not zero, and how large they are.
+"""Sparse Bayesian model of reports: which coefficients are not zero, and their sizes.
 
-Coefficients are in units in which none exceeds 1 (of the targets' scale, with features
-of unit scale). A coefficient is zero with probability ``1 - pi``, otherwise of
-typical size ``b`` and either sign, and sizes spread around it more or less. Neither ``pi`` nor
-``b`` nor the spread is chosen: the posterior is averaged over a grid of them, in which ``pi = 0``
-(nothing is there) has a share of its own. Everything here is post-processing.
+Coefficients are in units in which none exceeds 1 (units of the targets' scale, with features of
+unit scale). A coefficient is zero with probability ``1 - pi``. Otherwise it has either sign and a
+size that spreads around a typical size ``b``. No value of ``pi``, ``b`` or the spread is chosen:
+the posterior is averaged over a grid of them. In the prior, the case ``pi = 0`` (all coefficients
+are zero) has a separate probability. Everything here is post-processing of reports.
 """
 
 import math
@@ -21,23 +21,25 @@ from ldp_flower.validation import Floats
 
 Integers = NDArray[np.intp]
 
-# The smallest b, at most; and in standard deviations of one user's estimate.
+# The smallest b is at most _SMALLEST, and at most _LEAST_SCORE standard deviations of one user's
+# estimate.
 _SMALLEST, _LEAST_SCORE = 0.02, 0.2
-_LARGEST = 0.6  # b
-# Standard deviations of a coefficient around its typical size, over the size: alike, between, of
-# any size. Sizes are a ninth apart; with gaps of a quarter alike ones were drawn to the grid.
+_LARGEST = 0.6  # largest b
+# Standard deviations of a coefficient around its typical size, over that size: sizes are alike, in
+# between, or arbitrary. Grid sizes differ by a ninth; with gaps of a quarter, estimates of alike
+# sizes were biased towards the grid.
 _SPREADS, _NUM_SIZES = (0.1, 0.4, 1.0), 32
-_OUTLYING = 0.01  # probability that a coefficient has any size instead
-_NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
+_OUTLYING = 0.01  # probability that a nonzero coefficient has an arbitrary size instead
+_NUM_SHARES = 8  # number of values of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
 _TINY = 1e-12
-_CHANCE = 0.01  # probability that estimates of one coefficient contradict each other
-# Values are looked for in steps of so many, four standard deviations at least; and how much less
-# likely one has to be than another for its neighbours to be left out: they count for nothing.
+_CHANCE = 0.01  # significance level at which estimates of one coefficient contradict each other
+# A coarse search looks at every 16th value, at least four standard deviations apart. The values
+# around one whose log-likelihood is lower than the largest by _HOPELESS are left out.
 _STRIDE, _HOPELESS = 16, 300.0
-_COARSEST, _FINEST = 0.005, 0.00025  # steps of the grid of values
-# A local score stands out by so many times the square root of a user's rows times the
-# coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
+_COARSEST, _FINEST = 0.005, 0.00025  # largest and smallest step of the grid of values
+# Possible ratios of a local score's mean to the coefficient times the square root of a user's rows:
+# the number of rows is a guess, features may be correlated, and selectors differ. So a vote says
 # which coefficients are not zero, and little about their sizes.
 _MULTIPLIERS = (0.7, 0.85, 1.0, 1.2, 1.4)
 
@@ -49,7 +51,10 @@ def passing(threshold: float, score: Floats | float) -> Floats:
 
 @lru_cache(maxsize=1024)
 def passing_threshold(set_size: int, dim: int, share: float, score: float) -> float:
-    """Return the threshold that ``set_size`` scores pass, if a share of them stands out."""
+    """Return the threshold that ``set_size`` of ``dim`` scores exceed on average.
+
+    A ``share`` of the scores has mean ``score``, the others mean 0.
+    """
 
     def surplus(threshold: float) -> float:
         both = (1 - share) * passing(threshold, 0.0) + share * passing(threshold, score)
@@ -62,18 +67,18 @@ def passing_threshold(set_size: int, dim: int, share: float, score: float) -> fl
 class Vote:
     """Counts of a set vote for the features with the largest local scores."""
 
-    counts: Floats  # (dim,): how many reports support each feature
+    counts: Floats  # (dim,): number of reports that support each feature
     num_reports: int
-    # Probabilities that a report supports a feature in and outside its user's set
+    # Probabilities that a report supports a feature in its user's set, and one outside it
     own: float
     other: float
     set_size: int  # number of features of a user's set, below dim
-    # Typical number of a user's rows: a local score is the square root of it times the coefficient,
-    # plus noise of variance 1
+    # Typical number of a user's rows: a local score is its square root times the coefficient, plus
+    # noise of variance 1
     samples_per_user: float
 
     def standing(self) -> Floats:
-        """Return by how many standard deviations each feature's count is above chance."""
+        """Return the surplus of each feature's count over chance, in standard deviations."""
         share = self.set_size / len(self.counts)
         expected = self.other + (self.own - self.other) * share
         variance = share * self.own * (1 - self.own) + (1 - share) * self.other * (1 - self.other)
@@ -81,37 +86,38 @@ class Vote:
         return np.asarray(surplus / math.sqrt(self.num_reports * variance))
 
     def log_likelihood(self, counts: Floats, values: Floats, pi: float, size: float) -> Floats:
-        """Return the log-likelihood of counts at coefficient values, (counts, values).
+        """Return the log-likelihood of counts given coefficient values, shape (counts, values).
 
-        ``pi`` and ``size`` of all coefficients set the threshold of a score to be in a user's set.
+        ``pi`` and ``size``, which are common to all coefficients, determine the threshold above
+        which a score is in a user's set.
         """
         root = math.sqrt(self.samples_per_user)
         threshold = passing_threshold(self.set_size, len(self.counts), pi, root * size)
 
-        # Chances are even in the values, which are symmetric around zero.
+        # Probabilities are even functions of the values, which are symmetric around zero.
         half = values[len(values) // 2 :]
         beyond = passing(threshold, np.multiply.outer(_MULTIPLIERS, root * half))[:, None]
         chance = self.other + (self.own - self.other) * beyond
         missed = self.num_reports - counts[:, None]
         each = counts[:, None] * np.log(chance) + missed * np.log1p(-chance)
-        most = each.max(axis=0)  # all are finite: scipy's sum, which asks, takes five times as long
+        most = each.max(axis=0)  # all are finite; scipy's logsumexp checks that, five times slower
         kept = most + np.log(np.mean(np.exp(each - most), axis=0))
         return np.concatenate([kept[:, :0:-1], kept], axis=1)
 
 
 @dataclass
 class Evidence:
-    """What reports have said about each coefficient."""
+    """Evidence of the reports about each coefficient: a vote and unbiased estimates."""
 
     dim: int
-    # Typical number of a user's observations; its square root times a coefficient is that one's
-    # size in standard deviations of one user's estimate
+    # Typical number of a user's observations; its square root times a coefficient is the
+    # coefficient in standard deviations of one user's estimate
     rows: int
     vote: Vote | None = None
-    # (dim,): sum of 1 / variance and of estimate / variance over unbiased estimates
+    # (dim,): sums of 1 / variance and of estimate / variance over unbiased estimates
     precision: Floats = field(init=False)
     weighted: Floats = field(init=False)
-    # By how much the last shift was more than it was taken for
+    # Factor on the expected size of the next shift, raised where the last one was larger
     boost: float = 1.0
 
     def __post_init__(self) -> None:
@@ -128,9 +134,9 @@ class Evidence:
         self._times[coordinates] += 1
 
     def scatter(self) -> Floats:
-        """Return how much further estimates of a coefficient lie apart than their variances say.
+        """Return the ratio of the spread of each coefficient's estimates to the expected spread.
 
-        1 where that may be chance (the ratio of Birge, 1932, beyond the 99 % quantile).
+        It is the ratio of Birge (1932), or 1 if its square is within the 99 % quantile of chance.
         """
         apart = self._squares - self.weighted**2 / np.maximum(self.precision, _TINY)
         freedom = np.maximum(self._times - 1, 1)
@@ -146,16 +152,17 @@ class Posterior:
     # (dim,): posterior mean and variance, with the probability mass at zero included
     mean: Floats
     variance: Floats
-    # (dim,): root mean square distance of the coefficient from mean under its own likelihood, that
-    # is with a flat prior
+    # (dim,): root mean square distance of the coefficient from the mean under its likelihood, that
+    # is, with a flat prior
     deviation: Floats
 
 
 def posterior(evidence: Evidence) -> Posterior:
     """Return the posterior of all coefficients, averaged over sparsity and size.
 
-    Given sparsity and size, coefficients are taken for independent; only a vote's threshold, set by
-    the typical sparsity and size, links them. Coordinates of equal evidence are computed once.
+    Given sparsity and size, coefficients are assumed to be independent. They are linked only by a
+    vote's threshold, which depends on the typical sparsity and size. Coordinates with equal
+    evidence are computed once.
     """
     counts = np.zeros(evidence.dim) if evidence.vote is None else evidence.vote.counts
     table = np.stack([counts, evidence.precision, evidence.weighted], axis=1)
@@ -166,7 +173,7 @@ def posterior(evidence: Evidence) -> Posterior:
     values = _grid(float(precision.max()))
 
     def logs_at(places: Integers, pi: float, size: float) -> Floats:
-        """Return the logarithms of the likelihood of some values, (rows, values)."""
+        """Return the log-likelihood of the values at some places, shape (rows, values)."""
         some = values[places]
         logs = weighted[:, None] * some - precision[:, None] * some**2 / 2
         if evidence.vote is not None:
@@ -188,7 +195,7 @@ def posterior(evidence: Evidence) -> Posterior:
 
 
 def _distance(logs: Floats, values: Floats, mean: Floats) -> Floats:
-    """Return the root mean square distance of values from ``mean``, by their likelihoods."""
+    """Return the root mean square distance of values from ``mean``, weighted by likelihood."""
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     squares = (values - mean[:, None]) ** 2
     return np.asarray(np.sqrt((likelihood * squares).sum(axis=1) / likelihood.sum(axis=1)))
@@ -204,7 +211,7 @@ def _grid(precision: float) -> Floats:
 def _seen(
     logs_at: Callable[[Integers, float, float], Floats], number: int, pi: float, size: float
 ) -> Integers:
-    """Return the places of values that some coefficient may have, alike on both sides."""
+    """Return the grid places of values that are possible for a coefficient, symmetric around 0."""
     steps = np.arange(0, number // 2 + 1, _STRIDE)
     few = number // 2 + np.concatenate([-steps[:0:-1], steps])
     logs = logs_at(few, pi, size)
@@ -217,7 +224,7 @@ def _seen(
 
 @lru_cache(maxsize=8)
 def _slabs(num_values: int, rows: int) -> tuple[Floats, Floats]:
-    """Return sizes, once a spread, and the prior of what is not zero, (values, sizes)."""
+    """Return sizes, repeated for each spread, and priors of nonzero values, (values, sizes)."""
     smallest = min(_SMALLEST, _LEAST_SCORE / math.sqrt(rows))
     sizes = np.tile(np.geomspace(smallest, _LARGEST, _NUM_SIZES), len(_SPREADS))
     spreads = np.repeat(_SPREADS, _NUM_SIZES)
@@ -225,7 +232,7 @@ def _slabs(num_values: int, rows: int) -> tuple[Floats, Floats]:
     either = np.exp(-(((scaled - 1) / spreads) ** 2) / 2)
     either += np.exp(-(((scaled + 1) / spreads) ** 2) / 2)
     either /= either.sum(axis=0)
-    # A coefficient of quite another size than the others is unlikely, not impossible.
+    # A coefficient whose size differs much from the others is unlikely, but not impossible.
     return sizes, np.asarray((1 - _OUTLYING) * either + _OUTLYING / num_values)
 
 
@@ -234,9 +241,9 @@ class _Mixture:
     """The posterior over the grid of sparsities and sizes."""
 
     zero: Floats  # (rows,): likelihood of zero
-    slab: Floats  # (rows, sizes): that of the slabs
-    first: Floats  # (rows, sizes): that times the value
-    second: Floats  # (rows, sizes): that times its square
+    slab: Floats  # (rows, sizes): likelihood of each slab, the prior of a nonzero value
+    first: Floats  # (rows, sizes): likelihood times value, summed over the slab
+    second: Floats  # (rows, sizes): likelihood times squared value, summed over the slab
     shares: Floats
     sizes: Floats
     weights: Floats  # (shares, sizes)
@@ -257,7 +264,7 @@ class _Mixture:
         slab = likelihood @ slabs
         first, second = (likelihood * values) @ slabs, (likelihood * values**2) @ slabs
         log_odds = np.log(slab + _TINY) - log_zero[:, None]  # (rows, sizes)
-        # log of prod over coefficients of (1 - pi) + pi * odds, relative to nothing at all
+        # log of the product over coefficients of (1 - pi) + pi * odds, relative to all being zero
         most, pi = np.maximum(log_odds, 0.0), shares[:, None, None]
         either = (1 - pi) * np.exp(-most) + pi * np.exp(log_odds - most)
         evidence = times @ (most + np.log(either))
@@ -269,12 +276,12 @@ class _Mixture:
         return cls(np.exp(log_zero), slab, first, second, shares, sizes, weights)
 
     def typical(self) -> tuple[float, float]:
-        """Return the posterior means of sparsity and size, given that something is there."""
+        """Return the posterior means of sparsity and size, given that not all are zero."""
         weights = self.weights / self.weights.sum()
         return float(weights.sum(axis=1) @ self.shares), float(weights.sum(axis=0) @ self.sizes)
 
     def moments(self) -> tuple[Floats, Floats, Floats]:
-        """Return inclusion probability and first and second moment of each row."""
+        """Return inclusion probability, first moment and second moment of each row."""
         inclusion, first, second = (np.zeros(len(self.zero)) for _ in range(3))
         for share, weights in zip(self.shares, self.weights, strict=True):
             scale = share * weights / ((1 - share) * self.zero[:, None] + share * self.slab + _TINY)

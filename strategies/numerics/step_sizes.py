@@ -1,4 +1,4 @@
-"""Step sizes after noisy mean updates: as planned, or fitted to the updates."""
+"""Step sizes for noisy mean updates: as planned, or fitted to the updates."""
 
 import math
 from collections.abc import Sequence
@@ -9,40 +9,40 @@ from ldp_flower.validation import Floats
 
 # Chosen on nine apps and judged on eight others (docs/model-updates.md).
 _FIRST = 0.5  # share of the planned steps that fitted steps begin with
-_SHORTER, _LONGER = -2.0, 1.0  # standard deviations that count at most
+_SHORTER, _LONGER = -2.0, 1.0  # limits of a projection, in standard deviations
 _RECENT = 8.0  # the average weighs the t-th model with about t ** 8
 
 
 class NoisyDescent:
     """A model that follows noisy mean updates.
 
-    With ``fitted`` it compares every mean update with the last step that was taken. Where the
-    update points back, the step was too long, and further ones are shortened; where it points on,
-    they grow. The projection on the last step is one number, whose noise does not grow with the
-    dimension, and looking at it costs no privacy. The estimate is the average of the models, late
-    ones above all. Otherwise it takes the planned steps, and its estimate is the last model.
+    With ``fitted`` it projects every mean update on the last step. If the update points back, the
+    last step was too long, and further steps are shortened. If it points forward, further steps
+    grow. The projection is a single number whose noise does not grow with the dimension, and it
+    costs no privacy. The estimate is an average of all models with larger weights of late ones.
+    Without ``fitted`` the steps are as planned, and the estimate is the last model.
 
     Parameters
     ----------
     start : ndarray, shape (d,)
-        The model to begin with.
+        The initial model.
     planned : sequence of float
-        What the mean updates are to be multiplied by; at first half of it where steps are fitted.
+        Factor of the mean update in each step. Fitted steps begin with half of it.
     longest : float
-        Largest multiple of a mean update that a fitted step takes.
+        Largest factor of a mean update in a fitted step.
     fitted : bool
-        Whether steps are fitted.
+        True if steps are fitted.
 
     Attributes
     ----------
     position, estimate : ndarray, shape (d,)
-        The model to train next, and the estimate of where the descent leads to.
+        The model to train next, and the estimated final model.
 
     Notes
     -----
-    Step t is ``planned[t]`` times exp(the sum of all z so far / sqrt(T)) / 2, where T is the number
-    of rounds and z the projection on the last step over its standard deviation, cut to [-2, 1]. The
-    average moves 9 / (t + 8) of the way towards the position.
+    Fitted step t is ``planned[t]`` times exp(the sum of all z so far / sqrt(T)) / 2. Here T is the
+    number of rounds, and z is the projection on the last step over its standard deviation, clipped
+    to [-2, 1]. The average moves 9 / (t + 8) of the way towards the position.
     """
 
     def __init__(
@@ -51,22 +51,26 @@ class NoisyDescent:
         self._start = start
         self._planned = planned
         self._longest = longest
-        # So that noise alone changes the logarithm of a step by about 1 in a whole run.
+        # With this rate, noise alone changes the logarithm of a step by about 1 in a whole run.
         self._rate = 1 / math.sqrt(max(1, len(planned)))
         self._fitted = fitted
         self.go_back()
 
     def go_back(self) -> None:
-        """Return to the start, as if no step had been taken."""
+        """Reset to the start, as if no step had been taken."""
         self.position = self.estimate = self._start
         self.steps: list[float] = []
         self._factor = _FIRST
         self._last: Floats | None = None  # direction of the last step
-        self._added = np.zeros(0)  # by every step: the standard deviation of its noise
-        self._kept = np.zeros(0)  # as much of it as is in the estimate
+        self._added = np.zeros(0)  # standard deviation of each step's noise
+        self._kept = np.zeros(0)  # the part of each step's noise in the estimate
 
     def follow(self, update: Floats, deviation: float, direction: Floats) -> None:
-        """Step in a direction, that of an update with such noise or mixed with former ones."""
+        """Take a step along ``direction``, and update the estimate.
+
+        The direction is the update, or a mixture of it with earlier ones. ``deviation`` is the
+        standard deviation of the update's noise.
+        """
         step = self._planned[len(self.steps)]
         if self._fitted:
             if self._last is not None:
@@ -83,5 +87,5 @@ class NoisyDescent:
 
     @property
     def noise(self) -> float:
-        """Standard deviation of the noise in a parameter of the estimate."""
+        """Standard deviation of the noise in each parameter of the estimate."""
         return float(np.linalg.norm(self._kept))

@@ -1,8 +1,8 @@
-"""Scores of two classes as two normal distributions of one spread.
+"""Model of the scores of two classes as two normal distributions of equal spread.
 
-They are ``distance`` of their standard deviations apart. Then the logit of a class is linear in
-the score (Fisher's discriminant), and one number, how much more often the class scores above
-the mean than others do, gives distance, AUC and slope.
+Their means are ``distance`` standard deviations apart. The logit of a class is then linear in the
+score (Fisher's discriminant). One number determines distance, AUC and slope: how much more often
+the class scores above the mean than others do.
 """
 
 import math
@@ -17,26 +17,26 @@ from ldp_flower.validation import Floats
 
 _MAX_DISTANCE = 6.0  # standard deviations; AUC is .99999
 _DISTANCES = np.linspace(0.0, _MAX_DISTANCE, 241)  # a grid for sums over the posterior
-_PRIOR_DISTANCE = 0.7  # of distances, as half of a normal distribution
-_NORMAL = 1.959964  # standard errors to each end of 95 % of a normal law
-_GRID = np.linspace(0.0005, 0.9995, 1000)  # of AUCs, likewise
+_PRIOR_DISTANCE = 0.7  # scale of the prior of distances, half of a normal distribution
+_NORMAL = 1.959964  # half width of a normal distribution's 95 % interval, in standard errors
+_GRID = np.linspace(0.0005, 0.9995, 1000)  # a grid for sums over the posterior of a share
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """How well a score ranks."""
+    """Ranking quality of a score: AUC and distance between the classes."""
 
-    # Probability that a row of the class scores higher than another, and its error
+    # Probability that a row of the class scores higher than another row, and its standard error
     auc: float
     std_error: float
-    # Between the classes, in the mean of those that may be, given the covariance: drawn to what is
-    # usual as far as that is noisy. Above 0: more than how far slopes reach is not known of scores
-    # that seem to rank a little worse than by chance.
+    # Posterior mean of the distance between the classes. The prior shrinks a noisy covariance
+    # towards the usual distance. The distance is above 0 even if the score seems to rank slightly
+    # worse than chance.
     distance: float
 
 
 def ranked(covariance: float, std_error: float, share: float) -> Ranked:
-    """Return what the covariance of a class and the sign of its score give.
+    """Return AUC and distance from the covariance of a class and the sign of its score.
 
     covariance: Mean of ``(1 or 0 - share) * sign(score - mean score)``.
     share: The class's share, within (0, 1).
@@ -50,10 +50,10 @@ def ranked(covariance: float, std_error: float, share: float) -> Ranked:
     misfit = ((covariance - _covariance(_DISTANCES, share)) / std_error) ** 2
     weights = np.exp(-0.5 * ((_DISTANCES / _PRIOR_DISTANCE) ** 2 + misfit - misfit.min()))
     likely = float(weights @ _DISTANCES / weights.sum())
-    # The larger of both: on one side there may be no AUC that is farther off.
+    # The larger of the two sides is used, since one side may have reached the largest AUC.
     noise = max(auc - below, above - auc) / _NORMAL
-    # Scores need not be normal. Of all concave ROC curves through the one point that is known, the
-    # least area is of two straight lines; the largest one is about as far above that of normals.
+    # Scores need not be normal. Of all concave ROC curves through the one known point, that of two
+    # straight lines has the smallest area. The largest area is about as far above the normal one.
     lines = 0.5 + possible / (4 * share * (1 - share))
     return Ranked(auc, math.hypot(noise, (auc - lines) / _NORMAL), likely)
 
@@ -66,7 +66,7 @@ def discriminant(distance: float, share: float) -> tuple[float, float]:
 
 
 def likely_share(found: float, std_error: float) -> tuple[float, float]:
-    """Return mean and spread of a share within (0, 1), of which an estimate is known."""
+    """Return posterior mean and standard deviation of a share within (0, 1) from an estimate."""
     # The offset keeps the largest weight at 1, however far the estimate is off.
     offset = 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
     weights = np.exp(-0.5 * ((_GRID - found) / std_error) ** 2 + offset)
@@ -81,7 +81,7 @@ def _covariance(distance: Floats | float, share: float) -> Any:
 
 
 def _distance(covariance: float, share: float) -> float:
-    """Return the distance that has this covariance, with its sign."""
+    """Return the distance that gives this covariance, with the covariance's sign."""
     size = abs(covariance)
     if _covariance(_MAX_DISTANCE, share) <= size:
         return math.copysign(_MAX_DISTANCE, covariance)

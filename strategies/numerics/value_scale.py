@@ -1,4 +1,4 @@
-"""Values within bounds: scales on which they may lie anywhere, and round numbers."""
+"""Scales for values within bounds, and round numbers."""
 
 import math
 from dataclasses import dataclass
@@ -9,23 +9,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.validation import Floats
 
-_FINEST = (1e-6, 1e-4, 1e-2, 1.0)  # of scales that are tried; the last one is even
-_EVEN = 0.6  # the share of the scale that is even, the rest is logarithmic
-_POINTS = 4001  # of a scale, which is linear between them: a 4,000th of it
-_RELATIVE_PRECISION = 1e-15  # of a number: the precision of a float
+_FINEST = (1e-6, 1e-4, 1e-2, 1.0)  # candidates for ``finest``; the last scale is even
+_EVEN = 0.6  # weight of the even part of a scale; the rest is logarithmic
+_POINTS = 4001  # number of points of a scale, which is linear between them
+_RELATIVE_PRECISION = 1e-15  # relative precision of a float
 
 
 @dataclass(frozen=True)
 class ValueScale:
     """An increasing map of values within bounds to [0, 1], partly even and partly logarithmic.
 
-    Logarithms are of distances from 0 where it lies within the bounds, or else from both bounds. So
-    a scale of which most is empty wastes little.
+    Logarithms are of distances from 0 if it lies within the bounds, and otherwise of distances from
+    both bounds. So even if values fill only a small part of the bounds, they fill much of the
+    scale.
     """
 
     low: float
     high: float
-    # Part of the bounds' distance below which distances from 0 or the bounds count evenly
+    # Share of the bounds' distance below which distances from 0 or the bounds count evenly
     finest: float = _FINEST[0]
 
     @cached_property
@@ -51,18 +52,18 @@ class ValueScale:
         return points, places
 
     def places(self, values: ArrayLike) -> Floats:
-        """Return where values lie, from 0 to 1."""
+        """Return the places of values on the scale, from 0 to 1."""
         return np.asarray(np.interp(np.asarray(values, np.float64), *self._map))
 
     def values(self, places: ArrayLike) -> Floats:
-        """Return the values that lie there."""
+        """Return the values at places on the scale."""
         return np.asarray(np.interp(np.asarray(places, np.float64), *self._map[::-1]))
 
 
 def scales_within(low: float, high: float) -> list[ValueScale]:
-    """Return the scales on one of which values within bounds are likely to lie in one group.
+    """Return candidate scales; on one of them values within bounds likely form a single group.
 
-    Where 0 is within the bounds, values on both sides of it are two groups on a scale that is too
+    If 0 is within the bounds, values on both sides of it form two groups on a scale that is too
     fine.
     """
     finest = _FINEST if low < 0 < high else _FINEST[:1]
@@ -70,9 +71,10 @@ def scales_within(low: float, high: float) -> list[ValueScale]:
 
 
 def roundest(low: float, high: float, near: float) -> float:
-    """Return the roundest number from ``low`` to ``high``: the nearest one of the coarsest step.
+    """Return the roundest number from ``low`` to ``high``.
 
-    Steps are 10, 5 and 2 times a power of 10. If ``high`` is not above ``low``, ``near``.
+    It is the number nearest to ``near`` among the multiples of the coarsest possible step. Steps
+    are 10, 5 and 2 times a power of 10. If ``high`` is not above ``low``, return ``near``.
     """
     size = max(abs(low), abs(high))
     if not high > low or not math.isfinite(size):
@@ -84,25 +86,28 @@ def roundest(low: float, high: float, near: float) -> float:
             first, last = math.ceil(low / step), math.floor(high / step)
             if first <= last:
                 multiple = min(max(round(near / step), first), last)
-                # By a division where the step is a fraction: 7 / 10 is 0.7, 7 * 0.1 is not.
+                # Divide if the step is a fraction: 7 / 10 is 0.7, but 7 * 0.1 is not.
                 return multiple * step if step >= 1 else multiple / (round(1 / step))
         power -= 1
     return near
 
 
 def coarsest_step(span: float) -> float:
-    """Return the largest power of 10 that is at most half as much."""
+    """Return the largest power of 10 that is at most half of ``span``."""
     return 10.0 ** math.floor(math.log10(span / 2))
 
 
 def steps_from(step: float, number: int) -> NDArray[np.float64]:
-    """Return ``step`` and so many in all, each a multiple of the next: 10, 5, 1, 0.5, ..."""
+    """Return ``number`` steps from ``step`` on, each a multiple of the next: 10, 5, 1, 0.5, ..."""
     places = np.arange(number)
     return np.asarray(step / (10.0 ** (places // 2) * (1 + places % 2)), np.float64)
 
 
 def multiples_within(lower: float, upper: float, step: float) -> tuple[float, float]:
-    """Return the first and the last multiple of a step that lie between; if none, those around."""
+    """Return the first and last multiple of ``step`` between two values.
+
+    If there is none between them, return the nearest multiples on both sides.
+    """
     first, last = math.ceil(lower / step - 1e-9), math.floor(upper / step + 1e-9)
     if first > last:
         first, last = last, first

@@ -1,9 +1,10 @@
-"""Where a direction is zero that was asked at several positions, and what is not known of it.
+"""Estimate of the position where a direction is zero, from noisy directions at several positions.
 
-A direction is taken for ``slope * (zero - position)`` in every coordinate, plus noise. Slopes are 1
-if curvatures, and what shortening leaves of a direction, are what they are taken for; they are
-fitted to the coordinates that are clear of zero. Early positions lie far from the zero, where
-neither is the same: their errors grow with the distance, as fast as the directions show.
+In every coordinate a direction is modelled as ``slope * (zero - position)`` plus noise. A slope is
+1 if the assumed curvature, and the assumed part of a direction that shortening leaves, are right.
+Slopes are fitted to the coordinates whose zero is clearly not 0. Early positions may lie far from
+the zero, where both may differ. So their errors grow with the distance, at a rate that is fitted to
+the directions.
 """
 
 import math
@@ -15,19 +16,21 @@ from numpy.typing import NDArray
 
 from ldp_flower.validation import Floats
 
-#: Of the squared distance to the zero, what a step may leave of it.
+#: Candidate shares of the squared distance to the zero that a step may leave.
 LEFT = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
-_SLOPE_ERROR = 0.5  # of the common slope, before anything is known of it
-_LEAST, _MOST = 0.2, 50.0  # slopes; of a coordinate over the common one, 0.2 at least, too
-_CLEAR = 2.0  # times the noise
-_ROUNDS = 2  # of weighting by the distance from the zero so far; more change nothing
+_SLOPE_ERROR = 0.5  # prior standard deviation of the common slope
+# Smallest and largest common slope. _LEAST is also the smallest ratio of a coordinate's slope to
+# the common one.
+_LEAST, _MOST = 0.2, 50.0
+_CLEAR = 2.0  # largest standard error that counts in the test for clear coordinates, over the noise
+_ROUNDS = 2  # number of times that weights are recomputed from distances; more change nothing
 
 
 @dataclass(frozen=True)
 class Zero:
     """The zero of a line, shape (coordinates,).
 
-    ``std_error`` is with what is not known of slopes, ``noise`` without.
+    ``std_error`` includes the uncertainty of slopes, ``noise`` does not.
     """
 
     place: Floats
@@ -37,7 +40,7 @@ class Zero:
 
 
 def by_chance(number: int) -> float:
-    """Return how many standard errors the largest of so many zeros hardly is from zero."""
+    """Return a bound, in standard errors, that the largest of ``number`` noises hardly exceeds."""
     return math.sqrt(2 * math.log(max(number, 2))) + 1
 
 
@@ -54,14 +57,14 @@ def zero_of_line(
     Parameters
     ----------
     variances : ndarray, shape (steps, coordinates)
-        Of the directions; infinite where nothing was asked.
+        Variances of the directions; infinite for coordinates that were not asked.
     uncertain : ndarray, shape (coordinates,)
         Relative error of each coordinate's own slope, given the common one.
     distances : callable
-        From a zero to the mean squared distance of every position from it, shape (steps,), in the
-        units of positions.
+        Function of a zero that returns the mean squared distance of every position from it, shape
+        (steps,), in the units of positions.
     left : sequence of float
-        What steps may leave of that distance, of which the likeliest is taken.
+        Candidate shares of that distance that steps may leave. The most likely one is used.
     """
 
     def fitted(far: Floats, clear: NDArray[np.bool_]) -> tuple[float, Zero]:
@@ -74,7 +77,8 @@ def zero_of_line(
     number = positions.shape[1]
     zero = fitted(np.zeros((len(positions), 1)), np.zeros(number, bool))[1]
     for _ in range(_ROUNDS):
-        # What is uncertain for its slope only is clear, too: or slopes would never be fitted.
+        # Coordinates whose error is mostly that of the slope count as clear too. Otherwise slopes
+        # would never be fitted.
         error = np.minimum(zero.std_error, _CLEAR * zero.noise)
         clear = np.abs(zero.place) > by_chance(number) * error
         apart = distances(zero)[:, None]
@@ -90,9 +94,9 @@ def _weighted(
     uncertain: Floats,
     clear: NDArray[np.bool_],
 ) -> Zero:
-    """Return the zero, with slopes of the coordinates that are ``clear`` of it.
+    """Return the zero, with slopes fitted to the coordinates that are ``clear``.
 
-    ``noises`` are what of the variances is noise.
+    ``noises`` are the parts of the variances that are noise.
     """
     weights = 1 / variances
     total = weights.sum(axis=0)
@@ -100,9 +104,9 @@ def _weighted(
     direction = (weights * directions).sum(axis=0) / total
     moved, turned = positions - place, directions - direction
     information = np.where(clear, (weights * moved**2).sum(axis=0), 0.0)
-    # Positions have gone along the noise of earlier directions, which then seems to turn back: on
-    # average by 1 less the first one's weight, where each position is the zero of those before it,
-    # and all of their variance is noise.
+    # Positions have followed the noise of earlier directions, so later directions seem to turn
+    # back. If each position is the zero of those before it, and all variance is noise, this adds 1
+    # minus the first weight on average.
     share = np.divide(noises, variances, out=np.zeros_like(weights), where=weights > 0)
     gone_along = (1 - weights[0] / total) * (weights * share).sum(axis=0) / total
     turning = -(weights * moved * turned).sum(axis=0) - gone_along

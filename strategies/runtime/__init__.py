@@ -1,4 +1,4 @@
-"""What runs every protocol: the strategy, its exchange with clients, its store, its result."""
+"""Runtime of all protocols: the strategy, its messages to clients, its store and its result."""
 
 from .ask import Answers as Answers
 from .ask import Ask as Ask

@@ -1,4 +1,4 @@
-"""What a protocol asks a cohort: the message, and what becomes of the replies."""
+"""Questions of a protocol to cohorts: their messages, and the checks and sums of the replies."""
 
 import math
 from abc import ABC, abstractmethod
@@ -23,17 +23,18 @@ from .population import Cohort
 
 
 class Asked(ABC):
-    """What a cohort is asked in one step.
+    """Base class of the questions that one step asks a cohort.
 
     Attributes
     ----------
     cohort : Cohort
-        Whom to ask.
+        The users to ask.
     min_reports : int or None
-        Fewest reports with which the run goes on; None: a quarter of the strategy's.
+        Smallest number of reports with which the run goes on; None means a quarter of the
+        strategy's ``min_reports``.
     condensed : bool
-        Whether a store keeps the answers of all nodes together once a step is over, as where each
-        of them is large.
+        True if the store replaces the nodes' answers by their aggregate once a step is over, for
+        example since each answer is large.
     """
 
     cohort: Cohort
@@ -43,46 +44,49 @@ class Asked(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What a result calls the question."""
+        """Name of the question in a result."""
 
     @property
     @abstractmethod
     def mechanism(self) -> str:
-        """What randomises the answers."""
+        """Name of the mechanism that randomises the answers."""
 
     @property
     @abstractmethod
     def report_bytes(self) -> int:
-        """Size of one user's report."""
+        """Size of one user's report in bytes."""
 
     @abstractmethod
     def for_coin(self, coin: int) -> "Asked":
-        """Return the question as it is asked with a public coin."""
+        """Return the question for a public coin."""
 
     @abstractmethod
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
-        """Return what a node is sent."""
+        """Return the content of the message to a node."""
 
     @abstractmethod
     def read(self, content: RecordDict) -> bytes:
-        """Return a reply as the store keeps it; raise MessageError if it is none."""
+        """Return a reply in the form that the store keeps; raise MessageError if it is invalid."""
 
     @abstractmethod
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
     ) -> Any | None:
-        """Return a node's part of the answer, with a ``count`` of users; None if it is forged."""
+        """Return a node's part of the answer, with its ``count`` of users.
+
+        Return None if the users who were asked cannot have sent it.
+        """
 
     @abstractmethod
     def together(self, parts: Sequence[Any]) -> Any:
-        """Return the answer, with a ``count`` of users, that parts make."""
+        """Combine the nodes' parts into the answer, which has a ``count`` of users."""
 
     def metrics(self, answer: Any) -> dict[str, int | float]:
-        """Return what a step's metrics hold of an answer besides its counts."""
+        """Return metrics of an answer that a step reports in addition to its counts."""
         return {}
 
     def to_bytes(self, answer: Any) -> bytes:
-        """Return an answer as the store keeps it, where it is kept ``condensed``."""
+        """Return an answer in the form that the store keeps, if the question is ``condensed``."""
         raise NotImplementedError
 
     def from_bytes(self, kept: bytes) -> Any:
@@ -92,13 +96,17 @@ class Asked(ABC):
 
 @dataclass(frozen=True)
 class Answers:
-    """Single reports: of randomizers that do not add up, with public data, or permanent."""
+    """The single reports of users, as opposed to their sum.
+
+    They are kept if the randomizer's reports cannot be summed, if public data come with them, or if
+    answers are permanent.
+    """
 
     reports: NDArray[np.generic]  # (users, *report_shape): the reports
-    coins: Words  # (users,): the public coins that they were made with
-    # (users, *public_shape): the same users' public data, of no columns if none were asked for
+    coins: Words  # (users,): the public coins of the reports
+    # (users, *public_shape): the same users' public data; no columns if none were requested
     public: NDArray[np.float32]
-    randomizer: Randomizer  # that made them, with the coin of their cohort
+    randomizer: Randomizer  # the randomizer of the reports, with the coin of their cohort
 
     @property
     def values(self) -> Floats:
@@ -118,22 +126,23 @@ class Ask(PlainFields, Asked):
     Attributes
     ----------
     cohort : Cohort
-        Whom to ask.
+        The users to ask.
     question : Question
-        What each user computes.
+        The value that each user computes.
     randomizer : Randomizer
-        How each user's value becomes a report.
+        The randomizer that turns each user's value into a report.
     content : RecordDict, optional
-        Records of an app's own that the question rides on, instead of arrays.
+        An app's own records, which carry the question.
     public : tuple of int, optional
-        Shape of each user's public data, which the question has sent beside the reports:
-        then the answer is :class:`Answers`, whatever the randomizer.
+        Shape of each user's public data, which are sent with the reports. The answer is then
+        :class:`Answers`, for any randomizer.
     min_reports : int, optional
-        Fewest reports with which the run goes on; by default a quarter of the strategy's. Fewer
-        will do for a question whose answer helps but is not needed.
+        Smallest number of reports with which the run goes on; by default a quarter of the
+        strategy's ``min_reports``. It may be smaller for a question whose answer is useful but not
+        necessary.
     collections : int, optional
-        Of a series with permanent answers, as of :class:`Query`: then the answer is
-        :class:`Answers`.
+        Number of collections of a series with permanent answers, as in :class:`Query`. The answer
+        is then :class:`Answers`.
     """
 
     cohort: Cohort
@@ -146,23 +155,23 @@ class Ask(PlainFields, Asked):
 
     @property
     def single(self) -> bool:
-        """Whether single reports are asked for, not their sums."""
+        """True if nodes send single reports, not sums."""
         several = self.public is not None or self.collections is not None
         return several or not self.randomizer.summable
 
     @property
     def name(self) -> str:
-        """What a result calls the question."""
+        """Name of the question in a result."""
         return self.question.name
 
     @property
     def mechanism(self) -> str:
-        """The randomizer that answers."""
+        """Name of the randomizer's class."""
         return type(self.randomizer).__name__
 
     @property
     def report_bytes(self) -> int:
-        """Size of one user's report."""
+        """Size of one user's report in bytes."""
         return self.randomizer.report_bytes
 
     def for_coin(self, coin: int) -> "Ask":
@@ -170,27 +179,27 @@ class Ask(PlainFields, Asked):
         return replace(self, randomizer=self.randomizer.for_cohort(self.cohort.size, coin))
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
-        """Return what a node is sent: a query, or an app's own records that it rides on."""
+        """Return the content of the message to a node: a query, or app records that carry it."""
         query = replace(self.query(salt, number), numbered=numbered)
         return query.to_record_dict() if self.content is None else with_query(self.content, query)
 
     def read(self, content: RecordDict) -> bytes:
-        """Return a reply as the store keeps it; raise MessageError if it is none."""
+        """Return a reply in the form that the store keeps; raise MessageError if it is invalid."""
         return Report.from_record_dict(content).to_bytes()
 
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
     ) -> Summary | Answers | None:
-        """Return a node's part, or None if it cannot come from the users who were asked."""
+        """Return a node's part, or None if the users who were asked cannot have sent it."""
         coin_step = number if self.collections is None else 0
         return _checked(content, self, coin_step, keys, salt, slots)
 
     def together(self, parts: Sequence[Summary | Answers]) -> Estimate | Answers:
-        """Return the mean of all reports, or the reports if they do not add up."""
+        """Return the estimated mean of all reports, or the single reports if they are kept."""
         return _together(self, parts)
 
     def query(self, salt: int, number: int) -> Query:
-        """Return the question as the wire numbers it, in the run of this salt."""
+        """Return the query to send, for a run's salt and a step's number on the wire."""
         cohort = self.cohort
         return Query(
             *(self.question, self.randomizer, salt, cohort.low, cohort.high, number),
@@ -199,7 +208,7 @@ class Ask(PlainFields, Asked):
 
 
 def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent:
-    """Return what one user spent, at most, by answering all these questions."""
+    """Return the largest privacy cost that one user incurs by answering all these questions."""
     # Costs add up where cohorts overlap; the sum is largest at the low end of one.
     places = {ask.cohort.low for ask in asked}
     costs = [
@@ -216,7 +225,7 @@ def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent
 
 
 def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
-    """Leave out those that belong to a plan already paid."""
+    """Return the mechanisms without those that belong to a plan already paid for."""
     plans = Counter[str]()
     charged = []
     for mechanism in mechanisms:
@@ -229,7 +238,10 @@ def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
 
 
 def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
-    """Return the mean of few reports, whose spread shows less of the noise than is known of it."""
+    """Return an estimate whose standard error is at least that of the randomizer's known noise.
+
+    The spread of few reports may understate this noise.
+    """
     known = math.sqrt(randomizer.variance / max(answer.count, 1))
     return replace(answer, std_error=np.maximum(answer.std_error, known))
 
@@ -237,7 +249,7 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 def _checked(
     content: bytes, ask: Ask, coin_step: int, keys: NodeKeys, salt: int, slots: Slots
 ) -> Summary | Answers | None:
-    """Return a node's part, or None if it cannot come from the users who were asked."""
+    """Return a node's part, or None if the users who were asked cannot have sent it."""
     try:
         arrays = Report.from_bytes(content).arrays
     except MessageError:
@@ -253,7 +265,7 @@ def _checked(
         return summary if randomizer.accepts(summary, keys.coins(salt, coin_step, slots)) else None
     if keys.numbers is not None:
         arrays = _with_slots(arrays, keys.numbers, slots)
-    if "slots" not in arrays:  # by numbers, though there are none, or the other way round
+    if "slots" not in arrays:  # reports by numbers where the node has none, or the reverse
         return None
     answered, reports = arrays["slots"], arrays["reports"]
     if answered.ndim != 1 or answered.dtype.kind != "u" or not np.isin(answered, slots).all():
@@ -272,7 +284,7 @@ def _checked(
 
 
 def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
-    """Return reports by users' numbers as reports by slots, of those who were in the census."""
+    """Replace users' numbers by slots in a report, and leave out users not in the census."""
     own = arrays.get(NUMBERS)
     if own is None or own.dtype != np.int64 or own.ndim != 1:
         return {}
@@ -287,7 +299,7 @@ def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
 
 
 def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
-    """Return public data of zeros; without a shape, of no columns."""
+    """Return public data of zeros, with no columns if there is no shape."""
     return np.zeros((users, *((0,) if shape is None else shape)), np.float32)
 
 

@@ -1,9 +1,9 @@
 """LdpStrategy: a Flower strategy whose protocol is written as a generator.
 
-A subclass writes its protocol as pseudo-code: it yields a question
-to a cohort and gets the estimate of the answers' mean back (or, from randomizers
-whose reports do not add up, the single reports). All else that Flower
-needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
+A subclass writes its protocol like pseudo-code. The protocol yields a question to a cohort and
+gets back the estimated mean of the answers, or the single reports if the randomizer's reports
+cannot be summed. This module has the methods that Flower calls; :mod:`.exchange` collects and
+checks the replies.
 """
 
 import logging
@@ -46,7 +46,7 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 R = TypeVar("R", bound=Result)
 
-_MAX_CHARS_SHOWN = 90  # characters of a parameter in the log
+_MAX_CHARS_SHOWN = 90  # largest number of characters of a parameter in the log
 _REPLACED = (
     "{}.start cannot replace it. Override aggregate_train, which gets every round's replies, or "
     "pass evaluate_fn to start."
@@ -64,7 +64,10 @@ _UNDER_WAY = (
 def evaluate(
     result: Result, number: int, arrays: ArrayRecord | None, evaluate_fn: EvaluateFn | None
 ) -> None:
-    """Let a server's function evaluate the arrays after a step, if there are both."""
+    """Evaluate the arrays after a step by the server's function, and add the metrics to ``result``.
+
+    Do nothing if there are no arrays or no function.
+    """
     if evaluate_fn is None or arrays is None:
         return
     if (evaluated := evaluate_fn(number, arrays)) is not None:
@@ -72,44 +75,44 @@ def evaluate(
 
 
 class WithoutEvaluation(Strategy):
-    """A strategy of Flower's that asks no node to evaluate: that would cost privacy."""
+    """A Flower strategy without evaluation on nodes, which would cost privacy."""
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Return nothing."""
+        """Return no messages."""
         return []
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Return nothing."""
+        """Return None."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What to know of a protocol before choosing it; every list of protocols is made of cards.
+    """A summary of a protocol that helps to choose one; every list of protocols is made of cards.
 
-    Texts are short, with numbers, and go on from the words in brackets. Whom the protocol
-    protects is the strategy's ``protects``.
+    Texts are short and contain numbers. Some continue a sentence that begins with the words in
+    brackets. The unit of protection is not on the card: it is the strategy's ``protects``.
 
     Parameters
     ----------
     question : str
-        What it estimates.
+        The quantity that the protocol estimates.
     guarantee : str
-        At which privacy parameters.
+        The privacy parameters.
     rounds : str
-        How often the server asks; every user answers once, unless it says otherwise.
+        Number of rounds; every user answers once unless this text says otherwise.
     report : str
-        Bytes of one report.
+        Size of one report in bytes.
     use_when : str
         (Use it when ...)
     fails_when : str
         (It does not work ...)
     page : str
-        Name of the page in ``docs`` that has the measurements.
+        Name of the page in ``docs`` with the measurements.
     """
 
     question: str
@@ -123,34 +126,36 @@ class Card:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
-    """Base class of all protocols, each with its type of result.
+    """Base class of all protocols; the type parameter is the protocol's type of result.
 
-    Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
-    fields are the constructor's arguments. Their types (:class:`~ldp_flower.validation.Positive`)
-    or ``__post_init__`` check them.
+    Subclasses are keyword-only dataclasses, as the randomizers are: their fields are public
+    parameters and the constructor's arguments. The arguments are checked by the fields' types
+    (such as :class:`~ldp_flower.validation.Positive`) or by ``__post_init__``.
 
     Parameters
     ----------
     epsilon : float
         Privacy parameter of all that one user reports.
     min_reports : int (default: 20)
-        Fewest users that a step is planned for. Where answers are missing a step goes on with a
-        quarter as many, at twice the standard error.
+        Smallest number of users for which a step is planned. If answers are missing, a step goes on
+        with a quarter as many reports, at twice the standard error.
 
     Raises
     ------
     ValueError
-        If an argument is out of range or does not go with the others; the text says what does.
+        If an argument is out of range or does not agree with the others. The message says which
+        values are accepted.
 
     Notes
     -----
-    Nothing here can weaken anybody's privacy: a strategy sees reports only, and the
-    clients check every query by themselves.
+    This class cannot weaken a user's privacy: a strategy sees only reports, and clients check every
+    query themselves.
     """
 
-    #: What to know before choosing the protocol; every public strategy has one.
+    #: A summary for choosing the protocol; every public strategy has one.
     card: ClassVar[Card]
-    #: The last section of its docstring, unless that has one of its own.
+    #: The points of the section Guarantee, which is added at the end of the class's docstring.
+    #: Empty if the docstring has such a section already.
     guarantee: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
@@ -164,14 +169,14 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def __post_init__(self) -> None:
         super().__post_init__()
         for given in fields(self):
-            # A copy: what happens to an argument later does not count.
+            # Copied, so that the strategy does not change if the caller changes the array later.
             if isinstance(value := getattr(self, given.name, None), np.ndarray):
                 setattr(self, given.name, value.copy())
         check_integer("min_reports", self.min_reports, 1)
-        self._run: LiveRun | None = None  # the one that is under way, for Flower's methods
+        self._run: LiveRun | None = None  # the current run, for Flower's methods
 
     def __repr__(self) -> str:
-        """Return the arguments that are plain values other than the defaults."""
+        """Return the class's name and those plain arguments that differ from their defaults."""
         given = {each.name: (getattr(self, each.name, None), each.default) for each in fields(self)}
         shown = (
             f"{name}={value!r}"
@@ -182,7 +187,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield runs that, together, ask every question of the protocol, for the audit.
+        """Yield runs for the audit, which together ask every question of the protocol.
 
         Parameters
         ----------
@@ -194,47 +199,48 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         Yields
         ------
         strategy, users
-            A variant of the protocol, and few users who are enough for it.
+            A variant of the protocol, and a small number of users that is enough for it.
         """
         yield from ()
 
     def check_census(self, run: Run) -> None:
-        """Refuse fewer users than one step needs.
+        """Check that there are enough users for one step.
 
         Raises
         ------
         TooFewReports
-            If there are.
+            If there are too few users.
         """
         users = run.num_users
         if why := LdpStrategy._too_few(self, users) or self._refusal(users):
             raise TooFewReports(why)
 
     def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
-        """Return why a run of so many users does not start, and how many would do.
+        """Return why a run with ``num_users`` users does not start, with a number that is enough.
 
-        None if the run starts. Found by starting it, without asking anybody.
+        Return None if the run starts. The method tries the run up to its first question, which it
+        does not send.
 
         Parameters
         ----------
         num_users : int
-            How many users there are.
+            Number of users.
         arguments : Arguments, optional
-            What the run would be started with.
+            The arguments of :meth:`start` that the protocol uses.
         """
         return self._with_enough(lambda users: self._tried(users, arguments), num_users)
 
     def _with_enough(
         self, refused: Callable[[int], TooFew | None], num_users: int
     ) -> TooFew | None:
-        """Return why so many users are refused, with the number that is not, unless it has one."""
+        """Return the refusal of ``num_users`` users, with a sufficient number; None if accepted."""
         few = refused(num_users)
         if few is None or few.needed is not None:
             return few
         return replace(few, needed=fewest_users(refused, num_users))
 
     def _tried(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
-        """Return why a run of so many users would not ask its first question."""
+        """Return why a run with ``num_users`` users would not ask its first question, or None."""
         arguments = arguments or self._arguments(None, 0, None)
         run = Run(self, SizeOnlyPopulation(num_users), arguments)
         disabled, logger.disabled = logger.disabled, True
@@ -248,11 +254,11 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         return None
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return why so many users are not asked, from public numbers; None if they are."""
+        """Return why ``num_users`` users are refused, from public numbers; None if accepted."""
         return self._too_few(num_users)
 
     def _too_few(self, num_users: int) -> TooFew | None:
-        """Return that so many users are not enough for a step; None if they are."""
+        """Return a refusal if ``num_users`` is less than ``min_reports``, else None."""
         return None if num_users >= self.min_reports else self.too_small(num_users)
 
     # ---------------------------------------------------------------- Flower's methods
@@ -266,7 +272,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Hand what came back to the protocol."""
+        """Hand the replies to the protocol; return the estimate so far and the step's metrics."""
         run = self._current_run()
         metrics = run.take(list(replies))
         return run.estimate, metrics
@@ -304,45 +310,45 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         grid : Grid
             Flower's grid, or an :class:`~ldp_flower.InProcessGrid`.
         initial_arrays, num_rounds, train_config : optional
-            For Flower's signature; a protocol starts from nothing and knows its rounds.
+            Part of Flower's signature. Protocols do not use them unless they say so.
         evaluate_config : ConfigRecord, optional
-            For Flower's signature: no node is asked to evaluate, so it has to be empty.
+            Part of Flower's signature. It has to be empty, since no node is asked to evaluate.
         timeout : float (default: 3600)
             Seconds to wait for the answers of one step, at least 0.
         evaluate_fn : callable, optional
-            Called with the number of a step and the estimate after it, where a protocol
-            has one: by default after the last.
+            Function of a step's number and the estimate after that step. It is called after each
+            step that has an estimate: by default only after the last.
         num_nodes : int, optional
-            Number of nodes to wait for; by default until no new one comes.
+            Number of nodes to wait for. By default the strategy waits until no new node connects.
         roster_timeout : float (default: 120.0)
             Seconds to wait for the nodes, at least 0.
         max_users_per_node : int (default: 16,777,216)
-            Largest number of users that a node may claim to hold, and with it the share of
-            the estimate that it may decide; one that claims more is rejected.
+            Largest number of users that a node may claim to hold, which also limits its share of
+            the estimate. A node that claims more is rejected.
         seed : int, optional
-            Seed of public randomness (cohorts, coins), for simulations only. It has no part in
-            privacy. Two runs with the same one ask the same users, in the same order.
+            Seed of public randomness (cohorts, coins), for simulations only. It does not affect
+            privacy. Two runs with the same seed query the same users in the same order.
         store : str or Path, optional
-            File that keeps the run. Started again with the same file, the strategy
-            replays the answers that it has and goes on, in the cohorts that it began with;
-            nobody is asked twice. It is the same run if class and arguments of the strategy,
-            and what it takes from this method's, are the same.
+            File that keeps the run. If the strategy is started again with the same file, it
+            replays the stored answers and resumes with the same cohorts, so that no user is queried
+            twice. The file is accepted if the strategy's class, the strategy's arguments and those
+            arguments of this method that the strategy uses are the same.
 
         Returns
         -------
         Result
-            The estimate with its standard errors, what each user spent, who answered.
+            The estimate with its standard errors, each user's privacy cost, and counts of answers.
 
         Raises
         ------
         TimeoutError
-            If the nodes do not come or none of them answers the census in time.
+            If too few nodes connect, or none of them answers the census in time.
         TooFewReports
-            If users are too few to begin, or a step gets too few answers and there is no estimate
-            yet; what was collected is in the store.
+            If there are too few users to begin, or if a step gets too few answers and there is no
+            estimate yet. The store keeps the reports that were collected.
         ValueError
-            If the store cannot be used or belongs to another run, there is a seed and a node
-            that is not simulated, or an argument is out of range.
+            If the store cannot be used or belongs to another run, if there is a seed and a node
+            is not simulated, or if an argument is out of range.
         """
         started = time.monotonic()
         if evaluate_config:
@@ -366,7 +372,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             evaluate(run.facts, 0, run.estimate, evaluate_fn)
             while run.found is None:
                 number = run.number
-                # No reference is kept: replies of a step are freed before the next ones come.
+                # No reference is kept, so that a step's replies are freed before the next step.
                 _, metrics = self.aggregate_train(number, run.collect(grid, timeout))
                 run.keep(number, metrics)
                 evaluate(run.facts, number, run.estimate, evaluate_fn)
@@ -390,9 +396,9 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         seed: int | None = None,
         store: str | Path | None = None,
     ) -> Iterator[LiveRun]:
-        """Begin a run, for a loop of Flower's: its ``Strategy.start`` asks the rounds.
+        """Begin a run whose rounds are asked by Flower's own loop, ``Strategy.start``.
 
-        Other parameters, and the exceptions, are those of :meth:`start`.
+        Other parameters and exceptions are those of :meth:`start`.
 
         Parameters
         ----------
@@ -403,8 +409,8 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         Yields
         ------
         LiveRun
-            The run: :meth:`configure_train` returns its messages, :meth:`aggregate_train` takes
-            the replies, and its ``result`` is there once the protocol has ended.
+            The run. :meth:`configure_train` returns its messages and :meth:`aggregate_train` takes
+            the replies. The run's ``result`` is available once the protocol has ended.
 
         Raises
         ------
@@ -431,7 +437,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
                 max_users_per_node=max_users_per_node,
                 seed=seed,
             )
-            self._check_idle()  # again: another thread may have begun one
+            self._check_idle()  # again, since another thread may have begun a run meanwhile
             self._run = run
             try:
                 yield run
@@ -442,7 +448,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def _opened_store(
         self, store: str | Path | None, arguments: Arguments, max_users_per_node: int
     ) -> Iterator[RunStore]:
-        """Open the run's store; refuse that of another strategy, other arguments or else."""
+        """Open the run's store; raise ValueError if it belongs to another strategy or run."""
         with RunStore(store).open() as kept:
             if store is not None:
                 own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
@@ -451,13 +457,13 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             yield kept
 
     def _identity(self, arguments: Arguments) -> dict[str, object]:
-        """Return which of the arguments of a start make it another run."""
+        """Return the arguments of :meth:`start`, by name, that tell one run from another."""
         return {}
 
     def _arguments(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> Arguments:
-        """Return what the protocol takes of Flower's signature of :meth:`start`: nothing."""
+        """Return the arguments of :meth:`start` that the protocol uses: by default none."""
         if initial_arrays or num_rounds or train_config:
             logger.info("Not used: initial arrays, number of rounds, configs")
         return Arguments()
@@ -471,7 +477,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
 
     def _current_run(self) -> LiveRun:
         if self._run is None:
-            own, ours = type(self), __name__.split(".", 1)[0] + "."  # and none of an app's
+            own, ours = type(self), __name__.split(".", 1)[0] + "."  # classes of apps are left out
             kinds = (kind for kind in own.__mro__ if kind.__module__.startswith(ours))
             kind = next(kind for kind in kinds if issubclass(kind, LdpStrategy))
             called = own.start is kind.start

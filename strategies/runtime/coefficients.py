@@ -1,4 +1,4 @@
-"""Estimates with a number for each feature: results, their units, and bases of strategies."""
+"""Results and base classes of strategies that estimate one coefficient per feature."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 def in_units(schema: Schema, coef: Floats, std_error: Floats) -> tuple[list[str], Floats, Floats]:
-    """Return units, coefficients and standard errors as a table shows them.
+    """Return units, coefficients and standard errors in the units of the users' table.
 
-    They are given for ``schema.features``, the intercept first, of standardised targets (of scale 1
-    where the target is no number). Units are ``"target"``, or ``"target / column"`` for the slope
-    of a column of numbers. The first coefficient is the prediction where all columns of numbers
-    have their centres and categories are equally likely; without a standard error it is none.
+    The input is the coefficients and standard errors of ``schema.features``, the intercept first,
+    for standardised targets (of scale 1 if the target is not numeric). A unit is ``"target"``, or
+    ``"target / column"`` for the slope of a numeric column. The first coefficient returned is the
+    prediction for numeric columns at their centres and equally likely categories. It is NaN if it
+    has no standard error.
     """
     centre, scale = _centre_and_scale(schema.bounds)
     units, sizes = units_of(schema, schema.target or "target")
@@ -36,7 +37,7 @@ def in_units(schema: Schema, coef: Floats, std_error: Floats) -> tuple[list[str]
 
 
 def units_of(schema: Schema, predicted: str) -> tuple[list[str], Floats]:
-    """Return the units of the intercept and all slopes, and the size of each column's unit."""
+    """Return the units of the intercept and all slopes, and the scales by which to divide them."""
     units, sizes = [predicted], [1.0]
     for name, kind in schema.columns.items():
         numeric = isinstance(kind, Numeric)
@@ -46,10 +47,10 @@ def units_of(schema: Schema, predicted: str) -> tuple[list[str], Floats]:
 
 
 def contrasts(schema: Schema, coef: Floats) -> Floats:
-    """Return the same model, with slopes of a column's categories that add up to 0.
+    """Return the coefficients of the same model in which each column's category slopes sum to 0.
 
-    Indicators are centred, so that a number added to all of a column's slopes changes no
-    prediction; without it each is the difference from an average category.
+    Indicators of categories are centred, so adding a constant to all slopes of a column changes no
+    prediction. After this shift each slope is the difference from an average category.
     """
     found = coef.copy()
     for name, kind in schema.columns.items():
@@ -73,11 +74,16 @@ _NOISE = (
 )
 
 
-_FEW, _DRAWN = 40, 20  # coefficients that a page shows in their order, and that a chart has
+# Largest number of coefficients that a page shows in the order of the features, and that a chart
+# shows.
+_FEW, _DRAWN = 40, 20
 
 
 def as_rows(features: ArrayLike, dim: int) -> Floats:
-    """Return rows of features, or one, as floats; raise ValueError if their width is another."""
+    """Return one or more rows of features as floats.
+
+    Raise ValueError if a row does not have ``dim`` features.
+    """
     rows = np.asarray(features, np.float64)
     if rows.shape[-1:] != (dim,):
         raise ValueError(f"Expected features of shape (rows, {dim}), got {rows.shape}.")
@@ -86,7 +92,7 @@ def as_rows(features: ArrayLike, dim: int) -> Floats:
 
 @dataclass(repr=False, kw_only=True)
 class CoefficientResult(Result):
-    """A result whose estimate is coefficients; a chart has the largest.
+    """A result whose estimate is coefficients; its chart shows the largest ones.
 
     Attributes
     ----------
@@ -101,19 +107,19 @@ class CoefficientResult(Result):
 
     @property
     def names(self) -> list[str]:
-        """Names of the features: the schema's, or their numbers."""
+        """Names of the features from the schema, or else their numbers."""
         if self.schema is not None and self.schema.num_features == self.coef.shape[-1]:
             return self.schema.names
         return [f"feature {number}" for number in range(self.coef.shape[-1])]
 
     @property
     def _order(self) -> NDArray[np.int64]:
-        """Indices of the coefficients, the largest first."""
+        """Indices of the coefficients, those of the largest absolute values first."""
         return np.argsort(-np.abs(np.atleast_2d(self.coef)).max(axis=0), kind="stable")
 
     @property
     def _drawn(self) -> NDArray[np.int64]:
-        """Indices of the coefficients that a chart shows, the largest first; no intercept."""
+        """Indices of the coefficients in a chart, largest first and without the intercept."""
         order = self._order
         return order[order >= (self.names[0] == "intercept" and len(order) > 1)][:_DRAWN]
 
@@ -122,7 +128,7 @@ class CoefficientResult(Result):
         return charts.height_of(len(self._drawn))
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the table with coefficients that stand out first, if they are many."""
+        """Return the table, sorted with the largest coefficients first if there are over 40."""
         return table if len(table) <= _FEW else table.iloc[self._order]
 
 
@@ -135,13 +141,13 @@ class LinearResult(CoefficientResult):
     coef : ndarray of float64, shape (dim,)
         The estimate.
     std_error : ndarray of float64, shape (dim,)
-        How far each coefficient may be off, as one standard deviation; NaN where that is not known.
-        Where a protocol leaves coefficients out, its page says whether theirs is 0, given the
-        support, or how large they may be all the same.
+        Standard error of each coefficient; NaN if it is not known. For coefficients that a protocol
+        leaves out, the protocol's page says whether the standard error is 0, given the support, or
+        how large such coefficients may be.
     intercept : float
         Prediction of a row of zeros.
     r2 : float, optional
-        What share of the targets' variance predictions explain, by users who had no part in them.
+        Share of the targets' variance that the predictions explain, on held-out users.
     r2_error : float, optional
         Its standard error.
     """
@@ -154,9 +160,10 @@ class LinearResult(CoefficientResult):
     r2_error: float | None = None
 
     def doubted(self) -> Self:
-        """Return it, with a note if no reported coefficient exceeds the significance threshold.
+        """Return the result, with a note if no coefficient exceeds the significance threshold.
 
-        All coefficients compete for being reported, so that the largest is one of many.
+        The threshold accounts for the number of coefficients, since the largest of many estimates
+        exceeds a given bound more easily than a single one.
         """
         chance = math.sqrt(2 * math.log(2 * max(len(self.coef), 4)))
         nonzero = self.coef != 0
@@ -165,11 +172,15 @@ class LinearResult(CoefficientResult):
         return replace(self, notes=[*self.notes, _NOISE.format(chance, len(self.coef))])
 
     def with_doubts_of_support(self, sparsity: int) -> Self:
-        """Return it, with a note if not so many coefficients surely differ from zero."""
+        """Return the result, with a note if the support is not certain.
+
+        The support is not certain if it has fewer than ``sparsity`` coefficients, or if its weakest
+        coefficient is at most 4.5 standard errors from zero.
+        """
         found = self.support
         clear = np.abs(self.coef[found]) / self.std_error[found]
         if not len(found) or np.isnan(clear).any():
-            return self  # which has a note of its own
+            return self  # the result has another note for this case
         if len(found) < sparsity:
             note = _FEWER.format(len(found), sparsity)
         elif clear.min() > _NOTED:
@@ -194,7 +205,7 @@ class LinearResult(CoefficientResult):
         Raises
         ------
         ValueError
-            If the rows are of another width.
+            If the rows have another number of features.
         """
         return np.asarray(as_rows(features, len(self.coef)) @ self.coef + self.intercept)
 
@@ -209,12 +220,12 @@ class LinearResult(CoefficientResult):
         Returns
         -------
         DataFrame
-            ``name``, with a schema ``unit``, then ``coefficient``, ``standard error`` and an
-            interval of 95 % that leaves out bias, as the error does. With a schema the
-            coefficients are in units of the table: the intercept is the prediction where all
-            columns have their centres, a slope the change for one more of its column's
-            unit, or for the category instead of an average one. An error that is not known,
-            as of coefficients that are left out, is not a number.
+            ``name``, ``unit`` if there is a schema, ``coefficient``, ``standard error`` and a 95 %
+            interval. Neither the standard error nor the interval includes bias. With a schema the
+            coefficients are in units of the table. The intercept is then the prediction for columns
+            at their centres. A slope is the change of the prediction for one more unit of its
+            column, or for its category instead of an average one. A standard error that is not
+            known, for example of a coefficient that is left out, is NaN.
         """
         coef, errors = self.coef, np.where(self.std_error > 0, self.std_error, np.nan)
         columns: dict[str, object] = {"name": self.names}
@@ -243,14 +254,14 @@ class LinearResult(CoefficientResult):
 
 R = TypeVar("R", bound=Result)
 
-#: How a protocol asks: in this library's way, or as its paper prints it, corrected.
+#: The variant of a protocol: this library's (``"auto"``), or the paper's with corrections.
 Method = Literal["auto", "paper"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FeatureStrategy(LdpStrategy[R]):
-    """Base class: users hold rows of so many features.
+    """Base class of strategies whose users hold rows of ``dim`` features.
 
     Other parameters are those of :class:`~.base.LdpStrategy`.
 
@@ -279,7 +290,7 @@ class FeatureStrategy(LdpStrategy[R]):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseStrategy(FeatureStrategy[LinearResult]):
-    """Base class: few of the features matter, and it is known how many at most.
+    """Base class of strategies for sparse models with a known largest number of coefficients.
 
     Other parameters are those of :class:`FeatureStrategy`.
 
@@ -296,7 +307,8 @@ class SparseStrategy(FeatureStrategy[LinearResult]):
         check_integer("sparsity", self.sparsity, 1, self.dim)
 
 
-# Standard errors from zero of a support's weakest coefficient, and more of it than of the next one.
+# A support is certain if its weakest coefficient is more than _NOTED standard errors from zero, and
+# more than _NEAR standard errors further from zero than the next coefficient.
 _NOTED, _NEAR = 4.5, 1.5
 _WEAKEST = (
     "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
@@ -310,7 +322,10 @@ _SUPPORT = (
 
 
 def support_doubts(clear: Floats, sparsity: int) -> list[str]:
-    """Return what to say of a support of the clearest coefficients, by their standard errors."""
+    """Return a note, in a list, if the support of the clearest coefficients is not certain.
+
+    ``clear`` has all coefficients in units of their standard errors.
+    """
     ordered = np.append(np.sort(np.abs(clear))[::-1], 0.0)
     weakest, following = ordered[sparsity - 1 : sparsity + 1]
     sure = weakest > max(_NOTED, following + _NEAR)

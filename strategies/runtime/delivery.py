@@ -1,4 +1,4 @@
-"""Messages to nodes and their replies; what the transport loses is asked for again."""
+"""Delivery of messages to nodes and of their replies, with retries of lost replies."""
 
 import time
 from collections import Counter
@@ -8,25 +8,26 @@ from typing import Final
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-#: Flower's errors for an answer that a node may have given, and paid for, and that did not come:
-#: the message or its reply expired or was not uploaded whole (3, 4), or the process that
-#: answered died (8). The same message brings the same answer again, for nothing.
+#: Flower's error codes for an answer that did not arrive, though the node may have given it and
+#: users may have paid for it: the message or its reply expired or was not uploaded whole (3, 4), or
+#: the process that answered died (8). Sending the same message again yields the same answer, at no
+#: further cost.
 LOST: Final = frozenset({3, 4, 8})
-_AGAIN_AFTER = (1.0, 5.0, 25.0)  # seconds after which a node is asked again, each once
+_AGAIN_AFTER = (1.0, 5.0, 25.0)  # seconds to wait before the first, second and third retry
 
-#: A node and what it replied.
+#: A node's id and its reply.
 Replied = tuple[int, Message]
 
 
 class Delivery:
-    """The messages of one step, at most one to a node, until each is answered."""
+    """Delivery of the messages of one step, at most one to each node, until all are answered."""
 
     def __init__(self, grid: Grid, messages: Sequence[Message]) -> None:
         self._grid = grid
         self._messages = {message.metadata.dst_node_id: message for message in messages}
-        self._waiting: dict[str, int] = {}  # nodes, by the ids of their messages
-        self._due: dict[int, float] = {}  # nodes that are asked again, and when
-        self._lost: dict[int, Message] = {}  # the last error of nodes whose answer was lost
+        self._waiting: dict[str, int] = {}  # nodes by the ids of their messages
+        self._due: dict[int, float] = {}  # times of the next retry, by node
+        self._lost: dict[int, Message] = {}  # the last error of each node whose answer was lost
         self._times = Counter[int]()
         pushed = self._push(messages)
         if len(pushed) != len(messages):
@@ -38,7 +39,7 @@ class Delivery:
         return len(self._waiting) + len(self._due)
 
     def replies(self) -> list[Replied]:
-        """Return what has come, but for answers that were lost: these are asked for again."""
+        """Return the replies that have arrived; schedule a retry for each lost answer."""
         now = time.monotonic()
         ready = [late for late, at in self._due.items() if at <= now]
         for late in ready:
@@ -61,18 +62,18 @@ class Delivery:
         return came
 
     def given_up(self) -> list[Replied]:
-        """Return the errors of nodes that have not answered since they were asked again."""
+        """Return the errors of nodes whose answers were lost and did not arrive after a retry."""
         return list(self._lost.items())
 
     def _push(self, messages: Sequence[Message]) -> list[str]:
         pushed = list(self._grid.push_messages(messages))
         nodes = [message.metadata.dst_node_id for message in messages]
-        # Flower has None for a node that it does not know.
+        # Flower returns None for a node that it does not know.
         self._waiting |= {i: node for i, node in zip(pushed, nodes, strict=False) if i is not None}
         return pushed
 
 
 def _again(message: Message) -> Message:
-    """Return a message of the same content, for the same node."""
+    """Return a new message with the same content and receiver."""
     about = message.metadata
     return Message(message.content, about.dst_node_id, about.message_type, group_id=about.group_id)

@@ -1,4 +1,4 @@
-"""Questions out, answers in: collection and checking of replies."""
+"""Exchange of a run's questions and answers: messages, collection and checking of replies."""
 
 import logging
 import math
@@ -28,16 +28,18 @@ from .run_store import OTHER_SCHEMA, Failure, Reply, RunStore
 
 logger = logging.getLogger("flwr")
 
-_MAX_REASON_CHARS = 200  # characters of an error that are kept
-#: How a node refuses before anybody pays; after any other error somebody may have.
+_MAX_REASON_CHARS = 200  # largest number of characters of an error that are kept
+#: Errors with which a node refuses before any user pays. After any other error users may have paid.
 _UNPAID = {
     *(ErrorCode.MALFORMED, ErrorCode.FORBIDDEN, ErrorCode.EXHAUSTED, ErrorCode.MISCONFIGURED),
 }
-_PAUSES = 5  # times as long as asking for replies takes, while some come
+# While replies arrive, the server pauses at most this many times as long as a request for replies
+# took.
+_PAUSES = 5
 
 
 def means_of(metrics: Iterable[MetricRecord]) -> MetricRecord:
-    """Return the mean of every finite number over the records that have it."""
+    """Return the mean of each named number over the records in which it is finite."""
     sent: dict[str, list[float]] = {}
     for record in metrics:
         for name, value in record.items():
@@ -47,7 +49,10 @@ def means_of(metrics: Iterable[MetricRecord]) -> MetricRecord:
 
 
 class Exchange:
-    """The traffic of a run, which may ride on an app's own messages; step 0 is the census."""
+    """The exchange of messages of a run; step 0 is the census.
+
+    The messages are queries, or an app's own messages of type ``carrier`` that carry the queries.
+    """
 
     def __init__(
         self, store: RunStore, carrier: str | None = None, schema: Mapping[str, int] | None = None
@@ -66,9 +71,9 @@ class Exchange:
         timeout: float,
         ask: Asked | None = None,
     ) -> list[Message]:
-        """Send messages and store every reply as it arrives, until all are there; return them.
+        """Send messages and store every reply as it arrives; return all replies.
 
-        What the transport loses is asked for again, within the timeout.
+        Replies that the transport loses are requested again, until ``timeout`` seconds are over.
         """
         if not messages:
             return []
@@ -78,7 +83,7 @@ class Exchange:
         while True:
             asked, before = time.monotonic(), delivery.num_open
             replies = delivery.replies()
-            # In Flower's engine whoever asks about thousands of messages keeps it from work.
+            # Requests for thousands of messages keep Flower's engine from other work.
             took = time.monotonic() - asked
             self.receive(step, replies, ask)
             came += [reply for _, reply in replies]
@@ -98,22 +103,25 @@ class Exchange:
     def receive(
         self, step: int, replies: Iterable[tuple[int, Message]], ask: Asked | None = None
     ) -> None:
-        """Store the replies of nodes, to a question or the census; of each the first counts."""
+        """Store the replies of nodes to a question or to the census.
+
+        Only the first reply of each node is read.
+        """
         new = [(node, reply) for node, reply in replies if (step, node) not in self._read_from]
         self._read_from.update((step, node) for node, _ in new)
         self._store.add_replies(step, [self._read(step, node, reply, ask) for node, reply in new])
 
     def _read(self, step: int, node: int, reply: Message, ask: Asked | None) -> Reply:
-        """Decode one reply; what cannot be decoded is empty, and rejected later."""
+        """Decode one reply; one that cannot be decoded becomes empty and is rejected later."""
         if reply.has_error():
             reason = f"{reply.error.reason}"
-            if len(reason) > _MAX_REASON_CHARS:  # a traceback, which says at its end what it is
+            if len(reason) > _MAX_REASON_CHARS:  # a traceback, whose end names the error
                 reason = f"{reason[:60]} ... {reason[65 - _MAX_REASON_CHARS :]}"
             return node, None, Failure(reply.error.code, reason)
         try:
             if ask is None:
                 if (other := objection(reply.content, self._schema)) is not None:
-                    # It is asked again when the run is started again.
+                    # The node is asked again when the run is restarted.
                     return node, None, Failure(OTHER_SCHEMA, other)
                 content = census_content(reply.content)
             else:
@@ -127,17 +135,20 @@ class Exchange:
         return node, content, None
 
     def public_metrics(self, step: int) -> list[MetricRecord]:
-        """Return what this step's clients declared public and sent."""
+        """Return the metrics that this step's clients declared public and sent."""
         return list(self._public.get(step, {}).values())
 
     def census_messages(self, roster: list[int], own: RecordDict) -> list[Message]:
-        """Return the messages that ask nodes how many users they hold, with more records."""
+        """Return the census messages, with the records ``own``, to nodes that have not answered."""
         content = own if self._carrier is None else census(own)
         kind = self._carrier or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
     def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
-        """Return what nodes of at most so many users say, and the step, which counts nodes."""
+        """Return the nodes' valid answers to the census, and a step that counts nodes.
+
+        Answers that claim more than ``max_users`` users are rejected.
+        """
         replies = self._store.replies(0)
         nodes: dict[int, Facts] = {}
         rejected = 0
@@ -156,12 +167,12 @@ class Exchange:
         return nodes, Step(0, "census", "", 0, *asked, reasons, spent)
 
     def other_schemas(self) -> dict[int, str]:
-        """Return what differs in the schemas of nodes that have another one."""
+        """Return the differences from the strategy's schema, by node, where there are any."""
         failures = self.census_failures().items()
         return {node: each.text for node, each in failures if each.code == OTHER_SCHEMA}
 
     def census_failures(self) -> dict[int, Failure]:
-        """Return why nodes are left out of the census."""
+        """Return the failures of nodes in the census, by node."""
         replies = self._store.replies(0).items()
         return {node: failure for node, (_, failure) in replies if failure is not None}
 
@@ -182,7 +193,10 @@ class Exchange:
         ]
 
     def answer(self, number: int, ask: Asked, population: Population) -> tuple[Any, Step]:
-        """Check and put together a step's stored replies, unless it is over and condensed."""
+        """Return the answer to a question and the step's counts, from the checked replies.
+
+        If the store has condensed the step, return the stored answer and counts.
+        """
         if (kept := self._store.condensed(number)) is not None:
             with self._store.reading(f"the answer of step {number}"):
                 return ask.from_bytes(kept[0]), made(Step, kept[1])

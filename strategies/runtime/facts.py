@@ -1,44 +1,44 @@
-"""Facts of a run: what became of each question, and what it cost."""
+"""Facts of a run: counts of answers to each question, and the privacy cost."""
 
 from collections import Counter
 from dataclasses import dataclass
 
-#: Key of a round's metrics: what all answers so far cost one user, or record, at most.
+#: Key in a round's metrics of the largest epsilon that one user, or record, has spent so far.
 SPENT = "epsilon-spent"
 
 
 @dataclass(frozen=True)
 class Step:
-    """What became of one question.
+    """Counts of the answers to one question.
 
     Attributes
     ----------
     number : int
-        From 1.
+        Number of the step, from 1; the census is step 0.
     statistic : str
-        What was asked.
+        Name of the question.
     mechanism : str
-        The randomizer that answered.
+        Name of the randomizer.
     report_bytes : int
-        Size of one user's report.
+        Size of one user's report in bytes.
     asked : int
-        Users in the cohort.
+        Number of users in the cohort.
     reports : int
-        Users whose report was used.
+        Number of users whose report was used.
     errors : int
-        Nodes that answered with an error.
+        Number of nodes that answered with an error.
     rejected : int
-        Nodes whose answer could not come from the randomizer that was asked for.
+        Number of nodes whose answer could not come from the requested randomizer.
     silent : int
-        Nodes that did not answer in time.
+        Number of nodes that did not answer in time.
     reasons : Counter of str
         The texts of the error replies.
     no_budget : int (default: 0)
-        Users who had no budget left: those asked on nodes that answered who did not report; of
-        the census, those whom no run can ask any more.
+        Number of users who had no budget left. They were asked and did not report, though their
+        node answered. In the census, these are the users whom no run can query any more.
     lost : int (default: 0)
-        Users whose reports are not used and who may have spent budget all the same: those asked on
-        nodes whose answer was lost, late or left out, or an error that does not say that nobody
+        Number of users who may have spent budget though their reports are not used. The answer of
+        their node was lost, late or left out, or was an error that does not rule out that a user
         has paid.
     """
 
@@ -76,21 +76,21 @@ class Step:
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """What one user spent, at most, by answering this run.
+    """The largest privacy cost that one user incurs by answering this run.
 
     Attributes
     ----------
     epsilon, delta : float
-        The guarantee of everything that the run asked of one user.
+        Privacy parameters of all reports of one user in the run together.
     unit : str
-        Who is protected.
+        Unit of protection, such as "user".
     exact : bool
-        Whether all mechanisms have finite outputs, free of floating-point caveats.
+        True if all mechanisms have finite outputs, free of floating-point caveats.
     seeded : bool
-        Whether reports were drawn from a known seed: then nobody is protected, and
-        the run is a simulation.
+        True if reports were drawn from a known seed. Then the run is a simulation, and no user is
+        protected.
     part : str
-        What of its data is protected, as "labels"; all of it if this is empty.
+        Protected part of a unit's data, such as "labels"; all of it if this is empty.
     """
 
     epsilon: float

@@ -1,33 +1,33 @@
-"""What protocols guarantee, in the numbered points of their docstrings."""
+"""Texts of the privacy guarantees that protocols state as numbered points in their docstrings."""
 
 import inspect
 import textwrap
 
-# Whom a protocol protects.
+# The unit of protection: all records of a user.
 USER = "Protected: all records of a user, against any others (user-level), at pure ``epsilon``."
 USER_BY_METHOD = (
     'Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``; '
     '``"paper"``: (``epsilon``, ``delta``), in real arithmetic.'
 )
 
-#: What of a user's data is protected where features are public.
+#: The protected part of a user's data if the features are public.
 LABELS = "labels"
 
-# Why reports cost no more together.
+# Why all reports of a run together cost no more than epsilon.
 ASKED_ONCE = (
     "Every user answers one question, in one of disjoint cohorts that public hashes cut. Later "
     "questions depend on data through earlier reports only: epsilon-LDP by parallel composition."
 )
 NON_INTERACTIVE = "Every user answers one question, which depends on no data (non-interactive)."
 
-# Who sees to it.
+# Where the guarantee is enforced.
 ENFORCED = "Clients enforce this by their randomizers and ledgers, whatever the strategy sends."
 
 PER_USER = (USER, ASKED_ONCE, ENFORCED)
 
 
 def with_guarantee(docstring: str, points: tuple[str, ...]) -> str:
-    """Return a class's docstring with these points as its last section."""
+    """Return a class's docstring with ``points`` added as a numbered last section, Guarantee."""
     numbered = (
         textwrap.fill(point, 88, initial_indent=f"{number}. ", subsequent_indent="   ")
         for number, point in enumerate(points, 1)

@@ -1,4 +1,4 @@
-"""Hooks: what a run asks its strategy. A protocol overrides what is different for it."""
+"""Hooks: the methods of a strategy that a run calls. Protocols override some of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ from .run import AnyProtocol, Arguments, Run
 
 
 class Hooks(ABC):
-    """Base class of strategies, as a run sees them."""
+    """Base class of strategies with the methods that a run calls."""
 
-    #: Who is protected.
+    #: Unit of protection.
     protects: ClassVar[str] = "user"
 
     epsilon: float
@@ -28,68 +28,71 @@ class Hooks(ABC):
 
     @abstractmethod
     def protocol(self, run: Run) -> AnyProtocol:
-        """Yield questions to cohorts of the run, get estimates, return the result.
+        """Yield questions to cohorts of the run, receive the answers, and return the result.
 
         Parameters
         ----------
         run : Run
-            Whose users are asked.
+            The run, whose users are asked.
         """
 
     @abstractmethod
     def check_census(self, run: Run) -> None:
-        """Refuse what the census has found; raise TooFewReports."""
+        """Raise TooFewReports if the census shows that the run cannot start."""
 
     @abstractmethod
     def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
-        """Return why a run of so many users does not start, and how many would do."""
+        """Return why a run with ``num_users`` users does not start, with a number that is enough.
+
+        Return None if the run starts.
+        """
 
     @property
     def carrier(self) -> str | None:
-        """Type of the app's own messages that carry the questions, if they do."""
+        """Type of the app's own messages if they carry the questions, else None."""
         return None
 
     def census_content(self, arguments: Arguments) -> RecordDict:
-        """Return what is asked besides, or an app's own records that carry the census."""
+        """Return further records to send with the census, such as an app's own records."""
         return RecordDict()
 
     @property
     def fewest_nodes(self) -> int:
-        """Fewest nodes with which a run starts."""
+        """Smallest number of nodes with which a run starts."""
         return 1
 
     @property
     def row_schema(self) -> Schema | None:
-        """The schema that users' tables need to have, where a family takes one."""
+        """The schema that users' tables need to have, or None if the strategy has no schema."""
         return getattr(self, "schema", None)
 
     @property
     def row_features(self) -> int | None:
-        """Number of features that users' rows need to have; None: any."""
+        """Number of features that users' rows need to have; None if any number is accepted."""
         return None if self.row_schema is None else self.row_schema.num_features
 
     def population(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
-        """Return the users whom the run may ask, of all in the census."""
+        """Return the users of the census that the run may query."""
         return Population(nodes, salt)
 
     def too_small(self, num_users: int) -> TooFew:
-        """Return that so many users do not give all cohorts, none of which may be smaller."""
+        """Return the refusal of ``num_users`` users as too few for all cohorts."""
         why = f"{num_users:,} users are too few for the cohorts of {type(self).__name__}."
         return TooFew(why, "cohorts")
 
     def public_means(self, public: list[MetricRecord]) -> MetricRecord:
-        """Return the means of what clients declared public and sent."""
+        """Return the means of the metrics that clients declared public and sent."""
         return means_of(public)
 
     def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
-        """Return what one user spends, at most, by answering all these questions."""
+        """Return the largest privacy cost that one user incurs by answering all these questions."""
         return privacy_spent(asked, self.protects, seeded)
 
     @property
     def charged(self) -> str:
-        """What to say of a run's cost where ledgers are charged with more than one answer."""
+        """Note on a run's cost, if ledgers are charged for more than one answer."""
         return ""
 
     def finished(self, run: Run, found: Any) -> Any:
-        """Return the result of the run: what the protocol has found, with the run's facts."""
+        """Return the final result of the run from the protocol's result with the run's facts."""
         return found

@@ -1,4 +1,4 @@
-"""LiveRun: a run whose questions are sent, from the census to the result."""
+"""LiveRun: a run that sends its questions to nodes, from the census to the result."""
 
 import logging
 import secrets
@@ -32,7 +32,9 @@ _FACTS = (
     *("num_users", "num_reports", "steps"),
     *("train_metrics_clientapp", "evaluate_metrics_serverapp"),
 )
-_PLANNED = 4  # times the reports with which a step goes on that it is planned for: twice the error
+# Planned number of reports of a step over the number with which it goes on: a step with a quarter
+# of the planned reports has twice the standard error.
+_PLANNED = 4
 
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
 _OTHERS = "{} nodes were not asked: their users' rows do not have {} features."
@@ -66,18 +68,18 @@ _OTHER_SCHEMA = (
 
 @dataclass(frozen=True)
 class Census:
-    """What the census of a run found."""
+    """The facts that the census of a run collected."""
 
     step: Step
-    num_users: int  # number of users of all nodes that answered
-    seeded: bool  # whether a node draws its noise from a seed
+    num_users: int  # number of users of the nodes that the run may ask
+    seeded: bool  # True if a node draws its noise from a seed
     rehearsing: int  # number of nodes whose reports hold only noise
-    others: int  # number of nodes that are not asked: their users' rows have other features
-    records: int  # number of records that nodes declare to hold, where they train on records
+    others: int  # number of nodes left out: their users' rows have another number of features
+    records: int  # number of records that nodes declare to hold and to train on
 
 
 class LiveRun(Run):
-    """A run whose questions are sent: it counts steps, and ends with the strategy's result."""
+    """A run that sends its questions, counts its steps and returns the strategy's result."""
 
     def __init__(
         self,
@@ -93,27 +95,27 @@ class LiveRun(Run):
         self.kept = kept
         self.facts = Result(num_users=census.num_users, steps=[census.step])
         self.num_records = census.records
-        self.ended = ""  # why, if it was early
+        self.ended = ""  # the reason, if the run ended early
         self._exchange, self._census = exchange, census
         self._asked: list[Asked] = []
         self._ask: Asked | None = None
-        self._condensed: bytes | None = None  # the last answer, where a store keeps it whole
+        self._condensed: bytes | None = None  # the last answer, if stored instead of its reports
         self._result: Any = None
         self._protocol: AnyProtocol
 
     def begin(self) -> None:
-        """Take the protocol's first question."""
-        self._last = self.kept.last_step()  # of a run that is started again: all before it are over
+        """Get the protocol's first question."""
+        self._last = self.kept.last_step()  # after a restart, all steps before this one are over
         self._protocol = self.strategy.protocol(self)
         self._advance(None)
 
     @property
     def number(self) -> int:
-        """Number of the step that is next, from 1."""
+        """Number of the next step, counted from 1."""
         return len(self.facts.steps)
 
     def collect(self, grid: Grid, timeout: float) -> list[Message]:
-        """Ask the current question, unless it is over; store the replies and return them."""
+        """Ask the current question unless it is over; store and return the replies."""
         if self._is_over():
             return []
         arrays = ArrayRecord() if self.estimate is None else self.estimate
@@ -122,17 +124,20 @@ class LiveRun(Run):
         return self._exchange.collect(grid, self.number, messages, timeout, self._ask)
 
     def _is_over(self) -> bool:
-        """Whether the current question was over when the run was started again."""
+        """Return True if the current question was already over when the run was restarted."""
         return self.number < self._last or bool(self.kept.get(f"step {self.number} complete"))
 
     def keep(self, number: int, metrics: MetricRecord | None) -> None:
-        """Keep that a step is over, unless nobody answered it or it ended the run early."""
+        """Mark a step as complete in the store, and keep its metrics.
+
+        A step without reports, or one that ended the run early, is not marked.
+        """
         if self.facts.steps[number].reports and not self.ended:
             self.kept.put(f"step {number} complete", True)
             if self._condensed is not None:
                 counts = to_plain(self.facts.steps[number])
                 self.kept.condense(number, self._condensed, counts)
-        if metrics is None:  # an app that aggregates by itself has left them out
+        if metrics is None:  # an app that overrides aggregate_train may return none
             self.facts.train_metrics_clientapp.pop(number, None)
         else:
             self.facts.train_metrics_clientapp[number] = metrics
@@ -147,9 +152,10 @@ class LiveRun(Run):
         return self._result
 
     def messages(self) -> list[Message]:
-        """Return the messages of the current question, to those who have not answered it yet.
+        """Return the messages of the current question to the nodes that have not answered it yet.
 
-        None of one that is over: what was asked next depends on who had answered it.
+        Return none if the question was over at a restart: later questions depended on the answers
+        that it had by then.
         """
         if self._ask is None or self._is_over():
             return []
@@ -162,7 +168,7 @@ class LiveRun(Run):
         return self._exchange.messages(self.number, self._ask, self.population)
 
     def take(self, replies: Sequence[Message]) -> MetricRecord:
-        """Hand the replies to the current question to the protocol; return what became of them."""
+        """Hand the replies to the current question to the protocol; return the step's metrics."""
         ask, number = self._ask, self.number
         if ask is None:
             return MetricRecord()
@@ -189,7 +195,7 @@ class LiveRun(Run):
         return metrics
 
     def _epsilon_after(self, cohort: Cohort) -> float:
-        """Return what a user has spent so far at most, now that this cohort was asked."""
+        """Return the largest epsilon that a user has spent so far, after this cohort was asked."""
         theirs = [each for each in self._asked if each.cohort.overlaps(cohort)]
         now = self.strategy.cost(theirs, self._census.seeded)
         if self.facts.privacy is None or self.facts.privacy.epsilon < now.epsilon:
@@ -197,9 +203,10 @@ class LiveRun(Run):
         return self.facts.privacy.epsilon
 
     def _advance(self, answer: Any) -> None:
-        """Hand the protocol an answer, or that too few came, and take its next question.
+        """Hand the protocol an answer, or the exception TooFewReports, and get its next question.
 
-        It may then return what it has, ask on without them, or leave the exception to the caller.
+        On the exception a protocol may return what it has found, ask further questions, or let the
+        exception pass to the caller.
         """
         why = str(answer) if isinstance(answer, TooFewReports) else ""
         try:
@@ -218,18 +225,21 @@ class LiveRun(Run):
             raise TooFewReports(replace(few, advice=advice)) from None
 
     def _answered(self) -> Iterator[tuple[Asked, Step]]:
-        """Return the questions so far, each with what became of it."""
+        """Return the questions so far, each with the step's counts."""
         return zip(self._asked, self.facts.steps[1:], strict=True)
 
     def users(self, count: str) -> int:
-        """Return a sum over steps of a count of users, those of one cohort counted once."""
+        """Return the sum over cohorts of a count of users.
+
+        If a cohort was asked in several steps, the largest of its counts is used.
+        """
         found: dict[Cohort, int] = {}
         for ask, step in self._answered():
             found[ask.cohort] = max(found.get(ask.cohort, 0), step.counts()[count])
         return sum(found.values())
 
     def _spent(self) -> str:
-        """Say how many users have, or may have, spent budget so far, and what is kept of it."""
+        """Return how many users have or may have spent budget, and whether reports are kept."""
         path, said = self.kept.path, []
         if users := self.users("reports"):
             kept = _LOST if path is None else _KEPT.format(path)
@@ -240,7 +250,7 @@ class LiveRun(Run):
         return " ".join([*said, self.strategy.charged] if said else []).rstrip()
 
     def _may_have_spent(self) -> int:
-        """Return a bound of the users who may have spent budget and of whom no report is used."""
+        """Return an upper bound on the users who may have spent budget without a used report."""
         lost, reports = Counter[Cohort](), Counter[Cohort]()
         for ask, step in self._answered():
             lost[ask.cohort] += step.lost
@@ -248,7 +258,7 @@ class LiveRun(Run):
         return sum(min(lost[each], each.size - reports[each]) for each in lost)
 
     def with_facts(self, result: T) -> T:
-        """Add what is known of the run to what a protocol has found."""
+        """Add the facts of the run, and notes on them, to the result of the protocol."""
         strategy, census = self.strategy, self._census
         for fact in _FACTS:
             setattr(result, fact, getattr(self.facts, fact))
@@ -270,7 +280,7 @@ class LiveRun(Run):
         result.notes = notes
         result.no_budget = self.users("no_budget")
         result.strategy = type(strategy).__name__
-        card = getattr(strategy, "card", None)  # which an app's own strategy need not have
+        card = getattr(strategy, "card", None)  # an app's own strategy may have none
         result.question = card.question if card else ""
         if result.schema is None:
             result.schema = strategy.row_schema
@@ -290,7 +300,10 @@ def start_run(
     max_users_per_node: int,
     seed: int | None,
 ) -> LiveRun:
-    """Take the census of the nodes; return the run with its first question, as of ``start``."""
+    """Take the census of the nodes; return the run with its first question.
+
+    Parameters and exceptions are those of the strategy's ``start``.
+    """
     if kept.get("roster") is None:
         roster = wait_for_nodes(grid, num_nodes, roster_timeout, strategy.fewest_nodes)
         kept.put("roster", roster)

@@ -1,7 +1,8 @@
-"""Plain values: what results are as JSON, and back again, by the types of their fields.
+"""Conversion of results to plain values for JSON, and back, by the types of the results' fields.
 
-Only classes that a result's own fields name are made, from values of the types that these
-name: a dict from anywhere may be wrong, but makes nothing else happen.
+The conversion back makes objects only of the classes that a result's fields declare, and accepts
+only values of the declared types. A dict from an untrusted source may therefore hold wrong values,
+but cannot make other objects or run code.
 """
 
 import base64
@@ -17,12 +18,15 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
 from ldp_flower.data.schema import Schema
 
-_KINDS = "biuf"  # of NumPy's types
+_KINDS = "biuf"  # kinds of NumPy's types: booleans, signed and unsigned integers, floats
 _RECORDS = (MetricRecord, ConfigRecord)
 
 
 def to_plain(value: Any) -> Any:
-    """Return dicts, lists, texts, numbers and None for a value; raise TypeError of others."""
+    """Convert a value to dicts, lists, texts, numbers and None.
+
+    Raise TypeError if it has a type that cannot be converted.
+    """
     if isinstance(value, np.generic | np.ndarray):
         if value.dtype.kind in _KINDS:
             return value.tolist()
@@ -44,7 +48,10 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: Any, value: Any) -> Any:
-    """Return the value of a type that :func:`to_plain` gave; raise ValueError if it is none."""
+    """Convert the output of :func:`to_plain` back to a value of type ``kind``.
+
+    Raise ValueError if it does not describe such a value.
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return _one_of(arguments, value)
@@ -83,7 +90,10 @@ def from_plain(kind: Any, value: Any) -> Any:
 
 
 def made(kind: type[Any], plain: Any) -> Any:
-    """Return a dataclass's object from plain values; raise ValueError if some are wrong."""
+    """Return an object of the dataclass ``kind`` from plain values.
+
+    Raise ValueError if a value is missing, unknown or of another type.
+    """
     values = _checked(plain, isinstance(plain, dict), f"the values of a {kind.__name__}")
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind) if field.init]
@@ -118,7 +128,7 @@ def _checked(value: Any, fits: bool, expected: str) -> Any:
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any) -> Any:
-    # None first: what is wrong is said of the last one.
+    # None is tried first, since the error message is that of the last type.
     *others, last = sorted(kinds, key=lambda kind: kind is not type(None))
     for kind in others:
         with suppress(ValueError):
@@ -153,7 +163,7 @@ def _encoded(array: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def _decoded(plain: Any) -> np.ndarray[Any, Any]:
-    """Return an array of numbers from its bytes; nothing is unpickled."""
+    """Return an array of numbers from its bytes, without unpickling anything."""
     try:
         dtype = np.dtype(str(plain["dtype"]))
         shape = [int(size) for size in plain["shape"]]

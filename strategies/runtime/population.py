@@ -1,4 +1,4 @@
-"""Who takes part: nodes, what they say in the census, and their users, cut into cohorts."""
+"""Population of a run: the nodes, their answers to the census, and cohorts of their users."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,15 +13,15 @@ from ldp_flower.data.users import SCHEMA
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys, Slots
 from ldp_flower.validation import PlainFields
 
-MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
+MAX_USERS_PER_NODE = 1 << 24  # hashes of this many users take some 400 MB
 _FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
-# What a node need not declare, and what stands for it then.
+# Facts that a node need not declare, with their default values.
 _OPTIONAL = {"features": -1, "exhausted": 0, "records": 0}
-_SHOWN = 3  # different numbers of features, or names of columns, in an error
+_SHOWN = 3  # largest number of feature counts, or of column names, in an error message
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
-# What to do about errors that are Flower's own: of an app without such a function, of one that
-# raises (ours never do), and of a mod that fails.
+# Advice on Flower's own errors: an app has no such function, its function raises an exception
+# (those of this library never do), or a mod fails.
 _ADVICE = {
     (2, "No train function registered"): "The ClientApp has no train function of this name: "
     'register one by @app.train(), for message_type="train.NAME" by @app.train("NAME").',
@@ -37,7 +37,7 @@ _ADVICE = {
 
 
 def advice(failures: Collection[tuple[int, str]]) -> str:
-    """Return what to change about apps that answer the census with such errors, if it is known."""
+    """Return advice for apps that answer the census with these errors, or a full stop if none."""
     for (code, words), hint in _ADVICE.items():
         if any(code == own and words in text for own, text in failures):
             return f". {hint}"
@@ -45,7 +45,10 @@ def advice(failures: Collection[tuple[int, str]]) -> str:
 
 
 def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:
-    """Return the ids of all nodes, which come one by one; raise TimeoutError if too few come."""
+    """Return the ids of all nodes once they have connected.
+
+    Raise TimeoutError if too few connect within ``timeout`` seconds.
+    """
     needed = max(num_nodes or 1, fewest)
     start = still_since = time.monotonic()
     known: list[int] = []
@@ -68,20 +71,20 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: in
 
 @dataclass(frozen=True)
 class Facts:
-    """What a node says in the census."""
+    """A node's answer to the census."""
 
     keys: NodeKeys
-    seeded: bool  # whether it draws its reports from a seed
-    rehearsing: bool  # whether its operator rehearses, and its reports are about no data
+    seeded: bool  # True if the node draws its reports from a seed
+    rehearsing: bool  # True if the node is in rehearsal mode: its reports do not depend on data
     simulated: bool
-    features: int | None = None  # how many features its users' rows have, where it declares that
-    # How many of its users have no budget left for any report, where it declares that
+    features: int | None = None  # number of features of its users' rows; None: not declared
+    # Number of its users who have no budget left for any report; 0 if not declared
     exhausted: int = 0
-    records: int = 0  # how many records it holds, where it declares that and trains on records
+    records: int = 0  # number of records that it holds and trains on; 0 if not declared
 
 
 def census_content(content: RecordDict) -> bytes:
-    """Return a node's answer to the census as the store keeps it."""
+    """Return a node's answer to the census in the form that the store keeps."""
     facts = content.metric_records["census"]
     others = [facts.get(name, unknown) for name, unknown in _OPTIONAL.items()]
     declared = [*(facts[name] for name in _FACTS), *others]
@@ -96,24 +99,27 @@ def census_content(content: RecordDict) -> bytes:
 
 
 def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
-    """Return what a node says, or None if it cannot be true or it claims too many users."""
+    """Return a node's answer to the census.
+
+    Return None if the answer is impossible or claims more than ``max_users`` users.
+    """
     text, _, own = content.partition(b"\n")
     try:
         group, first, users, *flags = (int(number) for number in text.split())
-        # A store of before nodes sent these numbers has none.
+        # A store from an older version may lack some of these numbers.
         features, exhausted, records = [*flags[3:], *[*_OPTIONAL.values()][len(flags) - 3 :]]
         seeded, rehearsing, simulated = map(bool, flags[:3])
         numbers = np.frombuffer(own, "<i8").astype(np.uint64) if own else None
     except ValueError:
         return None
-    # In a simulation keys have group 0, anywhere else the node's own id.
+    # Keys have group 0 in a simulation and the node's own id elsewhere.
     possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
     if not possible or not 0 <= exhausted <= users <= max_users or records < 0:
         return None
     known = features if features >= 0 else None
     keys = NodeKeys(group, first, users)
     if numbers is not None:
-        # Users of one number would be one in every report, and no cut could part them.
+        # Users with the same number could not be told apart, nor be put into different cohorts.
         if len(numbers) != users or len(np.unique(numbers)) != users or (numbers >> 63).any():
             return None
         keys = NodeKeys(0, 0, users, numbers)
@@ -121,10 +127,11 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
 
 
 def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:
-    """Return the nodes whose users' rows have as many features as a strategy needs.
+    """Return the nodes whose users' rows have the number of features that a strategy needs.
 
-    A node that declares none is believed to have them. One with others would refuse every question:
-    so it is not asked, and stops no run by what it says. Raise ValueError if no node has them.
+    A node that declares no number is assumed to have the right one. A node with another number
+    would refuse every question, so it is left out, and the run goes on without it. Raise ValueError
+    if no node is left.
     """
     if needed is None:
         return nodes
@@ -139,16 +146,19 @@ def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dic
     return fitting
 
 
-_MAX_NAME_CHARS = 60  # of a column, which a node may have chosen
+_MAX_NAME_CHARS = 60  # largest length of a column's name in a message; a node may have chosen it
 
 
 def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:
-    """Return what differs in the schema that a node declares, if it does; None: nothing."""
+    """Return a text on how a node's schema differs from the expected one, or None if it does not.
+
+    Return None too if no schema is expected or the node declares none.
+    """
     record = content.get(SCHEMA)
     if expected is None or not isinstance(record, MetricRecord):
         return None
     declared = dict(record)
-    if not any(part.startswith("target ") for part in expected):  # then any target will do
+    if not any(part.startswith("target ") for part in expected):  # any target is accepted
         declared = {part: own for part, own in declared.items() if not part.startswith("target ")}
     if declared == expected:
         return None
@@ -168,21 +178,22 @@ def _listed(parts: set[str]) -> str:
     return f"{', '.join(shown[:_SHOWN])}{more}"
 
 
-MAX_USERS = 1 << 40  # of which a refusal says that they would do
-#: Standard deviations by which fewer users than usual may lie between two cuts: once in 30,000.
+MAX_USERS = 1 << 40  # largest sufficient number of users that a refusal states
+#: Standard deviations by which the number of users between two cuts may fall short of its mean;
+#: it falls shorter once in 30,000 times.
 RARE = 4.0
 
 
 @dataclass(frozen=True)
 class Cohort(PlainFields):
-    """Users whose hash lies in ``[low, high)``.
+    """A group of users: those whose hash lies in ``[low, high)``.
 
     Attributes
     ----------
     low, high : int
-        The two cuts.
+        Bounds of the hashes.
     size : int
-        Number of users between them.
+        Number of users whose hash lies between the bounds.
     """
 
     low: int
@@ -190,12 +201,15 @@ class Cohort(PlainFields):
     size: int
 
     def overlaps(self, other: "Cohort") -> bool:
-        """Whether there may be users in both."""
+        """Return True if a user can be in both cohorts."""
         return self.low < other.high and other.low < self.high
 
 
 class Population:
-    """The census of a run, cut by a public salt into disjoint random cohorts of exact sizes."""
+    """The users of a run, as counted in the census.
+
+    Hashes with a public salt cut the users into disjoint random cohorts of exact sizes.
+    """
 
     def __init__(self, nodes: Mapping[int, NodeKeys], salt: int) -> None:
         self.nodes = nodes
@@ -206,7 +220,7 @@ class Population:
         whole = np.concatenate([np.empty(0, np.uint64), *hashes])
         order = np.argsort(whole, kind="stable")
         self._hashes = whole[order]
-        # Of the users in order of their hashes: the position of the node, and the slot on it.
+        # For each user, in the order of the hashes: the position of the node, and the slot on it.
         self._node = np.repeat(np.arange(len(nodes), dtype=np.int32), counts)[order]
         slots = (np.arange(count, dtype=np.int32) for count in counts)
         self._slot = np.concatenate([np.empty(0, np.int32), *slots])[order]
@@ -216,11 +230,14 @@ class Population:
 
     @property
     def remaining(self) -> int:
-        """Number of users in no cohort yet."""
+        """Number of users that are not in a cohort yet."""
         return len(self) - self._assigned
 
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:
-        """Take the next users, at random, into disjoint cohorts; raise ValueError if too few."""
+        """Put the next users, in the random order of their hashes, into disjoint cohorts.
+
+        Raise ValueError if too few users remain.
+        """
         if min(sizes, default=1) < 1 or sum(sizes) > self.remaining:
             raise ValueError(
                 f"Expected cohorts of at least 1 user and {self.remaining} in all, got {sizes}."
@@ -233,7 +250,7 @@ class Population:
         return cohorts
 
     def between(self, low: int, high: int) -> Cohort:
-        """Return all users whose hash lies in ``[low, high)``."""
+        """Return the cohort of all users whose hash lies in ``[low, high)``."""
         start, end = np.searchsorted(self._hashes, np.array([low, high], np.uint64))
         return Cohort(low, high, int(end - start))
 
@@ -253,9 +270,9 @@ class Population:
 
 
 class Panel(Population):
-    """One of so many equal panels of the users, by its number from 1, and nobody beyond.
+    """The users of one of ``panels`` panels, each of an equal share of the range of hashes.
 
-    Hashes are cut in public, and in the same places whoever is in the census.
+    Panels are numbered from 1. The bounds of a panel are public and do not depend on the census.
     """
 
     def __init__(self, nodes: Mapping[int, NodeKeys], salt: int, number: int, panels: int) -> None:
@@ -272,7 +289,7 @@ class Panel(Population):
 
 
 def panel_sizes(nodes: Mapping[int, NodeKeys], salt: int, panels: int) -> NDArray[np.int64]:
-    """Return how many users each of so many equal panels has."""
+    """Return the number of users in each of ``panels`` panels."""
     cuts = np.array([HASH_END * each // panels for each in range(1, panels)], np.uint64)
     hashes = np.concatenate([keys.hashes(salt) for keys in nodes.values()])
     places = np.searchsorted(cuts, hashes, side="right")
@@ -280,7 +297,10 @@ def panel_sizes(nodes: Mapping[int, NodeKeys], salt: int, panels: int) -> NDArra
 
 
 class SizeOnlyPopulation(Population):
-    """So many users of whom nothing else is known: cohorts have sizes and no members."""
+    """A population of which only the number of users is known.
+
+    Its cohorts have sizes and no members.
+    """
 
     def __init__(self, num_users: int) -> None:
         super().__init__({}, 0)
@@ -290,7 +310,10 @@ class SizeOnlyPopulation(Population):
         return self._size
 
     def between(self, low: int, high: int) -> Cohort:
-        """Return as many users as there are at least, as good as surely."""
+        """Return the cohort of hashes in ``[low, high)``, with a low estimate of its size.
+
+        The size is ``RARE`` standard deviations below the expected number, and at least 0.
+        """
         usual = self._size * (high - low) / HASH_END
         return Cohort(low, high, max(0, int(usual - RARE * usual**0.5)))
 
@@ -299,7 +322,11 @@ class SizeOnlyPopulation(Population):
 
 
 def fewest_users(refused: Callable[[int], object], num_users: int) -> int | None:
-    """Return a number, if any, above a refused one, that is not refused though one less is."""
+    """Return the smallest sufficient number of users, or None above ``MAX_USERS``.
+
+    ``num_users`` is a number that is refused. The search doubles it until a number is accepted,
+    then bisects: the returned number is accepted and one less is refused.
+    """
     few, many = num_users, 2 * max(num_users, 1)
     while refused(many):
         few, many = many, 2 * many
@@ -312,7 +339,10 @@ def fewest_users(refused: Callable[[int], object], num_users: int) -> int | None
 
 
 class Part(Population):
-    """So many of a population's users, taken as they are needed, for a protocol within another."""
+    """A part of a population, for a protocol that runs within another.
+
+    It has ``size`` users, which are taken from the whole population as they are needed.
+    """
 
     def __init__(self, whole: Population, size: int) -> None:
         self.nodes, self.salt = whole.nodes, whole.salt
@@ -322,7 +352,7 @@ class Part(Population):
         return self._size
 
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:
-        """Take the next users, as of :class:`Population`."""
+        """Put the next users into cohorts, like :meth:`Population.cut`."""
         if sum(sizes) > self.remaining:
             raise ValueError(f"Expected cohorts of {self.remaining} users in all, got {sizes}.")
         self._assigned += sum(sizes)

@@ -1,4 +1,4 @@
-"""What a protocol returns: an estimate, who answered each question, and what each user spent."""
+"""Result of a protocol: the estimate, counts of answers by step, and each user's privacy cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-NORMAL = 1.959964  # standard errors that 95 % of a normal law are within
+NORMAL = 1.959964  # half width of a normal distribution's 95 % interval, in standard errors
 
 
 def frame(columns: Mapping[str, object]) -> "DataFrame":
-    """Return a table of columns by name; pandas is imported when there is one to make."""
+    """Return a table of columns by name; pandas is imported only when this is called."""
     from pandas import DataFrame
 
     return DataFrame(columns)
 
 
 def first_of(lines: Sequence[str], most: int) -> list[str]:
-    """Return the first lines, and how many more there are."""
+    """Return the first ``most`` lines, and a line that says how many more there are, if any."""
     more = len(lines) - most
     return [*lines[:most], *([f"  and {more} more"] if more > 0 else [])]
 
 
 def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
-    """Return the columns of intervals of 95 %."""
+    """Return the two columns of 95 % intervals, by name."""
     reach = NORMAL * std_errors
     return dict(zip(page.INTERVAL, (values - reach, values + reach), strict=True))
 
 
 class Estimates(NamedTuple):
-    """Numbers by name, each with the standard error that it has for the population."""
+    """Named estimates, each with its standard error for the population."""
 
     names: list[str]
     values: Floats
@@ -53,40 +53,40 @@ class Estimates(NamedTuple):
 
 @dataclass(repr=False, kw_only=True)
 class Result(flower.Result):
-    """A Flower ``Result`` with how it came about; subclasses add the estimate.
+    """A Flower ``Result`` with the facts of its run; subclasses add the estimate.
 
-    Their fields are what :meth:`to_dict` returns, so they are numbers, texts, NumPy arrays of
+    :meth:`to_dict` returns the fields of a subclass. They may be numbers, texts, NumPy arrays of
     numbers, Flower's records, a schema, dataclasses, and lists, tuples and mappings of these. A
-    subclass writes :meth:`table` and ``_draw(axes)``, and says in ``_findings`` what a
-    representation shows first.
+    subclass implements :meth:`table` and ``_draw(axes)``, and returns in ``_findings`` the first
+    lines of its representation.
 
     Attributes
     ----------
     strategy, question : str
-        Name of the strategy that asked, and what it estimates.
+        Name of the strategy, and the quantity that it estimates.
     schema : Schema, optional
-        What is publicly known about the users' tables, where the strategy was given it.
+        Public facts about the users' tables, if the strategy was given them.
     privacy : PrivacySpent
-        What each user spent at most.
+        Largest privacy cost of a user.
     num_users : int
-        Users in the census.
+        Number of users in the census.
     num_reports : int
-        Reports that were used.
+        Number of reports that were used.
     no_budget : int
-        Users who were asked and had no budget left.
+        Number of users who were asked and had no budget left.
     ended_early : bool
-        Whether the run ended before its last step, for lack of answers; the notes say why.
+        True if the run ended before its last step for lack of answers; the notes say why.
     steps : list of Step
-        Who was asked and who answered.
+        For each step, the number of users asked and of reports.
     notes : list of str
-        What a user of the estimate should know.
+        Caveats for users of the estimate.
     """
 
-    #: Properties that :meth:`to_dict` returns beside the fields.
+    #: Properties that :meth:`to_dict` returns in addition to the fields.
     _derived: ClassVar[tuple[str, ...]] = ()
-    #: Whether it is about the schema's target, which a page then names.
+    #: True if the result concerns the schema's target; a page then names the target.
     _predicts: ClassVar[bool] = False
-    #: Who answers: users, after a census, or silos.
+    #: Kind of respondents: users, after a census, or silos.
     _answerers: ClassVar[str] = "users"
 
     strategy: str = ""
@@ -101,12 +101,12 @@ class Result(flower.Result):
     notes: list[str] = field(default_factory=list)
 
     def table(self) -> "DataFrame":
-        """Return the estimate as a table; where a class has none, its numbers or its arrays.
+        """Return the estimate as a table; by default the numbers or the arrays of the result.
 
         Returns
         -------
         DataFrame
-            Names come first, then numbers in the units that the names state.
+            The first columns are names, the others numbers in the units that the names state.
         """
         if own := self._own_numbers():
             return frame({"name": list(own), "value": list(own.values())})
@@ -121,12 +121,12 @@ class Result(flower.Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the numbers that a series of collections follows, with their standard errors.
+        """Return the estimates that a series of collections tracks, with their standard errors.
 
         Raises
         ------
         NotImplementedError
-            If a class has none.
+            If the class has no such estimates.
         """
         raise NotImplementedError(f"{type(self).__name__} has no estimates to follow.")
 
@@ -136,7 +136,7 @@ class Result(flower.Result):
         Parameters
         ----------
         axes : matplotlib.axes.Axes, optional
-            Where to draw; by default on a new figure, ``plot().figure``. No window opens.
+            Axes to draw on; by default those of a new figure, ``plot().figure``. No window opens.
         """
         with charts.style():
             axes = charts.new_axes(self._height) if axes is None else axes
@@ -146,22 +146,23 @@ class Result(flower.Result):
     def to_html(self, path: str | Path | None = None) -> str:
         """Return a page for a reviewer, and write it if a path is given.
 
-        It states the question, the guarantee in words, the result with its figure, the notes, and
-        who answered. It needs no other file, and can be read in light and dark and printed.
+        The page states the question, the guarantee in words, the result with its figure, the notes
+        and the counts of answers. It needs no other file, supports light and dark mode, and can be
+        printed.
         """
         return page.page(self._title(), self._sections(), path)
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML that notebooks show."""
         return page.fragment(self._title(), self._sections())
 
     def _title(self) -> str:
-        """Return what was asked, or what there is instead."""
+        """Return the question, capitalised, or the class's name if there is no question."""
         question = self.question or type(self).__name__
         return question[:1].upper() + question[1:]
 
     def _sections(self) -> list[page.Section]:
-        """Return what the page says, in a reader's order."""
+        """Return the sections of the page, in reading order."""
         table = self._shown(self.table())
         target = self.schema.target if self.schema is not None and self._predicts else None
         drawn = figure(self._draw, self._height, self._title())
@@ -176,7 +177,7 @@ class Result(flower.Result):
 
     @property
     def _height(self) -> float:
-        """Inches that a figure of its own is high."""
+        """Height in inches of a figure with this result alone."""
         return 3.6
 
     def _draw(self, axes: "Axes") -> None:
@@ -188,7 +189,7 @@ class Result(flower.Result):
         axes.set_xlabel(values)
 
     def _own_numbers(self) -> dict[str, float]:
-        """Return the numbers among the fields of a class that has no arrays."""
+        """Return the numeric fields, by name, of a result without arrays."""
         if len(self.arrays):
             return {}
         known = {each.name for each in fields(Result)}
@@ -196,11 +197,11 @@ class Result(flower.Result):
         return {name: value for name, value in own.items() if isinstance(value, int | float)}
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the rows of a table in an order in which the first ones are worth showing."""
+        """Return the table with its rows ordered so that the most important come first."""
         return table
 
     def _headline(self) -> list[str]:
-        """Return what a page begins with: nothing, or a line that says it all."""
+        """Return the first line of a page in a list, or an empty list if there is none."""
         return self._findings()[:1]
 
     def _findings(self) -> list[str]:
@@ -208,7 +209,7 @@ class Result(flower.Result):
         return []
 
     def _statement(self) -> list[str]:
-        """Return what a page says of the guarantee, beside epsilon in words."""
+        """Return sentences on the guarantee that a page adds to epsilon in words."""
         return []
 
     def __repr__(self) -> str:
@@ -225,7 +226,7 @@ class Result(flower.Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON; see :meth:`from_dict`."""
-        # Where a class makes ``arrays`` of other fields, these stand for them.
+        # If a class builds ``arrays`` from other fields, these fields are enough.
         made_of_others = hasattr(self, "__post_init__")
         names = (each.name for each in fields(self) if each.name != "arrays" or not made_of_others)
         plain = {name: to_plain(getattr(self, name)) for name in names}
@@ -234,13 +235,14 @@ class Result(flower.Result):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the result that :meth:`to_dict` gave, of this class or one made from it.
+        """Return the result of this class or a subclass from a dict of :meth:`to_dict`.
+
+        Only results are made from the dict, even if it comes from an untrusted source.
 
         Raises
         ------
         ValueError
-            If it is no such dict: of no known kind, or with a value missing, unknown or of
-            another type. Nothing but results is made of it, wherever it comes from.
+            If the kind is unknown, or if a value is missing, unknown or of another type.
         """
         family: list[type[Result]] = [*_family(cls), cls]
         kinds = {kind.__name__: kind for kind in family}

@@ -1,4 +1,4 @@
-"""Parts of a result's page for a reviewer: question, guarantee, figure, who answered."""
+"""Parts of a result's page for a reviewer: question, guarantee, figure and answers by step."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _REAL_VALUED = (
     "Some mechanism draws real numbers: the guarantee holds in exact arithmetic, and is not "
     "proved for floating point."
 )
-# Columns of tables whose names do not say it all.
+# Explanations of table columns whose names alone are not clear.
 _COLUMNS = {
     "share": "Share: the part of the users whom a row is about, from 0 to 1, as estimated; noise "
     "can move it a little beyond.",
@@ -32,7 +32,7 @@ _SERVER = "Nobody has to trust the server for this: clients randomise before the
 
 
 def asked(strategy: str, target: str | None) -> str:
-    """Return by which strategy, and of which target."""
+    """Return a sentence with the names of the strategy and of the target, as far as given."""
     by = f"Estimated by {strategy} of ldp-flower" if strategy else ""
     if target is None:
         return by and f"{by}."
@@ -40,12 +40,12 @@ def asked(strategy: str, target: str | None) -> str:
 
 
 def sentences_on(table: "DataFrame") -> list[str]:
-    """Return what explains columns of a table."""
+    """Return the sentences that explain columns of a table."""
     return [sentence for name, sentence in _COLUMNS.items() if name in table.columns]
 
 
 def figure(draw: Callable[["Axes"], None], height: float, title: str) -> Markup:
-    """Return a figure of so many inches, drawn by a function."""
+    """Return a figure drawn by ``draw``, ``height`` inches high."""
     with charts.style():
         axes = charts.standing_alone(height)
         draw(axes)
@@ -53,7 +53,7 @@ def figure(draw: Callable[["Axes"], None], height: float, title: str) -> Markup:
 
 
 def guarantee_of(privacy: PrivacySpent | None) -> list[str]:
-    """Return the guarantee in words, and what limits it."""
+    """Return sentences that state the guarantee and its limitations."""
     if privacy is None:
         return ["Nobody was asked anything, and nothing was spent."]
     sentences = [
@@ -65,7 +65,7 @@ def guarantee_of(privacy: PrivacySpent | None) -> list[str]:
 def answered(
     who: str, reports: int, users: int, no_budget: int, steps: Sequence[Step]
 ) -> list[Markup]:
-    """Return who answered, in words and step by step."""
+    """Return a paragraph and a table, by step, on the users and nodes that answered."""
     spent = f" {no_budget:,} had no budget left." if no_budget else ""
     held = "users" if who == "users" else "records"
     text = (

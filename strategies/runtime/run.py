@@ -1,4 +1,4 @@
-"""Run: what a protocol knows of its run. A strategy holds settings only."""
+"""Run: the state of a run that its protocol can see. A strategy itself holds only settings."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -13,22 +13,23 @@ from .ask import Ask, Asked
 from .population import Cohort, Part, Population
 from .result import Result
 
-#: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
+#: A generator that yields questions, receives an Estimate for each (or Answers if the randomizer
+#: is not summable), and returns the result.
 Protocol = Generator[Ask, Any, Result]
 
-#: Any messages out, and what becomes of their answers back in.
+#: A generator that yields questions of any kind, receives their answers, and returns the result.
 AnyProtocol = Generator[Asked, Any, Result]
 
 A = TypeVar("A", bound=Asked)
 
 
 class TooFewReports(RuntimeError):
-    """A step got, or would get, too few answers to go on.
+    """Exception: a step got, or would get, too few answers to go on.
 
     Attributes
     ----------
     refusal : TooFew
-        Why, and what would do.
+        The reason, and what would be enough.
     """
 
     def __init__(self, refusal: TooFew) -> None:
@@ -37,16 +38,19 @@ class TooFewReports(RuntimeError):
 
     @property
     def needed(self) -> int | None:
-        """With how many users a run that was refused starts."""
+        """Number of users with which the refused run would start."""
         return self.refusal.needed
 
 
 class ContradictedValue(ValueError):
-    """A declared value is not what the reports say; nobody else was asked."""
+    """Exception: reports contradict a declared value. The run stops and asks no more users."""
 
 
 def ask_on(ask: A, known: bool) -> Generator[A, Any, Any]:
-    """Return the answer; None if too few came and an estimate is known, or raise TooFewReports."""
+    """Ask a question and return its answer.
+
+    If there are too few reports, return None if an estimate is ``known``, else raise TooFewReports.
+    """
     try:
         return (yield ask)
     except TooFewReports:
@@ -57,7 +61,7 @@ def ask_on(ask: A, known: bool) -> Generator[A, Any, Any]:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What Flower's signature of ``start`` gives a protocol."""
+    """Arguments of Flower's ``start`` that a protocol may use."""
 
     initial_arrays: ArrayRecord | None = None
     num_rounds: int = 0
@@ -65,38 +69,38 @@ class Arguments:
 
 
 class RunSettings(Interface):
-    """What a run takes of its strategy."""
+    """The settings of a strategy that a run uses."""
 
     epsilon: float
     min_reports: int
 
     def too_small(self, num_users: int) -> TooFew:
-        """Return that so many users do not give all cohorts."""
+        """Return the refusal of ``num_users`` users as too few for all cohorts."""
 
 
 class Run:
-    """One run of a strategy: its users, what they were asked, and what was found.
+    """One run of a strategy: its users, its cohorts and its estimate.
 
     Parameters
     ----------
     settings : LdpStrategy
-        The strategy, of which a run takes its settings.
+        The strategy, whose settings the run uses.
     population : Population
-        Whom the run may ask.
+        The users that the run may query.
     arguments : Arguments, optional
-        What ``start`` was given for the protocol.
+        The arguments of ``start`` for the protocol.
 
     Attributes
     ----------
     planned_steps : int, optional
-        Number of steps, where the protocol knows it. Steps beyond may follow, such as a check of
-        what was found.
+        Number of steps, if the protocol knows it. More steps may follow, such as a check of the
+        estimate.
     num_records : int, optional
-        Number of records that silos which train on them declare; None: no census was taken.
+        Number of records that silos declare to train on; None if no census was taken.
     estimate : ArrayRecord, optional
-        The estimate so far, where the protocol has one before its end.
+        The estimate so far, if the protocol has one before its end.
     found : Result, optional
-        What the protocol has returned.
+        The result that the protocol has returned.
     """
 
     def __init__(
@@ -125,12 +129,12 @@ class Run:
 
     @property
     def num_users(self) -> int:
-        """Number of users whom the run may ask."""
+        """Number of users that the run may query."""
         return len(self.population)
 
     @property
     def num_unasked(self) -> int:
-        """Number of users in no cohort yet."""
+        """Number of users that are not in a cohort yet."""
         return self.population.remaining
 
     @property
@@ -139,26 +143,30 @@ class Run:
         return self.population.salt
 
     def cohorts(self, sizes: Sequence[int]) -> list[Cohort]:
-        """Take users that have not been asked yet into disjoint random cohorts.
+        """Put users that have not been asked yet into disjoint random cohorts.
 
         Raises
         ------
         TooFewReports
-            If a cohort would be smaller than ``min_reports``.
+            If too few users remain, or a cohort would be smaller than ``min_reports``.
         """
         if sum(sizes) > self.num_unasked or min(sizes) < self.min_reports:
             raise TooFewReports(self.settings.too_small(self.num_users))
         return self.population.cut(sizes)
 
     def equal_cohorts(self, num_users: int, most: int, fewest: int = 1) -> list[Cohort]:
-        """Cut so many users into equal cohorts: ``most``, or fewer of enough users each."""
+        """Cut ``num_users`` users into equal cohorts.
+
+        There are at most ``most`` cohorts, and as many as leave each at least ``fewest`` and
+        ``min_reports`` users. There is always at least one.
+        """
         number = max(1, min(most, num_users // max(fewest, self.min_reports)))
         return self.cohorts([num_users // number + (i < num_users % number) for i in range(number)])
 
     def users(self, count: str) -> int:
-        """Return a sum over steps of a count of users, those of one cohort counted once."""
-        return 0  # nobody has been asked yet
+        """Return the sum over cohorts of a count of users."""
+        return 0  # no user has been asked yet
 
     def part(self, size: int) -> "Run":
-        """Return a run of so many of the users who are not asked yet, for a protocol within."""
+        """Return a run with ``size`` of the users not asked yet, for a protocol within this one."""
         return Run(self.settings, Part(self.population, size), self.arguments)

@@ -1,6 +1,6 @@
-"""A run on disk, so that a server that stops can go on without asking anyone twice.
+"""Storage of a run on disk, so that a restarted server can resume without querying users twice.
 
-A run is recognised by the class of its strategy and all of its parameters.
+A store recognises a run by the class of its strategy and by all of the strategy's parameters.
 """
 
 import hashlib
@@ -25,28 +25,28 @@ _DAMAGED = (
     "place; a run with a new file asks everybody anew, for more budget."
 )
 
-PART_STEPS: Final = 1 << 16  # numbers of steps that a part of a store has for itself
+PART_STEPS: Final = 1 << 16  # number of step numbers that are reserved for each part of a store
 
 
 class Failure(NamedTuple):
-    """An error reply of a node, or why its reply is left out: a code and a text."""
+    """Code and text of a node's error reply, or of the reason why its reply is left out."""
 
     code: int
     text: str
 
     def __str__(self) -> str:
-        """Return it as results show it."""
+        """Return the failure as results show it."""
         if self.code == UNKNOWN:
             return self.text
         name = "another schema" if self.code == OTHER_SCHEMA else f"error {self.code}"
         return f"{name}: {self.text}"
 
 
-#: The code of a failure that is no error reply: the node has another schema.
+#: Code of a failure that is not an error reply: the node's schema differs from the strategy's.
 OTHER_SCHEMA: Final = -1
-#: That of a failure in a store of a version before, whose text says the code.
+#: Code of a failure in a store from an older version, where the text contains the actual code.
 UNKNOWN: Final = 0
-#: A node, and the report or the failure that came from it.
+#: A node's id, its report if it sent one, and its failure if there was one.
 Reply = tuple[int, bytes | None, Failure | None]
 
 
@@ -55,11 +55,15 @@ def _columns(failure: Failure | None) -> tuple[str | None, int]:
 
 
 class RunStore:
-    """Salt, census and every reply of one run, in an SQLite file, or in memory without a path."""
+    """Store of one run's salt, census and replies.
 
-    #: Number of the first step; those on the wire follow it, so that parts ask other questions.
+    The store is an SQLite file, or is kept in memory if there is no path.
+    """
+
+    #: Offset of the step numbers in the file and on the wire. Parts have different offsets, so
+    #: that no two parts number a question alike.
     first = 0
-    _prefix = ""  # of the names of facts, empty without parts
+    _prefix = ""  # prefix of the names of facts; empty for a store without parts
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = path
@@ -79,7 +83,7 @@ class RunStore:
                 """
             )
             columns = self._connection.execute("PRAGMA table_info(reply)").fetchall()
-            if "code" not in {name for _, name, *_ in columns}:  # of a version before
+            if "code" not in {name for _, name, *_ in columns}:  # written by an older version
                 self._connection.execute("ALTER TABLE reply ADD COLUMN code INTEGER DEFAULT 0")
         except sqlite3.Error as error:
             raise ValueError(
@@ -88,7 +92,7 @@ class RunStore:
 
     @contextmanager
     def open(self) -> Iterator["RunStore"]:
-        """Close the file at the end."""
+        """Return a context manager that yields the store and closes its file at the end."""
         try:
             yield self
         finally:
@@ -96,22 +100,22 @@ class RunStore:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Raise ValueError that says that the file is damaged if ``what`` cannot be read."""
+        """Raise ValueError within the context if ``what`` cannot be read: the file is damaged."""
         try:
             yield
-        except sqlite3.OperationalError:  # such as a lock: it says nothing of what is in the file
+        except sqlite3.OperationalError:  # for example a lock, which does not mean damage
             raise
         except (sqlite3.DatabaseError, ValueError) as error:
             raise ValueError(_DAMAGED.format(self.path, f"{what}: {error}".rstrip("."))) from error
 
     def part(self, number: int) -> "RunStore":
-        """Return a store of a run of its own in the same file, from number 1."""
+        """Return a store for a separate run in the same file; parts are numbered from 1."""
         part = copy(self)
         part.first, part._prefix = number * PART_STEPS, f"{number} "
         return part
 
     def clear(self) -> None:
-        """Forget all of a part."""
+        """Delete all facts and replies of this part."""
         with self._connection:
             self._connection.execute("DELETE FROM fact WHERE name GLOB ?", (f"{self._prefix}*",))
             own = self.first, self.first + PART_STEPS - 1
@@ -119,14 +123,14 @@ class RunStore:
             self._connection.execute("DELETE FROM answer WHERE step BETWEEN ? AND ?", own)
 
     def get(self, name: str) -> Any:
-        """Return a stored fact, or None."""
+        """Return a stored fact, or None if there is none of that name."""
         query = "SELECT value FROM fact WHERE name = ?"
         with self.reading(name):
             row = self._connection.execute(query, (self._prefix + name,)).fetchone()
             return None if row is None else json.loads(row[0])
 
     def put(self, name: str, value: Any) -> None:
-        """Store a fact."""
+        """Store a fact, which replaces an earlier one of the same name."""
         with self._connection:
             self._connection.execute(
                 "INSERT OR REPLACE INTO fact VALUES (?, ?)",
@@ -134,7 +138,7 @@ class RunStore:
             )
 
     def replies(self, step: int) -> dict[int, tuple[bytes | None, Failure | None]]:
-        """Return, per node, the report of a step or why there is none."""
+        """Return each node's report of a step and its failure, by node; either may be None."""
         with self.reading(f"replies of step {step}"):
             rows = self._connection.execute(
                 "SELECT node, content, error, code FROM reply WHERE step = ? ORDER BY rowid",
@@ -146,7 +150,7 @@ class RunStore:
             }
 
     def last_step(self) -> int:
-        """Return the last step that has a report; -1 without any."""
+        """Return the number of the last step that has a report, or -1 if none has."""
         last = "SELECT MAX(step) FROM reply WHERE content IS NOT NULL AND step BETWEEN ? AND ?"
         own = self.first, self.first + PART_STEPS - 1
         with self.reading("the last step"):
@@ -154,7 +158,7 @@ class RunStore:
         return -1 if step is None else int(step) - self.first
 
     def add_replies(self, step: int, replies: Iterable[Reply]) -> None:
-        """Store reports or errors as they arrive; the first report of a node counts."""
+        """Store reports or failures as they arrive; a node's first report is kept."""
         with self._connection:
             self._connection.executemany(
                 "INSERT INTO reply VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET content = "
@@ -167,10 +171,10 @@ class RunStore:
             )
 
     def condense(self, step: int, content: bytes, counts: Any) -> None:
-        """Keep what all reports of a step that is over come to, in their place."""
+        """Replace all reports of a finished step by their aggregate, ``content``."""
         at = self.first + step
         with self._connection:
-            if self.path is not None:  # what is in memory is never read again
+            if self.path is not None:  # a store in memory is never read again
                 row = at, content, json.dumps(counts)
                 self._connection.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?)", row)
             self._connection.execute(
@@ -178,32 +182,33 @@ class RunStore:
             )
 
     def condensed(self, step: int) -> tuple[bytes, Any] | None:
-        """Return what :meth:`condense` has kept of a step, if it has."""
+        """Return the aggregate and counts that :meth:`condense` kept of a step, or None."""
         query, at = "SELECT content, counts FROM answer WHERE step = ?", (self.first + step,)
         longest = "SELECT MAX(LENGTH(content)) FROM reply WHERE step = ?"
         with self.reading(f"the answer of step {step}"):
             if (row := self._connection.execute(query, at).fetchone()) is not None:
                 return row[0], json.loads(row[1])
-            complete = self.get(f"step {step} complete")  # and then somebody has answered it
+            complete = self.get(f"step {step} complete")  # a complete step has at least one report
             if complete and not self._connection.execute(longest, at).fetchone()[0]:
                 raise ValueError("it is not there")
         return None
 
 
-_MAX_CHARS_SHOWN = 60  # characters of a parameter that a message shows
+_MAX_CHARS_SHOWN = 60  # largest number of characters of a parameter in a message
 
 _NONE = ("", "nothing")
 
-#: The hash of a parameter, and what people are shown of it.
+#: The hash of a parameter, and a short description for messages.
 Print = tuple[str, str]
 
 
 def printed(value: object) -> Print:
     """Return the SHA-256 of a parameter's whole content, and a short description.
 
-    Numbers are the same if they are equal, whatever their type, and so are lists and tuples; arrays
-    if types, shapes and bytes are; other objects if they are of one class and hold the same. Raise
-    ValueError of what cannot be compared, such as a function.
+    Equal numbers have the same hash, whatever their type, and so have equal lists and tuples.
+    Arrays have the same hash if their types, shapes and bytes are equal. Other objects have the
+    same hash if they are of one class and hold equal values. Raise ValueError for a value that
+    cannot be compared, such as a function.
     """
     found = hashlib.sha256(_encoded(value)).hexdigest()
     if isinstance(value, np.ndarray):
@@ -215,9 +220,10 @@ def printed(value: object) -> Print:
 
 
 def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]) -> None:
-    """Make a new store one of this strategy's runs, or check that it is, by all parameters' prints.
+    """Assign a new store to this strategy, or check that an old store belongs to it.
 
-    Raise ValueError if it is another run's, naming what differs, or a parameter has no print.
+    The check compares the class and the hashes of all parameters. Raise ValueError if the store
+    belongs to another run, with the parameters that differ, or if a parameter has no hash.
     """
     expected = f"Expected a store of {kind.__name__}"
     for name, found in parameters.items():
@@ -244,9 +250,10 @@ def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]
 
 
 def prints_of(strategy: object) -> dict[str, Print | str]:
-    """Return the print of every parameter of a strategy, or the reason why it has none.
+    """Return the hash and description of every parameter of a strategy, by name.
 
-    Raise ValueError if it has a constructor of its own, whose arguments nobody knows.
+    If a parameter has no hash, its entry is the reason, a string. Raise ValueError if the
+    strategy's class defines its own ``__init__``, since then its fields may not be its arguments.
     """
     for kind in type(strategy).__mro__:
         if "__dataclass_fields__" in vars(kind):
@@ -265,7 +272,7 @@ def prints_of(strategy: object) -> dict[str, Print | str]:
 
 
 def _encoded(value: Any) -> bytes:
-    """Return bytes that are the same for what counts as the same value, and for no other."""
+    """Return an encoding of a value, which is the same for equal values and for no others."""
     value = plain(value)
     if value is None or isinstance(value, bool | str | bytes):
         kind = next(kind for kind in (str, bytes, object) if isinstance(value, kind))
@@ -278,7 +285,7 @@ def _encoded(value: Any) -> bytes:
     if isinstance(value, ArrayRecord | ConfigRecord):
         return _joined("records", digest(RecordDict({"": value})))
     if isinstance(value, Mapping):
-        # In order, which means something where the columns of a table are named.
+        # The order counts: it matters in a mapping of a table's columns.
         pairs = [_encoded(part) for pair in value.items() for part in pair]
         return _joined("mapping", *pairs)
     if isinstance(value, Set):
@@ -296,6 +303,6 @@ def _name(kind: type) -> str:
 
 
 def _joined(*parts: str | bytes) -> bytes:
-    """Return the parts with their lengths, so that no two lists of parts are the same bytes."""
+    """Join the parts with their lengths, so that different lists of parts give different bytes."""
     contents = [p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in parts]
     return b"".join(b"%d:%b" % (len(content), content) for content in contents)

@@ -1,1 +1,1 @@
-"""Questions that several protocols ask on their way."""
+"""Subprotocols: sequences of questions that several protocols share."""

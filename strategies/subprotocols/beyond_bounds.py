@@ -1,4 +1,4 @@
-"""What declared bounds take away, by users who tell the octave of a size and nothing else."""
+"""Check of declared bounds: a few users report octaves of sizes, which show what clipping loses."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
@@ -15,10 +15,11 @@ from .octaves import size_askers
 
 Linear = TypeVar("Linear", bound=LinearResult)
 
-_SHARE = 0.05  # of the users
-_NEAR = 1.25  # times a bound: a size is told no better
-_NOTED, _SURE = 0.05, 0.95  # share of the sizes' sum beyond a bound that is said; how surely
-_UNKNOWN = 0.5  # such a share, from which nothing is known of coefficients
+_SHARE = 0.05  # share of the users who are asked about bounds
+_NEAR = 1.25  # sizes count beyond this multiple of a bound, since octaves are no more precise
+# A note is made if more than this share of the sizes' sum is beyond a bound, with this probability.
+_NOTED, _SURE = 0.05, 0.95
+_UNKNOWN = 0.5  # share of the sizes' sum beyond bounds from which coefficients are unknown
 _BEYOND = (
     "By {} users who told how large theirs are, clipping at {} = {:g} takes away some {:.0%} of "
     "what they hold, whose root mean square is about {:.2g}: coefficients are as wrong. Declare "
@@ -28,14 +29,14 @@ _BEYOND = (
 
 @dataclass(frozen=True)
 class DeclaredBound:
-    """A bound, and the question how large what it clips is."""
+    """A declared bound, and the question for the sizes of the values that it clips."""
 
     bound: float
     question: Octave
 
 
 def num_askers(run: Run, bounds: Mapping[str, DeclaredBound]) -> int:
-    """Return how many users tell of each bound; nobody, if a twentieth is too few to tell."""
+    """Return the number of users to ask about each bound; 0 if a twentieth of them is too few."""
     each = int(_SHARE * run.num_users) // max(len(bounds), 1)
     enough = max(size_askers(run.epsilon) // 2, run.min_reports)
     return min(each, 2 * size_askers(run.epsilon)) if each >= enough else 0
@@ -44,7 +45,10 @@ def num_askers(run: Run, bounds: Mapping[str, DeclaredBound]) -> int:
 def ask_beyond(
     run: Run, bounds: Mapping[str, DeclaredBound], result: Linear
 ) -> Generator[Ask, Estimate, Linear]:
-    """Ask all who are left what is beyond each bound; return a result whose errors contain it."""
+    """Ask all remaining users about the bounds; return the result with larger standard errors.
+
+    The standard errors then include the loss by clipping. If a large part is lost, they are NaN.
+    """
     notes, left = [*result.notes], 1.0
     number = run.num_unasked // max(len(bounds), 1)
     for name, declared in bounds.items() if number else ():

@@ -1,4 +1,4 @@
-"""Quantiles by k-ary randomised response over cells around all levels at once."""
+"""Search for quantiles by k-ary randomised response over cells around all levels at once."""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -15,26 +15,30 @@ from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
 from ..runtime.result import NORMAL
 
-# Edges of a level. Each adds noise as one cell more, (e^eps + cells) / (e^eps - 1) times that of
-# all users' own variance, and m of them widen an interval, which is 1.34 times as wide before the
-# last round as after it, by 1.34 / (m + 1) of itself: the least is where that is balanced. Fewer
-# than 4 lose the quantile; more than 6 made estimates worse at epsilon 4 to 8.
+# Number of edges per level. Each edge adds a cell, and so noise: the noise variance is
+# (e^eps + cells) / (e^eps - 1) times the users' own. An interval is 1.34 times as wide before the
+# last round as after it, so m edges widen it by 1.34 / (m + 1) of its width. The best m balances
+# the two. Fewer than 4 lose the quantile; more than 6 made estimates worse at epsilon 4 to 8.
 _WIDENED, _FEWEST, _MOST = 1.34, 4, 6
-_MAX_EDGES = 96  # of all levels together
-_FIRST = 32  # cells of the first cohort, all over the bounds
-_TINY = 1e-9  # of the bounds' distance: the width of a cell of one value
-#: Those with which an interval is one value: it states no error, and is wrong once in 400 times.
+_MAX_EDGES = 96  # largest number of edges of all levels together
+_FIRST = 32  # number of cells of the first cohort, spread over the bounds
+_TINY = 1e-9  # width of a cell of one value, over the distance of the bounds
+#: Standard errors of an interval that may be a single value. Such an interval shows no error, and
+#: is wrong once in 400 times.
 ONE_VALUE = 3.0
 
 
 def edges_of(levels: int, epsilon: float) -> int:
-    """Return how many edges of cells there are around each of so many quantiles."""
+    """Return the number of edges of cells around each of ``levels`` quantiles."""
     balanced = round(math.sqrt(_WIDENED * math.exp(epsilon) / levels)) - 1
     return max(1, min(max(balanced, _FEWEST), _MOST, _MAX_EDGES // levels))
 
 
 class FoundQuantile(NamedTuple):
-    """An estimate, the ends of its interval, and whether many users share the value."""
+    """An estimated quantile and the ends of its interval.
+
+    ``shared`` is True if many users have this value.
+    """
 
     value: float
     lower: float
@@ -50,15 +54,15 @@ def search_by_cells(
     epsilon: float,
     question: Callable[[Floats], Question],
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
-    """Ask each cohort for cells that end within the intervals that the former ones leave.
+    """Ask each cohort for cells whose edges lie within the intervals found by earlier cohorts.
 
-    scale: On which the first cells are equally long.
-    step: What entries are multiples of; then cells end between these.
-    question: Takes edges of cells, the upper one of which belongs to a cell.
+    scale: Scale on which the first cells have equal lengths.
+    step: Distance between possible values, which are its multiples; edges then lie between them.
+    question: Makes a question from edges of cells; a cell includes its upper edge.
     """
     low, high = scale.low, scale.high
     tiny = _TINY * (high - low)
-    # Many entries may lie at a bound or at 0: these have a cell of their own.
+    # Many values may lie at a bound or at 0, so each of these has a cell for itself.
     atoms = np.unique([low, max(low, min(0.0, high)), high])
 
     def ends(wanted: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The mean of users' vectors, one rotated coordinate per user: a range, then a number in it."""
+"""Mean of users' vectors from one rotated coordinate per user: first its range, then its value."""
 
 import math
 from collections.abc import Generator, Sequence
@@ -15,29 +15,30 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ..runtime import Ask, Cohort
 from .scales import number_randomizer
 
-_WIDTH = 4.0  # of a bin, in standard deviations of the users, at least
-_FEWEST_BINS = 4  # a bin widened by half its width on each side is no gain with fewer
+_WIDTH = 4.0  # smallest width of a bin, in standard deviations of the users
+# With fewer bins, a bin widened by half its width on each side does not narrow the range.
+_FEWEST_BINS = 4
 _MOST_BINS = 1024
-_HALF = 0.5  # share of the users in a bin when their mean is at its end
-_EXCEEDED = 0.05  # probability that a rotated coordinate leaves its range, over the signs
+_HALF = 0.5  # share of the users in a bin if their mean is at an edge of the bin
+_EXCEEDED = 0.05  # probability, over the random signs, that a rotated coordinate leaves its range
 
 
 @dataclass(frozen=True)
 class CoordinateMean:
     """Estimator of the mean of vectors, from one coordinate of each user.
 
-    Source: Ma, Jia & Yang (ICML 2024), ULDPMean, made private: the range is asked of users of its
-    own, one coordinate of each, and numbers are clipped to it, so that a user sends one report of
-    ``epsilon``. Vectors are padded to K coordinates and rotated by random signs and Hadamard's
-    matrix, after which the mean's coordinates lie within ``length sqrt(2 log(2 K / 0.05) / K)``
-    with probability 95 % (Hoeffding). That range is cut into a power of two of bins, each at least
-    ``4 spread / sqrt(K)`` wide.
+    Source: Ma, Jia & Yang (ICML 2024), ULDPMean, made private: separate users report the range, one
+    coordinate each, and the other users' numbers are clipped to it, so that each user sends one
+    report of ``epsilon``. Vectors are padded to K coordinates and rotated by random signs and
+    Hadamard's matrix. The mean's coordinates then lie within ``length sqrt(2 log(2 K / 0.05) / K)``
+    with probability 95 % (Hoeffding). This range is cut into bins whose number is a power of two.
+    Each bin is at least ``4 spread / sqrt(K)`` wide.
     """
 
     epsilon: float  # privacy parameter of each user's one report
     dim: int  # number of coordinates of the vectors
-    length: float  # bound on the length of their mean
-    spread: float  # root mean square distance of a user's vector from the mean, at most
+    length: float  # upper bound on the length of the mean
+    spread: float  # upper bound on the root mean square distance of users' vectors from the mean
 
     @property
     def order(self) -> int:
@@ -52,21 +53,22 @@ class CoordinateMean:
 
     @property
     def num_bins(self) -> int:
-        """Bins that the range is looked for in; 1: it is not looked for."""
+        """Number of bins of a coordinate's range; 1 if the range is not estimated."""
         widest = 2 * self.reach / (_WIDTH * self.spread / math.sqrt(self.order))
         bins = 1 << min(int(widest), _MOST_BINS).bit_length() - 1 if widest >= 1 else 1
         return bins if bins >= _FEWEST_BINS else 1
 
     def sizes(self, num_users: int) -> list[int]:
-        """Divide users into those who report the range, if it is needed, and the others."""
+        """Return the numbers of users who report the range, if it is needed, and of the others."""
         half = num_users // 2
         return [num_users] if self.num_bins == 1 else [half, num_users - half]
 
     def doubts(self, num_users: int) -> list[str]:
-        """Return what to say if so many users are too few to estimate the ranges."""
+        """Return a note, in a list, if ``num_users`` users are too few to estimate the ranges."""
         if self.num_bins == 1:
             return []
-        # A mean between two bins gives each half of the users; another bin's noise passes it.
+        # If the mean is between two bins, each has half of the users. A range is likely wrong if
+        # the noise of another bin exceeds this share.
         users = self.sizes(num_users)[0] / self.order
         noise = math.sqrt(HadamardResponse(self.epsilon, self.num_bins).variance / users)
         if noise * math.sqrt(2 * math.log(self.order * self.num_bins)) < _HALF:
@@ -79,14 +81,17 @@ class CoordinateMean:
     def estimate(
         self, cohorts: Sequence[Cohort], question: Question, salt: int
     ) -> Generator[Ask, Estimate, Estimate]:
-        """Ask cohorts, of :meth:`sizes`, for the range, then for numbers within it."""
+        """Ask one cohort for the range and one for numbers within it; return the mean.
+
+        The cohorts have the sizes that :meth:`sizes` returns.
+        """
         words = KeyedRandom(derive(salt, cohorts[0].low)).words((1, self.dim))[0]
         signs = np.where(words >> np.uint64(63), 1.0, -1.0)
         *ranging, answering = cohorts
         midpoints, half = np.zeros(self.order), self.reach
         for (
             cohort
-        ) in ranging:  # reports every coordinate's histogram, of which the fullest bin counts
+        ) in ranging:  # reports a histogram of each coordinate, whose fullest bin is the range
             bins = RotatedBins(question, signs, self.reach, self.num_bins)
             histogram = HadamardResponse(self.epsilon, self.num_bins)
             answer = yield Ask(cohort, bins, SampledCoordinate(histogram, self.order))
@@ -97,7 +102,7 @@ class CoordinateMean:
         answer = yield Ask(
             answering, Rotated(question, signs, midpoints), SampledCoordinate(number, self.order)
         )
-        # Where nobody was asked the midpoint is all there is; it is right to half the range.
+        # A coordinate without reports is estimated by its midpoint; its error is half the range.
         errors = np.where(np.isfinite(answer.std_error), answer.std_error, half)
         mean = rotate_back((midpoints + answer.mean)[None], signs)[0]
         return Estimate(mean, np.full(self.dim, math.sqrt(np.mean(errors**2))), answer.count)

@@ -1,4 +1,4 @@
-"""R2 of a model, by users who had no part in it."""
+"""R2 of a model on held-out users, who took no part in estimating it."""
 
 import math
 from collections.abc import Generator
@@ -19,20 +19,24 @@ from .octaves import ask_size, size_askers
 
 Linear = TypeVar("Linear", bound=LinearResult)
 
-_SHARE = 0.05  # of the users
-# Bounds of a residual, in units of its size: the larger, the noisier, and the less is clipped.
+_SHARE = 0.05  # share of the users who are held out
+# Candidate bounds of residuals, in units of their size. A larger bound clips less and adds noise.
 _BOUNDS = (2.0, 3.0, 4.0, 6.0)
-_TWICE = 2.0  # what was expected: few users carry the squares of a size that is more
-_LEAST, _MOST = 0.005, 0.9  # clipped mean squares, over the bound's, that a size is read off
-_MOST_OF_LOG = 5.0  # error of the logarithm of what is left; nothing is known then
-_STEP = 0.05  # relative, of a numerical derivative
+# Largest ratio of a size to the expected one. If the ratio is larger, a few users hold most of the
+# squares.
+_TWICE = 2.0
+# Smallest and largest clipped mean square, over the squared bound, from which a size is computed.
+_LEAST, _MOST = 0.005, 0.9
+# Largest error of the logarithm of the unexplained share; R2 is then not known at all.
+_MOST_OF_LOG = 5.0
+_STEP = 0.05  # relative step of a numerical derivative
 
 
 @dataclass(frozen=True)
 class R2:
-    """What share of the targets' variance a model explains, with its standard error.
+    """Share of the targets' variance that a model explains, with its standard error.
 
-    ``target_size`` is the root of that variance.
+    ``target_size`` is the square root of that variance.
     """
 
     value: float
@@ -41,12 +45,15 @@ class R2:
 
     @property
     def is_positive(self) -> bool:
-        """Whether the model is better than the mean, beyond noise (95 %, one-sided)."""
+        """True if the model is significantly better than the mean (95 %, one-sided)."""
         return self.value > 1.645 * self.error
 
     @property
     def is_negative(self) -> bool:
-        """Whether it is worse, likewise, by the logarithm of what it leaves."""
+        """True if the model is significantly worse than the mean (95 %, one-sided).
+
+        The test uses the logarithm of the unexplained share.
+        """
         left = 1 - self.value
         return left > 1 and math.log(left) > 1.645 * math.log1p(2 * self.error / left) / 2
 
@@ -64,7 +71,7 @@ _WORSE = (
 
 
 class HoldOut:
-    """Users who have no part in a model of a link, and are asked what it leaves."""
+    """Held-out users, who are asked for the residuals of a model with a link function."""
 
     def __init__(self, run: Run, link: str = "identity", rows_per_user: int = 1) -> None:
         self._epsilon, self._link, self._rows = run.epsilon, link, rows_per_user
@@ -76,20 +83,21 @@ class HoldOut:
     def r2(
         self, theta: Floats, offset: float, mean: float, target_size: float
     ) -> Generator[Ask, Estimate, R2]:
-        """Ask how large a model's residuals are, and those of the targets' mean alone.
+        """Return R2 from the residuals of a model and those of the targets' mean.
 
-        First some users tell the octave of the model's, then each of the others both squares,
-        clipped where noise and what clipping may hide are least together. Sizes are read off the
-        clipped means as those of normal numbers; what clipping hides of Laplace's is in the error.
-        Residuals of classes are at most 1, and clipped there. R2 is NaN where few users carry most
-        of the squares, or too few answer.
+        First some users report the octave of the model's residuals. Then each of the others reports
+        the squares of both residuals, clipped at the bound that minimises noise and bias of
+        clipping together. The sizes are computed from the clipped means as if residuals were
+        normal. The standard error includes the bias that clipping would have for a Laplace
+        distribution. Residuals of classes are at most 1 and clipped there. R2 is NaN if a few users
+        hold most of the squares, or if too few users answer.
 
         Parameters
         ----------
         theta, offset
-            The model.
+            Coefficients and intercept of the model.
         mean, target_size : float
-            Of the targets, and how large they are without it.
+            Mean of the targets, and their root mean square around it.
         """
         try:
             return (yield from self._asked(theta, offset, mean, target_size))
@@ -99,9 +107,11 @@ class HoldOut:
     def judged(
         self, result: Linear, mean: float, target_size: float
     ) -> Generator[Ask, Estimate, Linear]:
-        """Return a result with R2; with a note, and no standard errors, if it is below 0 or NaN.
+        """Return the result with R2.
 
-        Unchanged, if too few answer. Parameters are those of :meth:`r2`.
+        If R2 is significantly below 0, or NaN, the result has a note and no standard errors. If too
+        few users answer, the result is returned unchanged. Other parameters are those of
+        :meth:`r2`.
         """
         try:
             r2 = yield from self._asked(result.coef, result.intercept, mean, target_size)
@@ -144,30 +154,35 @@ class HoldOut:
                 return _UNKNOWN
         logs += np.log(expected)
         left = math.exp(2 * float(logs[0] - logs[1]))
-        # Where nothing is explained, both follow one law, and its share in both cancels.
+        # If nothing is explained, both residuals have the same distribution, and its bias cancels.
         errors = np.hypot(steepness * answer.std_error, min(abs(1 - left), 1.0) * law)
-        # What is left is known to a factor: two errors of that, upwards, are two of R2.
+        # The unexplained share has a relative error. Two of these errors upwards count as two
+        # standard errors of R2.
         of_log = min(2 * float(np.linalg.norm(errors)), _MOST_OF_LOG)
         error = left * math.expm1(2 * of_log) / 2
         return R2(1 - left, error, math.exp(float(logs[1])))
 
 
 def predictor(mean: float, link: str) -> float:
-    """Return the linear predictor of this mean of the targets."""
-    far = abs(mean) + 40.0  # no mean is further from its predictor, and no class is nearer 0 or 1
+    """Return the linear predictor for which the link gives this mean of the targets."""
+    # No mean is further from its predictor, and no mean of classes is nearer 0 or 1.
+    far = abs(mean) + 40.0
     of_mean = LINKS[link].mean
     return float(brentq(lambda u: float(of_mean(np.array(u))) - mean, -far, far))
 
 
 def _hidden(bound: float) -> float:
-    """Return what clipping hides of the mean square of Laplace's numbers, and not of normal ones.
+    """Return how much more of the mean square clipping removes for Laplace than for normal numbers.
 
-    They are of mean square 1.
+    Both have mean square 1 before clipping.
     """
     far = math.sqrt(2) * bound
     return math.exp(-far) * (1 + far) - (1 - bound**2 * clipped_square(bound))
 
 
 def _log_size(clipped: float) -> float:
-    """Return the logarithm of a normal number's size, over its bound, given its clipped square."""
+    """Return the log of the root mean square of normal numbers over the bound that clips them.
+
+    ``clipped`` is the mean of the clipped squares over the squared bound.
+    """
     return -math.log(float(brentq(lambda bound: clipped_square(bound) - clipped, 1e-3, 30.0)))

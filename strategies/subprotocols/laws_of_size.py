@@ -1,6 +1,6 @@
-"""The law of users' sizes, from the octave of each one's own: what clipping at a bound takes away.
+"""Distribution of users' sizes from reported octaves, and the loss by clipping at a bound.
 
-Whether sizes are those of numbers around 0, such as normal ones, or of classes, counts, money.
+The distribution also tells numbers around 0, such as normal ones, from classes, counts or money.
 """
 
 import math
@@ -18,56 +18,57 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort
 from .octaves import PER_OCTAVE, QUANTILES, shares_of
 
-# Sizes of numbers around 0 are expected in three of four cases; in one of ten, classes; otherwise a
-# part of the users is so many octaves larger, or a part has zeros, and others sizes alike or not.
+# Prior: the sizes are those of numbers around 0 with probability .75 and those of classes with
+# probability .1. Otherwise a part of the users has sizes that are some octaves larger, or a part
+# has zeros and the sizes of the others are alike or not.
 _AROUND_ZERO, _CLASSES = 0.75, 0.1
 _PARTS, _LARGER = (0.03, 0.1, 0.2, 0.35, 0.5), (1.5, 3.0, 5.0)
 _ZEROS = (0.0, 0.3, 0.6, 0.9)
-_ALIKE, _UNLIKE = 0.15, 0.8  # standard deviations of logarithms of sizes
+_ALIKE, _UNLIKE = 0.15, 0.8  # standard deviations of logarithms of sizes, alike and not alike
 _ONES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)  # shares of class 1 (of both -1 and 1)
-_HEAVY = 0.6, _UNLIKE  # share of zeros, and spread of the others, of a law with a heavy tail
-_SURE = 0.95  # probability from which labels are taken for classes
-_LEAST = 1e-6  # of a law's probability, that counts
+_HEAVY = 0.6, _UNLIKE  # a heavy tail: share of zeros, and spread of the other sizes' logarithms
+_SURE = 0.95  # probability above which sizes are taken for those of classes
+_LEAST = 1e-6  # smallest probability of a distribution that is kept
 
 
 @dataclass(frozen=True)
 class LawOfSizes:
-    """What is believed of sizes: quantiles of each law that is likely, and how likely it is."""
+    """Posterior over distributions of sizes."""
 
-    sizes: Floats  # (laws, quantiles)
-    weights: Floats  # (laws,)
+    sizes: Floats  # (laws, quantiles): quantiles of each likely distribution
+    weights: Floats  # (laws,): probability of each distribution
     around_zero: float  # probability that sizes are those of numbers around 0
     classes: float  # probability that all sizes are 0 or 1
     alike: float  # probability that sizes are nearly the same
 
     @property
     def are_classes(self) -> bool:
-        """Whether all sizes are 0 or 1, to all intents."""
+        """True if all sizes are 0 or 1 with a probability above 95 %."""
         return self.classes > _SURE
 
     @property
     def is_around_zero(self) -> bool:
-        """Whether sizes are rather those of numbers around 0 than others."""
+        """True if sizes are more likely those of numbers around 0 than others."""
         return self.around_zero > 0.5
 
     @property
     def may_have_a_mean(self) -> bool:
-        """Whether sizes are those of numbers around 0, or alike, as around another number."""
+        """True if sizes are likely those of numbers around 0, or alike as around another number."""
         return self.around_zero + self.alike > 0.5
 
     @property
     def mean(self) -> float:
-        """The mean size."""
+        """The posterior mean of the mean size."""
         return float(self.weights @ self.sizes.mean(axis=1))
 
     @property
     def root_mean_square(self) -> float:
-        """The common root mean square, the median of what is believed."""
+        """The posterior median of the root mean square size."""
         return math.exp(self._levels(0.5))
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the logarithm of the root mean square."""
+        """The posterior standard deviation of the logarithm of the root mean square."""
         return (self._levels(0.84) - self._levels(0.16)) / 2
 
     def _levels(self, level: float) -> float:
@@ -80,19 +81,19 @@ class LawOfSizes:
         return np.asarray(np.log(squares) / 2)
 
     def beyond(self, bound: float) -> float:
-        """Return the share in the sizes' sum of those beyond a bound.
+        """Return the share of the sizes' sum that sizes beyond a bound hold.
 
-        That is what clipping takes from the slope of sizes that are multiples of what explains
-        them: sizes beyond the bound no longer follow it.
+        If sizes are proportional to a feature, clipping reduces the slope by this share: sizes
+        beyond the bound no longer follow the feature.
         """
         means = np.maximum(self.sizes.mean(axis=1), np.finfo(float).tiny)
         shares = np.where(self.sizes > bound, self.sizes, 0.0).mean(axis=1) / means
         return float(self.weights @ shares)
 
     def excess(self, bound: float, level: float) -> tuple[float, float]:
-        """Return what share of the sizes' sum lies beyond a bound: as expected; and surely.
+        """Return the share of the sizes' sum that exceeds a bound: its mean and a lower limit.
 
-        It is more than the second number with a probability of ``level``.
+        The share is at least the lower limit with probability ``level``.
         """
         means = np.maximum(self.sizes.mean(axis=1), np.finfo(float).tiny)
         shares = np.maximum(self.sizes - bound, 0.0).mean(axis=1) / means
@@ -101,15 +102,16 @@ class LawOfSizes:
         return float(self.weights @ shares), float(shares[order][min(place, len(order) - 1)])
 
     def _as_heavy(self) -> "LawOfSizes":
-        """Return a law of the same root mean square with many zeros and a heavy tail."""
+        """Return a distribution of the same root mean square with many zeros and a heavy tail."""
         shape = np.exp2(_with_zeros(*_HEAVY))
         sizes = shape * (self.root_mean_square / math.sqrt(np.mean(shape**2)))
         return LawOfSizes(sizes[None], np.ones(1), 0.0, 0.0, 1.0)
 
     def lost(self, bound: float) -> float:
-        """Return what clipping at a bound may take from the slope, rather too much.
+        """Return a conservative share by which clipping at a bound may reduce the slope.
 
-        Unless sizes are alike, a tail may be longer than so few reports show.
+        Unless sizes are alike, the tail may be longer than a small number of reports shows. The
+        result is then at least that of a heavy-tailed distribution.
         """
         own = self.beyond(bound)
         return own if self.alike > 0.5 else max(own, self._as_heavy().beyond(bound))
@@ -118,7 +120,7 @@ class LawOfSizes:
 def ask_law(
     cohort: Cohort, question: Octave, epsilon: float
 ) -> Generator[Ask, Estimate, LawOfSizes]:
-    """Ask a cohort for the octaves of its sizes; return the belief in each law."""
+    """Ask a cohort for the octaves of its sizes; return the posterior over distributions."""
     oracle = SubsetSelection(epsilon, OCTAVES)
     answer = yield Ask(cohort, question, oracle)
     own, other = float(oracle.own), float(oracle.other)
@@ -140,11 +142,11 @@ def ask_law(
 
 @dataclass(frozen=True)
 class _Laws:
-    shapes: Floats  # (shapes, quantiles): binary logarithms of sizes, around a law's place
-    shape: Floats  # (laws,): the number of each law's shape
-    places: Floats  # (laws,)
-    shares: Floats  # (laws, octaves)
-    prior: Floats  # (laws,)
+    shapes: Floats  # (shapes, quantiles): binary logarithms of sizes, minus a distribution's place
+    shape: Floats  # (laws,): index of each distribution's shape
+    places: Floats  # (laws,): binary logarithm of each distribution's scale, in octaves
+    shares: Floats  # (laws, octaves): share of users in each octave
+    prior: Floats  # (laws,): prior probability
     kind: Floats  # (laws,): 0 around zero, 1 classes, 2 alike, 3 others
 
 
@@ -179,7 +181,10 @@ def _laws() -> _Laws:
 
 
 def _with_zeros(share: float, spread: float) -> Floats:
-    """Return a law of which a share is 0, and others have logarithms of this spread."""
+    """Return quantiles of sizes' binary logarithms; a share of the sizes is 0.
+
+    The natural logarithms of the other sizes are normal with standard deviation ``spread``.
+    """
     zeros = round(share * QUANTILES)
     levels = (np.arange(QUANTILES - zeros) + 0.5) / (QUANTILES - zeros)
     return np.concatenate([np.full(zeros, -np.inf), spread * ndtri(levels) / math.log(2)])

@@ -1,4 +1,4 @@
-"""The size that users' values have in common, from the octave of each one's own."""
+"""Estimate of the common size of users' values, from the octave that each user reports."""
 
 import math
 from collections.abc import Generator
@@ -15,28 +15,29 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort
 
 ELSEWHERE = 0.03  # share of users whose size may be anything
-# A part of the users may be that many octaves larger, as where most targets are 0: so large a part,
-# so many octaves. One such case in five is expected, whichever.
+# A part of the users may have sizes that are larger by some octaves, for example if most targets
+# are 0: candidate numbers of octaves, candidate shares of these users, and the prior probability of
+# all such cases together.
 _LARGER, _PARTS, _EXPECTED = (2, 4, 6), (0.1, 0.3, 0.5), 0.2
-QUANTILES = 200  # of a law of sizes
-PER_OCTAVE = 20  # sizes that are compared with the reports
+QUANTILES = 200  # number of quantiles that describe a distribution of sizes
+PER_OCTAVE = 20  # number of candidate sizes per octave
 
 
 @dataclass(frozen=True)
 class Size:
-    """A root mean square size, by its natural logarithm and that one's standard error."""
+    """A root mean square size: its natural logarithm, and the standard error of the logarithm."""
 
     log: float
     error: float
 
     @property
     def value(self) -> float:
-        """The size."""
+        """The root mean square size."""
         return math.exp(self.log)
 
 
 def size_askers(epsilon: float) -> int:
-    """Return how many users tell a size to some 15 %."""
+    """Return the number of users from whom a size is estimated to some 15 %."""
     g = math.exp(epsilon)
     return math.ceil(60 + 600 * g / (g - 1) ** 2)
 
@@ -46,9 +47,9 @@ def ask_size(
 ) -> Generator[Ask, Estimate, Size]:
     """Ask a cohort for the octaves of its sizes; return the common root mean square.
 
-    Squares of sizes are taken for chi-squared with so many ``degrees`` of freedom over their
-    number: 1 for the size of one normal number; infinitely many for sizes that are all alike but
-    for a tenth.
+    The squares of sizes are assumed to be chi-squared with ``degrees`` degrees of freedom, divided
+    by that number. Use 1 for the sizes of single normal numbers, and infinity for sizes that are
+    all alike up to a tenth.
     """
     oracle = SubsetSelection(epsilon, OCTAVES)
     answer = yield Ask(cohort, question, oracle)
@@ -66,7 +67,11 @@ def ask_size(
 
 @lru_cache
 def _laws(degrees: float) -> tuple[Floats, Floats, Floats]:
-    """Return laws of sizes: each one's root mean square, how likely it is, the octaves' shares."""
+    """Return the candidate distributions of sizes.
+
+    The three arrays have each distribution's root mean square (a binary logarithm), its prior
+    weight, and the share of users in each octave.
+    """
     places, shares = _shares(degrees)
     sizes, likely, found = [places], [np.full(len(places), 1 - _EXPECTED)], [shares]
     for octaves in _LARGER:
@@ -80,7 +85,7 @@ def _laws(degrees: float) -> tuple[Floats, Floats, Floats]:
 
 @lru_cache
 def _shares(degrees: float) -> tuple[Floats, Floats]:
-    """Return logarithms of a common size, and the share of users that each octave then has."""
+    """Return binary logarithms of common sizes, and the share of users in each octave for each."""
     levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
     if math.isinf(degrees):
         sizes = 0.1 * ndtri(levels) / math.log(2)
@@ -91,10 +96,10 @@ def _shares(degrees: float) -> tuple[Floats, Floats]:
 
 
 def shares_of(sizes: Floats, places: Floats) -> Floats:
-    """Return the share of users that each octave has, shape (places, octaves).
+    """Return the share of users in each octave, shape (places, octaves).
 
-    ``sizes`` are quantiles of the sizes' binary logarithms over a place; minus infinity is that of
-    0, for which users name any octave.
+    ``sizes`` has quantiles of the sizes' binary logarithms, minus a place. Minus infinity stands
+    for size 0, for which users report a random octave.
     """
     held = np.isfinite(sizes)
     found = np.clip(places[:, None] + sizes[held], 0, OCTAVES - 1)

@@ -1,7 +1,7 @@
-"""Permanent answers: what a strategy asks for them, and what it makes of them.
+"""Permanent answers: their questions, and estimates of values and changes from them.
 
-Every user answers with one bit, which a secret of its own flips or leaves as it is, the same at
-every collection.
+Every user answers with one bit. A secret of the user decides whether the bit is flipped, in the
+same way at every collection.
 """
 
 import math
@@ -23,36 +23,36 @@ from ldp_flower.validation import Floats
 from ..runtime import Answers, Ask, Cohort
 from ..runtime.population import Population, SizeOnlyPopulation
 
-#: From the shares of items that each part has estimated to the values, and to the derivatives of
-#: the values with respect to each part's shares.
+#: A function of the estimated shares of items in each part. It returns the values, and their
+#: derivatives with respect to each part's shares.
 Read = Callable[[Sequence[Floats]], tuple[Floats, list[Floats]]]
 
 
 @dataclass(frozen=True)
 class PermanentForm:
-    """How a strategy asks for permanent answers."""
+    """The questions and the estimator that a strategy uses for permanent answers."""
 
-    names: list[str]  # what is estimated
-    # What each of so many equal parts of the users is asked, at every collection
+    names: list[str]  # names of the estimated values
+    # Question and oracle of each part of the users, at every collection; parts are of equal size
     parts: list[tuple[Question, FrequencyOracle]]
-    read: Read  # what the values are, given the parts' shares of items
-    # Standard error of a value with a single user; with n it is this over the root of n
+    read: Read  # computes the values from the parts' shares of items
+    # Standard error of a value from a single user; from n users it is this over the root of n
     one_user: float
-    useful: float  # standard error of a value beyond which nobody is asked
+    useful: float  # largest standard error of a value with which users are asked
 
     def cohorts(self, population: Population) -> list[Cohort]:
-        """Return the parts of the users, by cuts that are the same at every collection."""
+        """Return one cohort per part; the cuts are the same at every collection."""
         cuts = [HASH_END * each // len(self.parts) for each in range(len(self.parts) + 1)]
         return [population.between(low, high) for low, high in pairwise(cuts)]
 
     def expected(self, num_users: int, min_reports: int) -> float:
-        """Return the standard error of a value; NaN if nobody would be asked."""
+        """Return the expected standard error of a value, or NaN if the users would be refused."""
         if self.refusal(SizeOnlyPopulation(num_users), min_reports):
             return math.nan
         return self.one_user / math.sqrt(num_users)
 
     def refusal(self, population: Population, min_reports: int) -> TooFew | None:
-        """Return why nobody is asked; None if the values can be of use."""
+        """Return why no user is asked, or None if the values are precise enough to be useful."""
         sizes = [cohort.size for cohort in self.cohorts(population)]
         users = len(population)
         if min(sizes) < min_reports:
@@ -68,7 +68,7 @@ class AsksPermanently(Protocol):
     """A strategy that can ask for permanent answers."""
 
     def permanent(self) -> PermanentForm | None:
-        """Return how; None if it cannot with these arguments."""
+        """Return the questions and estimator, or None if these arguments do not allow it."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Bits:
 def ask_for_bits(
     form: PermanentForm, population: Population, collections: int
 ) -> Generator[Ask, Answers, list[Bits]]:
-    """Ask every part of the users for its bits, once of so many collections."""
+    """Ask every part of the users for its bits, at one of ``collections`` collections."""
     bits = []
     for (question, oracle), cohort in zip(form.parts, form.cohorts(population), strict=True):
         answers = yield Ask(cohort, question, oracle, collections=collections)
@@ -91,7 +91,7 @@ def ask_for_bits(
 
 
 def level_of(form: PermanentForm, answers: Sequence[Bits]) -> tuple[Floats, Floats]:
-    """Return the values of one collection, with their standard errors for the population."""
+    """Return the values at one collection, with their standard errors for the population."""
     found, covariances = [], []
     for (_, oracle), bits in zip(form.parts, answers, strict=True):
         mean = oracle.mean(bits.reports, bits.coins)
@@ -105,9 +105,9 @@ def level_of(form: PermanentForm, answers: Sequence[Bits]) -> tuple[Floats, Floa
 def change_of(
     form: PermanentForm, answers: Sequence[Bits], before: Sequence[Bits]
 ) -> tuple[Floats, Floats]:
-    """Return by how much values changed, with standard errors, from users who answered twice.
+    """Return the changes of the values with standard errors, from users who answered both times.
 
-    Noise that is permanent is in both collections, so that only answers that changed have any.
+    The permanent noise is the same at both collections, so only answers that changed add noise.
     """
     shares, moved, covariances = [], [], []
     for (_, oracle), now, then in zip(form.parts, answers, before, strict=True):

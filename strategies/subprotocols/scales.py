@@ -1,6 +1,7 @@
-"""One number of each user: squared errors, the scale of targets, the typical norm of vectors.
+"""Estimates from one number per user: the scale of targets and the typical norm of vectors.
 
-For a scale users hold many targets each, whose root mean square is nearly the common one.
+The estimate of a scale assumes that the root mean square of each user's targets is near the common
+one, since each user holds many targets.
 """
 
 import math
@@ -26,19 +27,19 @@ from ..runtime import Ask, Cohort, Run, TooFewReports
 
 
 def number_randomizer(epsilon: float, radius: float) -> Randomizer:
-    """Return the mechanism for a number in ``[-radius, radius]``, whichever is less noisy."""
+    """Return the less noisy of two randomizers for a number in ``[-radius, radius]``."""
     candidates = (RandomizedResponse(epsilon, radius), Codebook(epsilon, 1, radius))
     return min(candidates, key=lambda mechanism: mechanism.variance)
 
 
-# Targets' scales from 2**-10 to 2**10, by bins of half an octave: a bin's middle is off by 19 %.
+# Scales of targets from 2**-10 to 2**10, in bins of half an octave: within 19 % of a bin's middle.
 _SMALLEST, _OCTAVES, _PER_OCTAVE = 2.0**-10, 20, 2
 _NUM_BINS = _PER_OCTAVE * _OCTAVES
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
-_COHORTS = 3  # whose reports have to do
-_SHARE = 0.13  # of all users that one of them may be
-_CERTAIN = 0.99  # probability from which an estimated scale is believed
-_NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the same
+_COHORTS = 3  # largest number of cohorts, if all of their users answer
+_SHARE = 0.13  # largest share of all users in one cohort
+_CERTAIN = 0.99  # probability from which an estimated scale counts as certain
+_NEAR = 0.5  # a scale within a factor exp(_NEAR) of the most likely one counts as the same
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,14 @@ class TargetScale:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the value is at least near the right one, to all intents."""
+        """True if the estimate is near the true scale with a probability of at least 99 %."""
         return self.certainty >= _CERTAIN
 
     def doubts(self, argument: str) -> list[str]:
-        """Say, if the scale is not certain, by which argument it may be declared."""
+        """Return a note, in a list, if the scale is not certain.
+
+        The note names the ``argument`` that declares the scale.
+        """
         if self.is_certain:
             return []
         low, high = self.value * math.exp(-_NEAR), self.value * math.exp(_NEAR)
@@ -72,7 +76,11 @@ class TargetScale:
         ]
 
     def updated(self, log_ratio: float, variance: float) -> "TargetScale":
-        """Return the belief after an unbiased estimate of the logarithm of scale over value."""
+        """Return the posterior after a further estimate.
+
+        ``log_ratio`` is an unbiased estimate, of this ``variance``, of the logarithm of the true
+        scale over the present value.
+        """
         weight = self.variance / (self.variance + variance)
         return replace(
             self, value=self.value * math.exp(weight * log_ratio), variance=weight * variance
@@ -80,10 +88,11 @@ class TargetScale:
 
 
 def scale_cohorts(run: Run, epsilon: float, argument: str = "target_scale") -> Iterator[Cohort]:
-    """Return the cohorts that may be asked for a scale, each cut when it is needed.
+    """Return the cohorts that may be asked for a scale; each is cut when it is needed.
 
-    One is large enough to distinguish the 40 bins, nearly always. Where many users do not answer
-    there are more than the usual three. Raise TooFewReports if that would be too many of the users.
+    One cohort is nearly always enough to distinguish the 40 bins. Usually there are at most three,
+    but more are possible if many users do not answer. Raise TooFewReports if a cohort would contain
+    too large a share of the users.
     """
     size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
     size = max(size, run.min_reports)
@@ -101,12 +110,13 @@ def estimate_target_scale(
     samples_per_user: int,
     question: Callable[[float, float, int], Question] = TargetScaleBin,
 ) -> Generator[Ask, Estimate, TargetScale]:
-    """Ask one cohort after the other until the scale is all but certain, or three answered.
+    """Ask cohorts for the scale of targets, until it is nearly certain or there are enough reports.
 
-    Users report the bin of their own targets' root mean square, by randomised response over all
-    bins. With a known spread of users around the common scale, the counts of all bins together give
-    a scale finer than the bins. ``question`` asks for another size, the root mean square of
-    ``samples_per_user`` numbers, given bins. Raise TooFewReports if nobody answers at all.
+    Enough are the reports of three full cohorts. Users report the bin of their own targets' root
+    mean square, by randomised response over all bins. Since the spread of users around the common
+    scale is known, the counts of all bins together give a scale finer than the bins. ``question``
+    makes the question from the bins; it may ask for another size, the root mean square of
+    ``samples_per_user`` numbers. Raise TooFewReports if no user answers at all.
     """
     oracle = KRandomizedResponse(epsilon, _NUM_BINS)
     bins = question(_SMALLEST, _PER_OCTAVE, _NUM_BINS)
@@ -114,7 +124,7 @@ def estimate_target_scale(
     counts, num_reports = np.zeros(_NUM_BINS), 0
     scale = TargetScale(1.0, math.inf, 0.0)
     for cohort in cohorts:
-        # However few answer: how certain the scale is says whether to ask more.
+        # Any number of reports is accepted. The scale's certainty decides if more users are asked.
         answer = yield Ask(cohort, bins, oracle, min_reports=0)
         counts += oracle.support(answer)
         num_reports += answer.count
@@ -133,7 +143,11 @@ def estimate_target_scale(
 
 @lru_cache(maxsize=8)
 def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Floats, Floats, Floats]:
-    """Return logarithms of scales, and those of the chances that bins are named, and are not."""
+    """Return logarithms of candidate scales, and log probabilities of reports for each.
+
+    The last two arrays, of shape (scales, bins), are for a report that names a bin and for one that
+    does not.
+    """
     low = math.log(_SMALLEST)
     edges = low + np.arange(_NUM_BINS + 1) / _PER_OCTAVE * math.log(2)
     logs = np.linspace(edges[0], edges[-1], 50 * _NUM_BINS + 1)
@@ -144,7 +158,7 @@ def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Float
 
 
 def _believed(logs: Floats, weights: Floats) -> TargetScale:
-    """Return the belief near the likeliest of scales with these logarithms and weights."""
+    """Return the posterior near the most likely scale, from log-scales and their weights."""
     near = np.abs(logs - logs[np.argmax(weights)]) < _NEAR
     total = float(weights[near].sum())
     mean = float(weights[near] @ logs[near]) / total
@@ -153,19 +167,19 @@ def _believed(logs: Floats, weights: Floats) -> TargetScale:
 
 
 _LOG_RANGE = math.log(16)  # a norm lies within this factor of its prior
-_USERS_VARIANCE = 0.5  # of the logarithms of users' norms
-_ERROR = 0.4  # wanted standard deviation of the logarithm
-_MOST_SHARE = 0.12  # of all users
+_USERS_VARIANCE = 0.5  # variance of the logarithms of users' norms
+_ERROR = 0.4  # wanted standard error of the logarithm of a norm
+_MOST_SHARE = 0.12  # largest share of all users that is asked for a norm
 
 
 def norm_askers(run: Run, epsilon: float) -> int:
-    """Return how many of a strategy's users to ask for a norm."""
+    """Return the number of users to ask for a norm."""
     most = int(_MOST_SHARE * run.num_users)
     return max(min(most, enough_for_norm(epsilon)), run.min_reports)
 
 
 def enough_for_norm(epsilon: float) -> int:
-    """Return how many users estimate a norm well enough."""
+    """Return the number of users from whom a norm is estimated precisely enough."""
     variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
     return math.ceil(variance / _ERROR**2)
 
@@ -173,9 +187,10 @@ def enough_for_norm(epsilon: float) -> int:
 def estimate_norm(
     cohort: Cohort, epsilon: float, question: Callable[[float, float], Question], prior: float
 ) -> Generator[Ask, Estimate, float]:
-    """Ask a cohort for the typical norm, the geometric mean, of its users' vectors.
+    """Ask a cohort for the typical norm of its users' vectors: the geometric mean of the norms.
 
-    ``question`` asks for log(norm / prior) / log_range. If nobody answers the prior is returned.
+    ``question`` makes the question for log(norm / prior) / log_range, given prior and log_range. If
+    no user answers, the prior is returned.
     """
     randomizer = number_randomizer(epsilon, 1.0)
     answer = yield Ask(cohort, question(prior, _LOG_RANGE), randomizer, min_reports=0)

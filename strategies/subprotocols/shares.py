@@ -1,4 +1,4 @@
-"""Estimate a distribution function at thresholds from one-bit reports; search its quantiles."""
+"""Estimates of a distribution function at thresholds from one-bit reports; search for quantiles."""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -15,25 +15,31 @@ from ..runtime import Ask, Cohort, TooFewReports
 from ..runtime.result import NORMAL
 from .cell_search import ONE_VALUE, FoundQuantile
 
-#: Thresholds of the first round, all over the bounds.
+#: Number of thresholds of the first round, spread over the bounds.
 FIRST = 24
-# Where later thresholds are, in errors of a share that all of a quantile's users are asked about.
-# An end 2.7 ideal half-widths away is the best that tests reach: most reports are some 4.5 errors
-# (2.3 half-widths) away, with others beyond if these prove nothing, and within for the estimate.
+# Distances of later thresholds from a quantile, in standard errors of a share that all of the
+# quantile's users report. The best that tests reach is an end of the interval 2.7 ideal half-widths
+# away. So most reports are some 4.5 errors (2.3 half-widths) away. Some are further away, in case
+# these prove nothing, and some are closer, for the estimate.
 SPREAD = np.array([-8.0, -4.5, -1.5, 1.5, 4.5, 8.0])
-_JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
-_STEEP = 0.2  # if what is believed is within so much of the scale
-_COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
-_UNSURE = 0.3  # in rank, of 68 % of the posterior, from which its median is the estimate
-_TELLING = 5  # quantiles, at most, by which it is chosen
-_MAX_MISSING = 0.95  # share of users without an entry: with more, the rest are hidden by noise
+# A quantile is taken for a value that many users share if the posterior's error in rank exceeds
+# _JUMP times the expected noise, while the posterior is within _STEEP of the scale's length.
+_JUMP = 4.0
+_STEEP = 0.2
+_COARSER = 1.0  # log prior odds of a scale against the next finer one
+# If the central 68 % of the posterior is wider than this, in rank, the posterior's median is the
+# estimate.
+_UNSURE = 0.3
+_TELLING = 5  # largest number of quantiles that are used to choose the scale
+_MAX_MISSING = 0.95  # largest estimated share of missing values; noise hides the other users beyond
 
 
 class Shares:
-    """Shares of users at or below thresholds, estimated from one-bit reports of some rounds.
+    """Shares of users at or below thresholds, estimated from the one-bit reports of all rounds.
 
-    Users without an entry report "below" with a probability that the question gives. Where half of
-    the users are asked with 0 and half with 1, the difference estimates how many are ``missing``.
+    Users with a missing value report "below" with a probability that the question gives. If half of
+    the users get the probability 0 and half 1, the difference estimates the share of ``missing``
+    values.
     """
 
     def __init__(self, part: RandomizedResponse) -> None:
@@ -44,7 +50,7 @@ class Shares:
     def ask(
         self, cohort: Cohort, question: SharesBelow, at: Floats
     ) -> Generator[Ask, Estimate, int]:
-        """Ask about these thresholds; return how many users answered."""
+        """Ask a cohort about the thresholds ``at``; return the number of users who answered."""
         answer = yield Ask(cohort, question, SampledCoordinate(self._part, len(at)))
         shares, counts = (answer.mean + 1) / 2, self._counts(answer)
         asked = np.asarray(question.levels, np.float64)
@@ -59,34 +65,37 @@ class Shares:
         return (self._part.variance - 1) / 4
 
     def _estimate_missing(self, asked: Floats, shares: Floats, counts: Floats) -> None:
-        """Estimate the share of users without an entry, by who reports 1 and who reports 0."""
+        """Estimate the share of missing values from users with probability 1 and probability 0."""
         ones, zeros = (np.flatnonzero((asked == each) & (counts > 0)) for each in (1.0, 0.0))
         if not len(ones) or not len(zeros):
             return
-        # Thresholds count alike: where few reports are alike it is not known how few they are.
+        # Thresholds have equal weights instead of their counts: if the few reports at a threshold
+        # are all the same, their number is not known.
         found = float(shares[ones].mean() - shares[zeros].mean())
         self.missing = min(max(found, 0.0), _MAX_MISSING)
         spread = sum(float(np.sum(1 / counts[each])) / len(each) ** 2 for each in (ones, zeros))
         self.missing_error = math.sqrt((self._noise + 0.25) * spread)
 
     def _reports(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return thresholds, increasing, and for each what was asked, shares and their counts."""
+        """Return increasing thresholds, and the probability asked, share and count of each."""
         at, asked, shares, counts = map(np.concatenate, zip(*self._rounds, strict=True))
         order = np.argsort(at, kind="stable")
         order = order[counts[order] > 0]
         return at[order], asked[order], shares[order], counts[order]
 
     def _about(self, level: float, scale: ValueScale) -> tuple[Floats, Floats, Floats]:
-        """Return places, what is reported there as if all had been asked for a level, and weights.
+        """Return thresholds on a scale, adjusted shares, and weights.
 
-        It crosses the level where the distribution of those with an entry does. Reports asked for
-        another level count less, as the share of users without an entry is unsure.
+        A share is adjusted to the value that it would have if ``level`` had been asked everywhere:
+        it crosses the level where the distribution of the values that are not missing does. Reports
+        asked with another level have smaller weights, since the share of missing values is
+        uncertain.
         """
         at, asked, shares, counts = self._reports()
         unsure = asked - level
         excess = (unsure * self.missing_error) ** 2 / (self._noise + 0.25)
         _, group = np.unique(asked, return_inverse=True)
-        together = np.bincount(group, counts)[group]  # they share the error
+        together = np.bincount(group, counts)[group]  # reports of a group share this error
         return scale.places(at), shares - self.missing * unsure, counts / (1 + together * excess)
 
     def about(self, level: float, scale: ValueScale) -> Crossing:
@@ -100,11 +109,11 @@ class Shares:
     def interval(
         self, belief: Crossing, at: float, scale: ValueScale, z: float
     ) -> tuple[float, float]:
-        """Return the values between which a quantile lies, whatever the distribution."""
+        """Return a confidence interval of a quantile that holds for any distribution."""
         thresholds, asked, shares, counts = self._reports()
         level = belief.level
         unsure = asked - level
-        at_level = level + self.missing * unsure  # of reports, where the distribution is at it
+        at_level = level + self.missing * unsure  # share of reports at the quantile
         variance = (self._noise + np.maximum(at_level * (1 - at_level), 0.0)) / counts
         lower, upper = inverted(
             shares - at_level,
@@ -117,9 +126,10 @@ class Shares:
         return float(ends[lower + 1]), float(ends[upper + 1])
 
     def _counts(self, answer: Estimate) -> Floats:
-        """Return how many answered at each threshold, by the standard errors of bits.
+        """Return the number of users who answered at each threshold, from the standard errors.
 
-        Where all answered the same, or rounding makes them too many, it is the number to expect.
+        If all answers at a threshold are the same, or rounding makes the number too large, return
+        the expected number there.
         """
         errors, spread = answer.std_error, self._part.variance - answer.mean**2
         some = (errors > 0) & (errors < np.inf)
@@ -136,14 +146,14 @@ def search_by_thresholds(
     part: RandomizedResponse,
     question: Callable[[Floats, Floats], SharesBelow],
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
-    """Ask each cohort about thresholds around the quantiles that the former ones estimate.
+    """Ask each cohort about thresholds around the quantiles that earlier cohorts estimate.
 
-    levels, errors: Of the quantiles, and standard errors of shares if all are asked.
-    scales: On one of which the entries lie in one group; the likeliest is used.
-    question: Takes thresholds and the level that is asked for at each.
+    levels, errors: Levels of the quantiles, and standard errors of shares if all users are asked.
+    scales: Candidate scales, from which the likeliest is used: on it the values form one group.
+    question: Makes a question from thresholds and the level that is asked at each.
     """
     scale, found, users = scales[0], Shares(part), 0
-    # From the lowest to the highest: each takes time on every scale.
+    # Only a few quantiles, from the lowest to the highest, since each takes time on every scale.
     some = np.unique(np.linspace(0, len(levels) - 1, _TELLING).astype(int))
     few = [sorted(levels)[place] for place in some]
     beliefs: list[Crossing] = []
@@ -161,7 +171,7 @@ def search_by_thresholds(
             if not beliefs:
                 raise
             break
-        if len(scales) > 1:  # one quantile alone may lie where a wrong scale is dense by chance
+        if len(scales) > 1:  # several quantiles: one alone may suit a wrong scale by chance
             likely = [sum(found.about(one, each).evidence for one in few) for each in scales]
             scale = scales[int(np.argmax(likely + _COARSER * np.arange(len(scales))))]
         beliefs = [found.about(level, scale) for level in levels]
@@ -182,9 +192,10 @@ def search_by_thresholds(
 
 
 def _around(belief: Crossing, error: float) -> Floats:
-    """Return places on both sides of a quantile, of which the error in rank will be so large.
+    """Return places of thresholds on both sides of a quantile.
 
-    None is further away than half the way to a bound, beyond which there is nothing to ask for.
+    ``error`` is the expected error of the quantile in rank. No place is further away than half the
+    distance to a bound, since there are no values beyond bounds.
     """
     near, middle, far = belief.quantile([0.16, 0.5, 0.84])
     sides = np.sign(SPREAD) * np.hypot(SPREAD * error / belief.slope(), (far - near) / 2)

@@ -1,7 +1,8 @@
-"""Vectors that are reported shortened, with a word of each whether it was.
+"""Mean of shortened vectors, where each report also says whether its vector was shortened.
 
-How long vectors are need not be known then: the share that was not shortened says it, whatever
-their law, and says what of a direction the shortening leaves.
+The lengths of the vectors need not be known beforehand. The share of vectors that were not
+shortened indicates how long they are, for any distribution, and how much of a direction shortening
+leaves.
 """
 
 import math
@@ -14,24 +15,26 @@ from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
 
-_TOLD, _TOLD_OF_FEW = 0.125, 0.5  # of a report's energy, for the word; and over the dimension
+# Square of the coordinate that says whether a vector was shortened, over the squared radius: a
+# constant part, and a part that is divided by the dimension.
+_TOLD, _TOLD_OF_FEW = 0.125, 0.5
 
 
 @dataclass(frozen=True)
 class ShortenedMean:
-    """The mean of shortened vectors, and the share that was not shortened."""
+    """The mean of shortened vectors, and the share of vectors that were not shortened."""
 
     mean: Floats
     std_error: Floats
-    whole: float
-    whole_error: float
+    whole: float  # share of the vectors that were not shortened
+    whole_error: float  # its standard error
     count: int
 
 
 def ask_shortened(
     cohort: Cohort, question: Question, dim: int, radius: float, epsilon: float
 ) -> Generator[Ask, Estimate, ShortenedMean]:
-    """Ask a cohort for a vector of ``dim`` coordinates, shortened to ``radius``."""
+    """Ask a cohort for vectors of ``dim`` coordinates, shortened to length ``radius``."""
     told = radius * math.sqrt(_TOLD + _TOLD_OF_FEW / dim)
     mechanism = ball_codebook(epsilon, dim + 1, math.hypot(radius, told))
     answer = yield Ask(cohort, Shortened(question, radius, told), mechanism)
@@ -45,6 +48,6 @@ def ask_shortened(
 
 
 def word_variance(epsilon: float, dim: int) -> float:
-    """Return the variance of one user's word, as an estimate of the share that is whole."""
+    """Return the variance of one user's estimate of the share of vectors not shortened."""
     told = math.sqrt(_TOLD + _TOLD_OF_FEW / dim)
     return ball_codebook(epsilon, dim + 1, math.hypot(1.0, told)).variance / (2 * told) ** 2

@@ -1,7 +1,8 @@
-"""The law of users' sizes, from the octave of each one's own: what clipping takes away.
+"""Distribution of users' sizes from reported octaves, and the bias of clipping.
 
-No law has to be the right one: thousands of laws that may be like it are weighted by what users
-tell, as far as laws are not exact.
+The posterior is over thousands of simulated distributions, weighted by their agreement with the
+reports. No distribution has to be exactly right: the weights allow for an error of each octave's
+share.
 """
 
 import math
@@ -18,36 +19,38 @@ from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
 
-_LAWS, _DRAWN = 16000, 100  # so many laws, of so many sizes each
+_LAWS, _DRAWN = 16000, 100  # number of distributions, and number of sizes drawn from each
 _VARY = 1.0  # standard deviation of the logarithm of a root mean square around the usual one
-_INEXACT = 0.02  # standard deviation of an octave's share around that of the law that is most like
-_LIKELY = 1e-4  # weight of a law, over the largest, that counts
-_RATIOS = math.log(0.01), 0.0  # logarithms, of smaller sizes over larger ones
-_BOUNDS = np.geomspace(0.25, 16.0, 49)  # of clips, in units of a root mean square
+# Standard deviation of an octave's true share around that of the most similar distribution.
+_INEXACT = 0.02
+_LIKELY = 1e-4  # smallest weight of a distribution that is kept, over the largest weight
+_RATIOS = math.log(0.01), 0.0  # range of the logarithm of the ratio of smaller to larger sizes
+_BOUNDS = np.geomspace(0.25, 16.0, 49)  # bounds for clipping, in units of a root mean square
 
 
 @dataclass(frozen=True)
 class SizeHistogram:
-    """Laws that sizes may follow, and how likely each is."""
+    """Posterior over distributions of sizes: samples of each, and its weight."""
 
     sizes: Floats  # (laws, drawn)
     weights: Floats  # (laws,)
 
     @property
     def root_mean_square(self) -> float:
-        """The root mean square size: the mean of what is believed, by logarithms."""
+        """The root mean square size: its geometric mean over the posterior."""
         return math.exp(self.weights @ np.log(np.mean(self.sizes**2, axis=1)) / 2)
 
     @property
     def bounds(self) -> Floats:
-        """Bounds that sizes may be clipped at."""
+        """Candidates for the bound at which sizes are clipped."""
         return np.asarray(self.root_mean_square * _BOUNDS)
 
     def clip(self, noise: float, power: int = 1, most: float = math.inf) -> "Clip":
-        """Return where to clip sizes, so that noise and what is cut are least.
+        """Return the bound for clipping sizes with the least mean square error.
 
-        So is it for the mean of so high a power of the sizes, if ``noise`` is the variance of a
-        mean of numbers within [-1, 1]. Sizes are at most ``most``.
+        The error is that of the mean of sizes to the ``power``: noise, bias of clipping and the
+        uncertainty of that bias. ``noise`` is the noise variance of a mean of numbers within
+        [-1, 1]. Sizes are at most ``most``.
         """
         bounds = np.append(self.bounds[self.bounds < most], most)
         cut, spread = self.cut(bounds, power, most)
@@ -55,10 +58,11 @@ class SizeHistogram:
         return Clip(float(bounds[best]), float(cut[best]), float(spread[best]))
 
     def shortening(self, noise: float, loss: float) -> float:
-        """Return where to shorten vectors of these sizes whose mean direction is wanted.
+        """Return the best length to which to shorten vectors, for estimating their mean direction.
 
-        Noise over what is left of the mean size, and ``loss`` times what is cut of it, are least
-        in the mean square. ``noise`` is the variance of a mean of vectors within 1.
+        It minimises the sum of two squares: the noise over the remaining mean size, and, times
+        ``loss``, the share of the mean size that shortening removes. ``noise`` is the noise
+        variance of a mean of vectors of length at most 1.
         """
         means = self.sizes.mean(axis=1)
         costs = []
@@ -69,7 +73,11 @@ class SizeHistogram:
         return float(self.bounds[np.argmin(costs)])
 
     def cut(self, bounds: Floats, power: int = 1, most: float = math.inf) -> tuple[Floats, Floats]:
-        """Return by how much clipping at bounds lowers the mean of a power, and its spread."""
+        """Return the bias of a power's mean if sizes are clipped at each bound.
+
+        The two arrays have the posterior mean and standard deviation of the amount by which
+        clipping lowers the mean.
+        """
         powers = np.minimum(self.sizes, most) ** power
         found = np.array([np.maximum(powers - b**power, 0.0).mean(axis=1) for b in bounds])
         mean = found @ self.weights
@@ -79,19 +87,20 @@ class SizeHistogram:
 
 @dataclass(frozen=True)
 class Clip:
-    """Where sizes are clipped, by how much that lowers a mean, and how sure that is."""
+    """A bound for clipping sizes, and the bias of the mean that it causes."""
 
     bound: float
-    cut: float
-    spread: float
+    cut: float  # amount by which clipping lowers the mean
+    spread: float  # standard deviation of that amount
 
 
 def ask_histogram(
     cohort: Cohort, question: Octave, epsilon: float, usual: float, present: float = 1.0
 ) -> Generator[Ask, Estimate, SizeHistogram]:
-    """Ask a cohort for the octaves of its sizes, whose root mean square is usually so large.
+    """Ask a cohort for the octaves of its sizes; return the posterior over distributions.
 
-    So large a share of it is ``present`` and has a size.
+    ``usual`` is the expected root mean square of the sizes. ``present`` is the approximate share of
+    the users who have a size.
     """
     oracle = SubsetSelection(epsilon, OCTAVES)
     answer = yield Ask(cohort, question, oracle)
@@ -105,14 +114,14 @@ def ask_histogram(
 
 
 def _parts(present: float) -> Floats:
-    """Return which shares of the users may have a size, where some have none."""
+    """Return candidates for the share of the users who have a size."""
     if present == 1:
         return np.ones(1)
     return np.minimum(present * np.linspace(0.7, 1.3, 7), 1.0)
 
 
 def _misfit(answer: Estimate, oracle: SubsetSelection, expected: Floats) -> Floats:
-    """Return minus twice the logarithm of how likely octaves' shares are, shape (laws,)."""
+    """Return minus twice the log-likelihood of each distribution, shape (laws,)."""
     variance = (oracle.variance + expected) / max(answer.count, 1) + _INEXACT**2
     misfit = np.sum((answer.mean - expected) ** 2 / variance + np.log(variance), axis=1)
     return np.asarray(misfit)
@@ -120,9 +129,10 @@ def _misfit(answer: Estimate, oracle: SubsetSelection, expected: Floats) -> Floa
 
 @lru_cache
 def _laws() -> tuple[Floats, Floats]:
-    """Return sizes in laws whose root mean square is about 1.4, and octaves' shares.
+    """Return sizes drawn from each distribution, and the shares of its octaves.
 
-    Laws are normal, heavy-tailed, lognormal, or of two sizes: classes, and numbers mostly near 0.
+    Root mean squares are about 1.4. Distributions are normal, heavy-tailed, lognormal, or mixtures
+    of two sizes, which stand for classes and for numbers that are mostly near 0.
     """
     rng = default_rng(0)
 

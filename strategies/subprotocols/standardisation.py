@@ -1,4 +1,7 @@
-"""Centres and scales of a table's columns: estimated, applied on clients, undone in the result."""
+"""Standardisation of a table's columns: centres and scales are estimated, applied and undone.
+
+Clients apply them to their rows, and results undo them in the coefficients.
+"""
 
 import math
 from collections.abc import Generator
@@ -24,16 +27,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Standardisation:
-    """Public constants that bring columns to about mean 0 and scale 1."""
+    """Public constants that transform columns to about mean 0 and scale 1."""
 
-    # (num_features + 1,): for each feature of a schema and, last, the target; 0 and 1 where nothing
-    # is moved
+    # (num_features + 1,): for each feature of a schema and, last, the target; means of 0 and scales
+    # of 1 leave a column as it is
     means: Floats
     scales: Floats
 
     @classmethod
     def identity(cls, num_features: int) -> Self:
-        """Return the one that leaves all columns as they are."""
+        """Return the standardisation that leaves all columns as they are."""
         size = num_features + 1
         return cls(np.zeros(size), np.ones(size))
 
@@ -42,13 +45,16 @@ class Standardisation:
         return replace(ask, question=Standardised(ask.question, self.means, self.scales))
 
     def moved(self, coef: Floats) -> Floats:
-        """Return the model of standardised columns that predicts what one of the features does."""
+        """Convert coefficients of the features to the equivalent ones of standardised columns."""
         slopes = coef * self.scales[:-1] / self.scales[-1]
         slopes[0] = (coef[0] + coef @ self.means[:-1] - self.means[-1]) / self.scales[-1]
         return np.asarray(slopes)
 
     def restored(self, coef: Floats) -> Floats:
-        """Return the model of the features; the first of these is the intercept."""
+        """Convert coefficients of standardised columns to those of the features.
+
+        The first coefficient is the intercept.
+        """
         slopes = self.scales[-1] / self.scales[:-1] * coef
         slopes[0] += self.means[-1] - slopes @ self.means[:-1]
         return np.asarray(slopes)
@@ -57,7 +63,7 @@ class Standardisation:
 def with_standardisation(
     asks: Generator[Ask, Any, T], standardisation: Standardisation
 ) -> Generator[Ask, Any, T]:
-    """Run a protocol whose every question is about standardised columns."""
+    """Run a protocol with every question changed to one about standardised columns."""
     answer = None
     while True:
         try:
@@ -67,24 +73,28 @@ def with_standardisation(
         answer = yield standardisation.applied(ask)
 
 
-# A size is a root mean square in units of the schema's features, where columns with bounds
-# lie within [-2, 2]: bounds that fit give some 1.5, bounds 10 times too wide 0.1.
+# A size is a root mean square in units of the schema's features. In these units, columns with
+# bounds lie within [-2, 2]: the size is some 1.5 if bounds fit, and 0.1 if they are 10 times too
+# wide.
 _CLIP_RADIUS = 2.0
-# A prior is a size, the spread of logarithms around it, and where logarithms are clipped.
+# A prior is a size, the spread of logarithms around it, and the bound at which logarithms are
+# clipped.
 _FIRST_SIZES = 0.4, 2.0, 3.0
-# Around estimated centres sizes are known already, but for columns that were off-centre.
+# Prior of sizes around estimated centres. It is narrower, since sizes are known except for columns
+# that were off-centre.
 _SECOND_SIZES = 0.6, 0.7, math.log(3)
 _SAFETY_FACTOR = 1.2  # radius of the second wave of centres over users' typical distance
-_SHARE = 0.05  # of all users, for each question
-_TARGET_STD_ERROR = 0.1  # of a logarithm or a centre, that no larger cohort is for
+_SHARE = 0.05  # largest share of all users for each question
+_TARGET_STD_ERROR = 0.1  # standard error of a logarithm or a centre that is precise enough
 
 
 def estimate_standardisation(run: Run, schema: Schema) -> Generator[Ask, Estimate, Standardisation]:
-    """Ask small cohorts for what a schema does not declare.
+    """Ask small cohorts for the centres and scales that a schema does not declare.
 
-    First for sizes, as bounds may be much too wide; then for centres, twice, the second time around
-    the first estimate, from where users' means are not far; last for sizes around the centres. A
-    user reports one vector of all columns in question. What the schema declares is not asked for.
+    The first question is for sizes, as bounds may be much too wide. Two questions for centres
+    follow, the second around the first estimate, which is near users' means. The last question is
+    for sizes around the centres. A user reports one vector of all columns in question. Centres and
+    scales that the schema declares are not asked for.
     """
     estimated = Standardisation.identity(schema.num_features)
     centres = np.flatnonzero(~schema.centred)
@@ -105,10 +115,10 @@ def estimate_standardisation(run: Run, schema: Schema) -> Generator[Ask, Estimat
 
 @dataclass(frozen=True)
 class _Estimator:
-    """Asks cohorts of a strategy's users for vectors of columns."""
+    """Estimator of sizes and centres, which asks cohorts for vectors of columns."""
 
     run: Run
-    farthest: Floats  # from 0 that a column can be
+    farthest: Floats  # largest possible distance of each column from 0
 
     def _cohort(self, mechanism: Randomizer) -> Cohort:
         size = min(_SHARE * self.run.num_users, mechanism.variance / _TARGET_STD_ERROR**2)
@@ -120,7 +130,7 @@ class _Estimator:
         columns: Integers,
         prior: tuple[float, float, float],
     ) -> Generator[Ask, Estimate, Standardisation]:
-        """Multiply scales by users' typical sizes, drawn to what all columns have in common."""
+        """Multiply scales by users' typical sizes, shrunk to the mean over all columns."""
         centre, spread, reach = prior
         radius = spread * math.sqrt(len(columns))
         mechanism = ball_codebook(self.run.epsilon, len(columns), radius)
@@ -136,7 +146,11 @@ class _Estimator:
     def centres(
         self, known: Standardisation, columns: Integers
     ) -> Generator[Ask, Estimate, Standardisation]:
-        """Set means: one wave in the ball of typical rows, one in that of users' distances."""
+        """Estimate means by two waves of vectors.
+
+        The first wave clips to the length of a typical row, the second, around the first estimate,
+        to users' typical distance from it.
+        """
         root, epsilon = math.sqrt(len(columns)), self.run.epsilon
         first = ball_codebook(epsilon, len(columns), root)
         centre = np.zeros(len(known.means))
@@ -163,17 +177,17 @@ class _Estimator:
         return replace(known, means=means)
 
 
-_CENTRES_SHARE = 0.04  # of all users
-_CENTRES_NOISE = 0.1  # noise over a typical row's norm that no larger cohort is for
-_MAX_CENTRES_NOISE = 1.2  # ... with which centres are estimated at all
-USUAL, FARTHEST = 2.0, 4.0  # mean square of a column of numbers with bounds only
+_CENTRES_SHARE = 0.04  # largest share of all users that is asked for centres
+_CENTRES_NOISE = 0.1  # noise, over a typical row's norm, that is small enough
+_MAX_CENTRES_NOISE = 1.2  # largest noise, likewise, with which centres are estimated at all
+USUAL, FARTHEST = 2.0, 4.0  # usual and largest mean square of a numeric column with bounds only
 
 
 def _columns(schema: Schema, numeric: float) -> dict[int, float]:
-    """Return the features whose centres are not declared, with their mean squares.
+    """Return the mean squares of the features whose centres are not declared, by index.
 
-    Indicators have none: they are centred as if categories were equally likely. ``numeric`` is the
-    mean square of a column of numbers.
+    Indicators have no declared centres: they are centred as if categories were equally likely.
+    ``numeric`` is the mean square of a numeric column.
     """
     found: dict[int, float] = {}
     for name, kind in schema.columns.items():
@@ -185,13 +199,13 @@ def _columns(schema: Schema, numeric: float) -> dict[int, float]:
 
 
 def usual_square(schema: Schema) -> float:
-    """Return the usual squared norm of a row of features, given what is declared of them."""
+    """Return the usual squared norm of a row of features, given the schema's declarations."""
     undeclared = _columns(schema, USUAL)
     return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
 
 
 def num_askers(num_users: int, epsilon: float, min_reports: int, schema: Schema) -> int:
-    """Return how many users to ask for centres: none where these would be noise."""
+    """Return the number of users to ask for centres; 0 if noise would dominate the estimates."""
     if not (columns := len(_columns(schema, FARTHEST))):
         return 0
     noise = columns * ball_codebook(epsilon, columns, 1.0).variance
@@ -206,8 +220,8 @@ def estimate_centres(
 ) -> Generator[Ask, Estimate, Standardisation]:
     """Ask a cohort for the means of columns whose centres are not declared.
 
-    One report of each user, within the norm of the farthest row. What is found is drawn to
-    what all columns have in common.
+    Each user sends one report, clipped to the largest norm of a row. The estimates are shrunk to
+    the mean over all columns.
     """
     known = Standardisation.identity(schema.num_features)
     if not askers:

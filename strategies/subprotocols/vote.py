@@ -1,4 +1,4 @@
-"""The set vote: each user names the features with its largest local scores."""
+"""Set vote: each user reports the set of features with its largest local scores."""
 
 import math
 from collections.abc import Callable, Generator
@@ -12,20 +12,26 @@ from ldp_flower.randomizers import Estimate, SubsetSelection
 from ..numerics.spike_and_slab import Vote, passing, passing_threshold
 from ..runtime import Ask, Cohort
 
-# Of users with 100 rows the best of these has .97 of the information of the best size up to 40, at
-# epsilon .5 to 8 and up to 4,096 features; with 20 rows .78 of 1,024 features and .69 of 4,096.
+# Sizes of sets. For users with 100 rows the best of these sizes has .97 of the information of the
+# best size up to 40, at epsilon .5 to 8 and up to 4,096 features. With 20 rows it has .78 for 1,024
+# features and .69 for 4,096.
 _SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 _TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale
-# Information of all voters with which a feature is selected: 1.2 of 256 features, by
-# simulation, and more where the largest of more others has to be passed.
+# Scale of the information of all voters that is needed to select a feature. By simulation 1.2 is
+# needed for 256 features, and more for more features, since the feature has to exceed the largest
+# of all others.
 _CLEAR = 0.056
-_MARGIN = 2.0  # standard deviations beyond the largest of the others
+_MARGIN = 2.0  # required distance from the largest of the others, in standard deviations
 _EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
-_TYPICAL_SUPPORT = 8  # number of features that stand out
+_TYPICAL_SUPPORT = 8  # typical number of features with nonzero coefficients
 
 
 def information(oracle: SubsetSelection, score: float) -> float:
-    """Return the squared Hellinger distance of reports of a feature with this mean score and 0."""
+    """Return a vote's information on a feature with mean score ``score``.
+
+    It is the squared Hellinger distance between reports on features with mean scores ``score``
+    and 0.
+    """
     dim = oracle.domain_size
     share = min(_TYPICAL_SUPPORT / dim, 0.5)
     threshold = passing_threshold(oracle.set_size, dim, share, score)
@@ -35,26 +41,32 @@ def information(oracle: SubsetSelection, score: float) -> float:
 
 
 def typical_score(samples_per_user: int) -> float:
-    """Return by how many standard deviations a typical coefficient stands out for one user."""
+    """Return the mean of a typical coefficient's local score, in standard deviations."""
     return math.sqrt(samples_per_user) * _TYPICAL
 
 
 @lru_cache
 def best_vote(epsilon: float, dim: int, score: float) -> SubsetSelection:
-    """Return the set vote that best distinguishes features with these local scores."""
+    """Return the set vote that best distinguishes features with mean local score ``score``."""
     oracles = [SubsetSelection(epsilon, dim, k) for k in _SET_SIZES if k <= max(1, dim // 8)]
     return max(oracles, key=lambda oracle: information(oracle, score))
 
 
 def enough_voters(epsilon: float, dim: int, score: float) -> int:
-    """Return how many voters distinguish a coefficient with these local scores from zero."""
+    """Return the number of voters needed to distinguish a coefficient from zero.
+
+    ``score`` is the mean of the coefficient's local scores.
+    """
     others = max(dim / _TYPICAL_SUPPORT, 1.0)
     clear = _CLEAR * (math.sqrt(2 * math.log(others)) + _MARGIN) ** 2
     return math.ceil(clear / information(best_vote(epsilon, dim, score), score))
 
 
 def needed_for_selection(what: str, epsilon: float, dim: int, score: float, num_users: int) -> str:
-    """Say how many users, or which epsilon, would show something with these local scores."""
+    """Return a sentence on the number of users, or the epsilon, that a selection would need.
+
+    ``what`` is the sentence's subject, and ``score`` the mean local score of the features.
+    """
 
     def needed(epsilon: float) -> int:
         return 2 * enough_voters(epsilon, dim, score)
@@ -71,7 +83,7 @@ def ask_vote(
     question: Callable[[int], Question],
     samples_per_user: int,
 ) -> Generator[Ask, Estimate, Vote]:
-    """Let a cohort vote; ``question`` asks for the features of a set of so many."""
+    """Let a cohort vote; ``question`` makes the question from the size of the sets."""
     answer = yield Ask(cohort, question(oracle.set_size), oracle)
     counts = np.rint(oracle.support(answer))
     own, other = float(oracle.own), float(oracle.other)

@@ -1,7 +1,7 @@
-"""The mean of users' vectors by waves: each subtracts what the ones before it have found.
+"""Mean of users' vectors by waves: each wave subtracts the estimate of the waves before it.
 
-How far users' vectors are from their mean is learnt on the way, from the share of each wave's
-vectors that need no shortening. Nothing is known of it beforehand.
+The distance of users' vectors from their mean is not known beforehand. It is estimated on the way,
+from the share of each wave's vectors that need no shortening.
 """
 
 import math
@@ -19,38 +19,45 @@ from ..numerics.denoising import shortened_slope, shrink
 from ..runtime import Ask, ContradictedValue, Run, TooFewReports
 from .shortening import ask_shortened, word_variance
 
-_COARSE = 0.15, 0.2  # shares of the users, at least and at most, whose vectors are not re-centred
-_NARROWED = 0.5  # error of a wave's mean, over its radius, at which the next one is narrower
-_WORD_ERROR = 0.2  # of the share that needs no shortening, in a wave; smaller waves learn nothing
+_COARSE = 0.15, 0.2  # smallest and largest share of the users in the first wave, around zero
+_NARROWED = 0.5  # error of a wave's mean, over its radius, that lets the next wave be narrower
+# Largest standard error of a wave's share of vectors without shortening; smaller waves have larger
+# errors and learn nothing.
+_WORD_ERROR = 0.2
 _FEWEST_WAVES = 3
-_WIDE = 1.25  # radius for the error of the centre, over its size: that is not shortened
-# Radius of hard waves over the users' spread; .25 + 8 / d if larger. Where lengths concentrate,
-# clipping hard gains most; with fewer coordinates skewed users are biased by it.
+_WIDE = 1.25  # part of a radius that allows for the error of the centre, over that error
+# Radius of hard waves, which clip strongly, over the users' spread; .25 + 8 / d if larger. If
+# lengths concentrate, strong clipping gains most. In fewer coordinates than _CONCENTRATED it biases
+# the mean of skewed distributions, so there are no hard waves.
 _HARD, _CONCENTRATED = 0.75, 8
 _WIDE_WAVES = 0.25  # share of the waves, the last ones, that are not hard
-_BEYOND = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)  # shares of users, shortened
-# What shortening hides of a mean, over the radius and the share that is beyond it. Where sizes are
-# exponential, of one sign, and 5 % are beyond, it is 1 over the radius: .65; of several coordinates
-# it cancels in part.
+_BEYOND = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)  # shares of users who are shortened
+# Bias of a mean by shortening, over the radius times the share beyond it. For exponential sizes of
+# one sign with 5 % beyond, it is 1 over the radius: .65. In several coordinates it partly cancels.
 _HIDDEN = 0.5
-# Parts of the users that may have all of the distance; and how likely it is that all have.
+# Shares of the users whose vectors may differ from the common value, and the prior probability that
+# all users' vectors do.
 _PARTS, _USUAL = (1.0, 0.5, 0.25, 0.12, 0.06), 0.9
-# Of a declared spread's logarithm: how far off it may be, and how likely another one is beside it.
+# Prior for a declared spread: standard deviation of its logarithm, and the relative weight of any
+# other spread.
 _NEAR, _MISTAKEN = 0.25, 0.005
-_LAW = 0.04  # error of the share that needs no shortening, if vectors are taken for normal
-_SLOPE = 0.1  # relative error, likewise, of what shortening leaves, for all of it
+_LAW = 0.04  # error of the share without shortening from the assumption of normal vectors
+_SLOPE = 0.1  # relative error of the part that shortening removes, from the same assumption
 _MOST_DEGREES = 32  # lengths of real vectors vary more than those of many independent coordinates
-_LEAST_SPREAD = 0.3  # over the error of the centre, beside which a smaller one does not matter
-_SURE, _MOST_BEYOND = 3.0, 0.2  # standard errors, and a share of vectors beyond their bound
+_LEAST_SPREAD = 0.3  # smallest spread considered, over the error of the centre
+# A bound is contradicted if a larger share of vectors than _MOST_BEYOND exceeds it by _SURE
+# standard errors.
+_SURE, _MOST_BEYOND = 3.0, 0.2
 _CONTRADICTED = (
     "Expected vectors within a bound of {:g}, but about {:.0%} of the users' are longer."
 )
-_RANGE = 14.0  # of the logarithms of spreads that are thought of, below and, by a tenth, above
+# Range of the logarithms of candidate spreads below the largest; a tenth of it lies above.
+_RANGE = 14.0
 
 
 @dataclass(frozen=True)
 class WaveMean:
-    """A mean and its standard errors, what clipping may hide among them."""
+    """A mean and its standard errors, which include the possible bias of clipping."""
 
     mean: Floats
     std_error: Floats
@@ -58,7 +65,7 @@ class WaveMean:
 
 @dataclass(frozen=True)
 class _Wave:
-    """One cohort's estimate: variances of its coordinates, and the bias that each may have."""
+    """One cohort's estimate, with the variance and the possible bias of each coordinate."""
 
     mean: Floats
     variance: Floats
@@ -72,7 +79,7 @@ class _Wave:
 
 
 def _pooled(waves: list[_Wave]) -> _Wave:
-    """Return the estimates' average, by precision; biases add up."""
+    """Return the average of the estimates, weighted by precision; biases are averaged too."""
     precision = np.array([1 / wave.square for wave in waves])
     shares = precision / precision.sum()
     return _Wave(
@@ -84,7 +91,10 @@ def _pooled(waves: list[_Wave]) -> _Wave:
 
 
 def _of_both(waves: list[_Wave]) -> _Wave:
-    """Average hard and wide waves; what they differ by more than noise is the hard ones' bias."""
+    """Return the average of hard and wide waves.
+
+    Any difference between the two beyond noise counts as bias of the hard waves.
+    """
     kinds = [[w for w in waves if w.is_hard is is_hard] for is_hard in (False, True)]
     wide, *hard = (_pooled(kind) for kind in kinds if kind)
     for each in hard:
@@ -95,10 +105,11 @@ def _of_both(waves: list[_Wave]) -> _Wave:
 
 
 class _Spread:
-    """What is believed of users' vectors: how far from their mean they are, and how many of them.
+    """Posterior of the distance of users' vectors from their mean.
 
-    A part of the users may have all of the distance, as where most have one value in common.
-    Distances are root mean squares, of the users of that part.
+    If most users have one value in common, only the other part of the users differs from it. The
+    posterior is therefore over pairs of that part's share of the users and its root mean square
+    distance.
     """
 
     def __init__(self, degrees: int, largest: float, expected: float | None) -> None:
@@ -125,14 +136,15 @@ class _Spread:
         return np.asarray(self._parts * chdtrc(self._degrees, squares))
 
     def learn(self, radius: float, error: float, whole: float, whole_error: float) -> None:
-        """Learn from the share of vectors that are within a radius of the centre."""
+        """Update the posterior by the share of vectors within a radius of the centre."""
         surprise = 1 - whole - self._beyond(radius, error)
         self._likelihoods -= surprise**2 / (whole_error**2 + _LAW**2) / 2
 
     def radius(self, error: float, clip: float | None, beyond: float) -> float:
-        """Return a radius that is as likely too small as too large, for a centre that far off.
+        """Return the posterior median of the wanted radius, for a centre with this error.
 
-        It is ``clip`` spreads, or leaves this share of users beyond it.
+        The wanted radius is ``clip`` times the spread. If ``clip`` is None, it is the radius that
+        leaves the share ``beyond`` of the users beyond it.
         """
         if clip is None:
             others = chdtri(self._degrees, np.minimum(beyond / self._parts, 1.0))
@@ -144,12 +156,12 @@ class _Spread:
         return math.exp(float(np.interp(0.5, shares, needed[order])))
 
     def hidden(self, radius: float, error: float) -> float:
-        """Return what shortening may hide of the mean."""
+        """Return the possible bias of the mean by shortening."""
         excess = np.maximum(radius, np.sqrt(self._squares))
         return _HIDDEN * float(self._weights(error) @ (self._beyond(radius, error) * excess))
 
     def slope(self, dim: int, radius: float, error: float) -> tuple[float, float]:
-        """Return what shortening leaves of the centre's error, and the relative error of that."""
+        """Return the share of the centre's error that shortening leaves, and its relative error."""
         weights = self._weights(error)
         of_part = shortened_slope(dim, self._ratios(radius, error))
         slopes = 1 - self._parts + self._parts * of_part
@@ -159,7 +171,7 @@ class _Spread:
 
 
 def _least_beyond(degrees: int, noise: float, users: int) -> float:
-    """Return the share of users to leave beyond a radius: what that hides is less than noise."""
+    """Return the largest candidate share of users beyond a radius whose bias is below the noise."""
     for beyond in _BEYOND:
         radius = math.sqrt(chdtri(degrees, beyond) / degrees)
         if _HIDDEN * beyond * radius <= math.hypot(noise * radius, users**-0.5):
@@ -179,35 +191,36 @@ def mean_by_waves(
     factor: float = 1.0,
     factor_error: float = 0.0,
 ) -> Generator[Ask, Estimate, WaveMean]:
-    """Ask all of a run's users who are left for a vector less a centre, and return their mean.
+    """Ask all remaining users of a run for vectors minus a centre; return the mean of the vectors.
 
     Parameters
     ----------
     question : callable
-        From a centre to a user's vector less that centre.
+        Makes, from a centre, the question for a user's vector minus that centre.
     radius : float
-        Of the first cohort's vectors, around zero.
+        Radius around zero to which the first cohort's vectors are shortened.
     most_waves : int
-        How many cohorts follow it at most; fewer where they would be too small to learn from.
+        Largest number of cohorts after the first. There are fewer if they would be too small to
+        learn from.
     is_bound : bool
-        Whether no vector is longer than ``radius``, or taken for longer. A wave of a larger radius
-        is then not re-centred. Otherwise the first radius is a guess.
+        True if ``radius`` bounds the length of all vectors; longer ones are shortened to it. A wave
+        of a larger radius is then not re-centred. If False, ``radius`` is only a guess.
     expected : float, optional
-        Root mean square distance of users' vectors from their mean, if it is declared. Reports may
-        say that it is another.
+        Declared root mean square distance of users' vectors from their mean. Reports may correct
+        it.
     factor, factor_error : float
-        What a vector less a centre has of the difference of the mean and the centre, and the
-        relative error of that.
+        Ratio of the mean of users' vectors minus a centre to the difference between mean and
+        centre, and the relative error of that ratio.
 
     Raises
     ------
     TooFewReports
-        If the first cohort has too few.
+        If the first cohort has too few reports.
     ContradictedValue
-        If reports say that many vectors are longer than their bound.
+        If reports show that many vectors are longer than their bound.
     """
     epsilon, users = run.epsilon, run.num_unasked
-    energy = dim * ball_codebook(epsilon, dim, 1.0).variance  # of the noise of one report
+    energy = dim * ball_codebook(epsilon, dim, 1.0).variance  # expected squared noise of a report
     noise = math.sqrt(energy / users)
     spread = _Spread(dim, radius, expected)
     beyond = _least_beyond(min(dim, _MOST_DEGREES), noise, users)

@@ -1,1 +1,1 @@
-"""Models of one's own table: which method, what it finds, and how sure that is."""
+"""Models of a table: regression, classification, and the evaluation of a given model."""

@@ -1,4 +1,4 @@
-"""Hold-out cohorts of a classifier: users who have no part in a fit estimate shares and ranking."""
+"""Hold-out cohorts of a classifier, which estimate shares of classes and ranking quality."""
 
 import math
 from collections.abc import Generator
@@ -18,29 +18,42 @@ from ..subprotocols.scales import number_randomizer
 from ..subprotocols.standardisation import Standardisation
 from .holdout import EVERYBODY, Number, ask_present, prior_spread
 
-# The wanted standard error of each answer, and the largest part of a class's users who are asked
-# for it: together a fifth. The others make the slopes that these evaluate. Where users are many a
-# fixed share of them is asked, so that probabilities sharpen with users.
-_SHARE_ERROR, _MAX_FOR_SHARE = 0.03, 0.08  # probabilities are off by as much
-_SCALE_ERROR, _MAX_FOR_SCALE = 0.15, 0.03  # of a logarithm: slopes are stretched by 15 %
-_CENTRE_ERROR, _MAX_FOR_CENTRE = 0.12, 0.025  # 5 % of normal scores lie between, and change sign
-_RANKING_ERROR, _MAX_FOR_RANKING = 0.025, 0.08  # an AUC near .5 of equal classes is off by .035
-_LEAST_SHARE = 0.025  # of a class's users, for each answer: a tenth together
-_PRIOR_LOG_SD = 0.5  # of the scale around what the schema lets one expect: a factor of 1.6
-_LOG_RANGE = math.log(6)  # of reported logarithms: 3.6 of these standard deviations
-_LOG_VARIANCE = 0.5  # of users' logarithms: trigamma(k / 2) / 4 of k normal rows is .41 of two
-_USERS_LOG_RATIO = 0.15  # of a root mean square over that of a typical user: s^2 for factors e^.39
-_PRIOR_CENTRE_SD = 0.5  # of scores' mean around where labels balance, in scores' sizes
-_REACH = 2.5  # standard deviations at which scores are clipped: of normal ones 1.2 % are farther
-_ROW_VARIANCE = 0.2  # of a row in a ranking: share (1 - share), which is .25 at most
-# Where a user's ranking is clipped. A row of the class has 1 - share: .6 cuts classes below .4. The
-# mean of k rows varies as k^-.5, or as one row does where they are alike: in between.
+# Wanted standard error of each answer, and the largest part of a class's users who are asked for
+# it: a fifth together. The other users fit the slopes that these evaluate. If there are many users,
+# a fixed share of them is asked, so that probabilities get more precise with more users.
+_SHARE_ERROR, _MAX_FOR_SHARE = 0.03, 0.08  # probabilities have the same error
+_SCALE_ERROR, _MAX_FOR_SCALE = 0.15, 0.03  # error of a logarithm: slopes are stretched by 15 %
+# With this error of the centre 5 % of normal scores lie on the wrong side, with the wrong sign.
+_CENTRE_ERROR, _MAX_FOR_CENTRE = 0.12, 0.025
+# With this error an AUC near .5 of equal classes has an error of .035.
+_RANKING_ERROR, _MAX_FOR_RANKING = 0.025, 0.08
+_LEAST_SHARE = 0.025  # smallest share of a class's users for each answer: a tenth together
+# Prior standard deviation of the scale's logarithm around the one expected from the schema: a
+# factor of 1.6.
+_PRIOR_LOG_SD = 0.5
+_LOG_RANGE = math.log(6)  # range of reported logarithms: 3.6 of these standard deviations
+# Variance of users' logarithms: for k normal rows it is trigamma(k / 2) / 4, which is .41 for two.
+_LOG_VARIANCE = 0.5
+# Logarithm of the root mean square over that of a typical user: s^2 if users differ by factors
+# e^.39.
+_USERS_LOG_RATIO = 0.15
+# Prior standard deviation of the scores' mean around the point that balances labels, in sizes of
+# the scores.
+_PRIOR_CENTRE_SD = 0.5
+_REACH = 2.5  # bound of clipped scores, in standard deviations; 1.2 % of normal scores are beyond
+_ROW_VARIANCE = 0.2  # variance of a row in a ranking: share (1 - share), which is at most .25
+# Bounds at which a user's ranking is clipped. A row of the class has 1 - share, so .6 clips classes
+# with shares below .4. The mean of k rows varies as k^-.5, or like one row if rows are alike; the
+# power used lies between.
 _RADII, _RADIUS_OF_ROW, _AVERAGED = (0.3, 0.6), 0.75, 0.4
-# Farther out if the noise of that is small: below the error that is wanted.
+# The bound is larger, up to _MAX_RADIUS, if its noise is small: below the wanted error.
 _MAX_RADIUS, _RANKING_NOISE = 0.75, 0.02
-_CORRELATED = 1.5  # two columns that all but repeat each other spread scores 1.41 times as far
-_MIN_SPREAD = 0.6  # of scores' mean square: a mean beyond .8 of their spread is taken for noise
-_MIN_SHARE = 0.01  # of a class, that is returned: logits stay within 4.6
+# Factor of the scores' expected spread for correlated columns: two nearly equal columns spread
+# scores 1.41 times as far.
+_CORRELATED = 1.5
+# Smallest variance of scores over their mean square: a mean beyond .8 of their spread is noise.
+_MIN_SPREAD = 0.6
+_MIN_SHARE = 0.01  # smallest share of a class that is returned: logits stay within 4.6
 
 
 @dataclass(frozen=True)
@@ -55,7 +68,7 @@ class HoldOut:
 
     @classmethod
     def of(cls, run: Run, epsilon: float, rows_per_user: float, classes: int) -> "HoldOut":
-        """Take them from users not asked yet, a share for each of so many classes.
+        """Take the cohorts of one of ``classes`` classes from users that have not been asked yet.
 
         Raises
         ------
@@ -64,14 +77,14 @@ class HoldOut:
         """
         sizes = num_held_out(run.num_users / classes, epsilon, rows_per_user)
         share, *others = (max(size, run.min_reports) for size in sizes)
-        some = round(share / 4)  # report who is present
+        some = round(share / 4)  # number of users who report if they have a row with a target
         if some < run.min_reports:
             return cls(None, *run.cohorts([share, *others]))
         return cls(*run.cohorts([some, share - some, *others]))
 
 
 def num_held_out(users: float, epsilon: float, rows_per_user: float) -> list[int]:
-    """Return how many of one class's users are held out, for each question."""
+    """Return the number of one class's users who are held out for each question."""
     unit = number_randomizer(epsilon, 1.0).variance
     ranking = unit * _radius(rows_per_user) ** 2 + _ROW_VARIANCE / rows_per_user
     wanted = (
@@ -85,13 +98,14 @@ def num_held_out(users: float, epsilon: float, rows_per_user: float) -> list[int
 
 @dataclass(frozen=True)
 class ClassEvaluation:
-    """What hold-out cohorts estimate of one class's scores."""
+    """Estimates of hold-out cohorts on one class's scores."""
 
-    share: float  # of users' rows that are of the class
+    share: float  # share of users' rows that are of the class
     share_std_error: float
-    ranked: Ranked  # how well the scores rank
+    ranked: Ranked  # ranking quality of the scores
     theta: Floats  # (num_features,): the scores' coefficients, for mean 0 and standard deviation 1
-    present: float  # share of the users who have a row with a target; 1 unless it is surely less
+    # Share of the users who have a row with a target; 1 unless it is significantly less
+    present: float
 
     def logits(self) -> Floats:
         """Return the coefficients of the class's logit."""
@@ -101,7 +115,7 @@ class ClassEvaluation:
         return coef
 
     def without_slopes(self) -> "ClassEvaluation":
-        """Return the same without slopes: the share for everybody."""
+        """Return the evaluation without slopes: every row gets the class's share."""
         return replace(self, ranked=replace(self.ranked, distance=0.0))
 
 
@@ -116,8 +130,8 @@ def evaluate_class(
 ) -> Generator[Ask, Estimate, ClassEvaluation]:
     """Evaluate the scores of the class at a place on its hold-out cohorts.
 
-    theta: Of the scores, about half of the class's logits, shape (num_features,); of standardised
-        features.
+    theta: Coefficients of the scores, shape (num_features,), for standardised features. Scores are
+        about half of the class's logits.
     rows_per_user: Typical number of a user's rows.
     """
     num_classes = len(schema.classes)
@@ -126,7 +140,7 @@ def evaluate_class(
         present = yield from ask_present(cohorts.present, epsilon, len(theta), num_classes)
     share, share_error = yield from _share(cohorts.share, epsilon, place, num_classes, present)
     spread = _CORRELATED * prior_spread(schema, theta)
-    # Where the scores' mean is expected: about where the descent balances labels.
+    # Expected mean of the scores: about the point at which the descent balances labels.
     expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
     moved = theta - expected * np.eye(1, len(theta))[0]
     size = yield from _scale(cohorts.scale, epsilon, standardisation, moved, spread, rows_per_user)
@@ -142,9 +156,9 @@ def evaluate_class(
     ask = Ask(cohorts.ranking, question, number_randomizer(epsilon, radius))
     answer = yield standardisation.applied(ask)
     mean = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
-    # The share's error counts by how much more scores are above what is taken for their mean than
-    # below it: of normal ones .8 of its distance, if their scale is smaller than it seems by two
-    # standard errors.
+    # The error of the share counts in proportion to the imbalance of scores around their estimated
+    # mean. For normal scores it is .8 times the error of the mean over their scale, which may be
+    # two standard errors smaller than estimated.
     off = found.std_error / deviation * math.exp(2 * size.std_error)
     unbalanced = min(math.sqrt(2 / math.pi) * off, 1.0)
     ranking = ranked(mean.value, math.hypot(mean.std_error, unbalanced * share_error), share)
@@ -173,12 +187,15 @@ def _scale(
     expected: float,
     rows_per_user: float,
 ) -> Generator[Ask, Estimate, Number]:
-    """Return the scores' root mean square, given what is expected, and its logarithm's error."""
+    """Return the scores' root mean square, with the standard error of its logarithm.
+
+    ``expected`` is the prior value of the root mean square.
+    """
     ask = Ask(cohort, RootCurvature(theta, expected, _LOG_RANGE), number_randomizer(epsilon, 1.0))
     answer = yield standardisation.applied(ask)
     error = _LOG_RANGE * float(answer.std_error[0])
     trust = _PRIOR_LOG_SD**2 / (_PRIOR_LOG_SD**2 + error**2)
-    # Logarithms of few normal numbers' root mean squares are lower in the mean.
+    # The logarithm of the root mean square of few normal numbers has a negative bias.
     lower = (math.log(rows_per_user / 2) - digamma(rows_per_user / 2)) / 2 + _USERS_LOG_RATIO
     log_ratio = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1)) + lower
     return Number(expected * math.exp(trust * log_ratio), math.sqrt(trust) * error)

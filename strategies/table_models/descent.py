@@ -1,4 +1,4 @@
-"""The descent of a regression: steps along the mean of users' own, with their length."""
+"""Descent of a regression: steps along the mean of the steps that users would take."""
 
 import math
 from bisect import bisect_left
@@ -19,30 +19,35 @@ from ..subprotocols.scales import enough_for_norm
 from ..subprotocols.size_histogram import ask_histogram
 from .holdout import held_out
 
-STEPS = 20  # at most
-RIDGE = 1.0  # over a user's number of rows, in units of a row's mean square norm: as one row more
-RESIDUAL_BOUND = 4.0  # no target is farther from another one
-# Of one step and of all, in units in which rows have norm 1: a target is within 2 of the middle.
+STEPS = 20  # largest number of steps
+# Ridge penalty, over a user's number of rows and in units of a row's mean square norm: it counts
+# like one more row.
+RIDGE = 1.0
+RESIDUAL_BOUND = 4.0  # largest possible distance between two targets
+# Largest length of one step, and of all steps together, in units in which rows have norm 1. A
+# target is within 2 of the middle.
 _FARTHEST, _MOST = 4.0, 100.0
-_PER_SIGNAL = 0.5  # size of all steps, over the signal to noise ratio of all users together
-_LONGER = 2.0  # as fitted steps begin with half of what is planned
-INTERCEPT = 2.0  # how many times as far as slopes the intercept moves
-# Share of the users who report how long their own steps are, at first, and after so many steps.
+_PER_SIGNAL = 0.5  # length of all steps over the signal to noise ratio of all users together
+_LONGER = 2.0  # factor of planned steps, since fitted steps begin with half of the plan
+INTERCEPT = 2.0  # factor of the intercept's step over that of slopes
+# Shares of the users who report the length of their own steps, at first and again later, and the
+# part of the steps after which the second group reports.
 _SIZES, _LATE_SIZES, _LATE = 0.02, 0.02, 2 / 3
-_USUAL_LENGTH = 0.35  # of steps, in units of the targets
-# How much of the mean length is shortened costs so much of its square, beside the noise: some of
-# it only makes all slopes smaller, which the line search undoes.
+_USUAL_LENGTH = 0.35  # expected length of users' steps, in units of the targets
+# Weight of the squared loss of length by shortening, against the noise. It is small, since a part
+# of this loss only makes all slopes smaller, which the line search undoes.
 _SHORTENED = 0.1
 
 
 class RidgeDescent:
-    """Steps along the mean of how users' own ridge regressions would change the coefficients.
+    """Descent whose steps follow the mean change that users' own ridge regressions propose.
 
-    Changes are shortened where few are longer; their mean is the direction of the next step. So
-    many of the users who are not asked yet answer. Features, shape (rows, dim), are each within
-    about [-2, 2]; a row of them is typically ``row_length`` long, see :func:`row_length`. A user's
-    number of rows is taken for ``rows_per_user``; None: for what it is. It begins at
-    ``start``, shape (dim,). So large a share of the users is ``present`` and has a row.
+    Each user's change of the coefficients is shortened to a radius that few changes exceed. Their
+    mean is the direction of the next step. ``num_users`` of the users not asked yet answer.
+    Features, shape (rows, dim), are each within about [-2, 2], and a row typically has length
+    ``row_length``, see :func:`row_length`. Every user counts as having ``rows_per_user`` rows, or
+    its own number if that is None. The descent begins at ``start``, shape (dim,). ``present`` is
+    the share of the users who have a row.
     """
 
     def __init__(
@@ -58,14 +63,14 @@ class RidgeDescent:
     ) -> None:
         self._epsilon, self._dim, self._rows = run.epsilon, dim, rows_per_user
         self._present = present
-        self._unit = unit = 1 / row_length  # so that a row has about length 1, as its target has
+        self._unit = unit = 1 / row_length  # in this unit a row has about length 1, like its target
         shares = [_SIZES * num_users, _LATE_SIZES * num_users]
         self._askers = run.cohorts([max(math.ceil(each), run.min_reports) for each in shares])
         self._users = num_users - sum(cohort.size for cohort in self._askers)
         self._cohorts = run.equal_cohorts(self._users, STEPS)
         self._late = round(_LATE * len(self._cohorts))
         self._variance = ball_codebook(run.epsilon, dim, 1.0).variance
-        signal = math.sqrt(self._users / self._variance)  # over noise, of all users together
+        signal = math.sqrt(self._users / self._variance)  # signal to noise ratio of all users
         planned = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / len(self._cohorts))
         steps = [_LONGER * planned] * len(self._cohorts)
         self._descent = NoisyDescent(start, steps, _FARTHEST * unit, fitted=True)
@@ -85,7 +90,7 @@ class RidgeDescent:
             try:
                 answer = yield Ask(cohort, shift, mechanism)
             except TooFewReports:
-                if self._unanswered:  # twice in a row: nodes are lost
+                if self._unanswered:  # no answer twice in a row means that nodes are lost
                     raise
                 self._unanswered = True
                 continue  # the next cohort gets the question
@@ -98,7 +103,7 @@ class RidgeDescent:
         return RIDGE / self._unit**2, RESIDUAL_BOUND, 0.0, 1.0, self._rows
 
     def _shorten(self, cohort: Cohort) -> Generator[Ask, Estimate, None]:
-        """Set where changes are shortened: noise over what is left, and what is cut, are least."""
+        """Set the radius of shortening that minimises noise and loss of length together."""
         octave = RidgeShiftOctave(self._descent.position, *self._arguments)
         law = yield from ask_histogram(cohort, octave, self._epsilon, self._usual, self._present)
         self._usual = law.root_mean_square
@@ -107,26 +112,27 @@ class RidgeDescent:
 
     @property
     def theta(self) -> Floats:
-        """Where it has led to."""
+        """The coefficients that the descent has reached, as estimated."""
         return self._descent.estimate
 
 
 def row_length(schema: Schema) -> float:
-    """Return the usual length of a row of features, from what a schema declares.
+    """Return the usual length of a row of features, from a schema's declarations.
 
-    Numbers count 1, as within bounds that are not too wide; the indicators of K categories
-    together 1 - 1/K.
+    In the squared length a numeric column counts 1, which fits bounds that are not too wide. The
+    indicators of K categories together count 1 - 1/K.
     """
     kinds = schema.columns.values()
     return math.sqrt(1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds))
 
 
 _COLUMNS = 0.05  # share of the users who report all centres at first
-_WORTH = 0.25  # variance of a centre up to which it helps: that of a column within its bounds
-_FEWEST = 1000  # users of two stages
-_COHORTS = 50  # of min_reports users each, that all questions of two stages may take
-FOR_COLUMNS = 0.2  # share of the users that report centres and scales at most
-_DESCENT = 0.1  # least share of the users that is left for the descent
+# Largest variance of a useful estimate of a centre: that of a column within its bounds.
+_WORTH = 0.25
+_FEWEST = 1000  # smallest number of users for two stages
+_COHORTS = 50  # largest number of cohorts, of min_reports users each, that two stages may need
+FOR_COLUMNS = 0.2  # largest share of the users who report centres and scales
+_DESCENT = 0.1  # smallest share of the users that is left for the descent
 METHODS = ("auto", "one-stage", "two-stage")
 
 
@@ -136,10 +142,10 @@ def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
 
 
 def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
-    """Return the better method by public numbers alone.
+    """Return the better method, from public numbers alone.
 
-    Of the table cps with bounds ten times too wide one stage explains .20 and .24 of the
-    variance at epsilon 4 and 8, two stages .30 and .32 (medians of five splits).
+    For the table cps with bounds ten times too wide, one stage explains .20 and .24 of the variance
+    at epsilon 4 and 8, and two stages .30 and .32 (medians of five splits).
     """
     known = noise_of_centres(num_users, dim, epsilon) <= _WORTH
     enough = num_users >= _FEWEST and enough_for_two_stages(num_users, epsilon, min_reports)
@@ -147,14 +153,14 @@ def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
 
 
 def enough_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> bool:
-    """Whether enough users are left for the second stage."""
+    """Return True if enough users are left for the second stage."""
     left = (1 - FOR_COLUMNS - _DESCENT) * num_users - enough_for_norm(epsilon)
     left -= held_out(num_users, epsilon)
     return left >= 0 and num_users >= _COHORTS * min_reports
 
 
 def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> TooFew | None:
-    """Return why so many users are too few for two stages; None if they are not."""
+    """Return why ``num_users`` users are too few for two stages, or None if they are enough."""
     if enough_for_two_stages(num_users, epsilon, min_reports):
         return None
     most = 2 * num_users

@@ -1,4 +1,4 @@
-"""How many users a regression needs."""
+"""Number of users that a regression needs."""
 
 import math
 from bisect import bisect_left
@@ -7,24 +7,25 @@ from ldp_flower.refusals import TooFew
 
 from ..subprotocols.scales import number_randomizer
 
-_COHORTS = 20  # of min_reports users each, that a run needs
-# Standard error of the mean target in its standard deviations, if all users reported it clipped to
-# 1.5 of these. With fewer, 1,000 and 2,000 users at epsilon 1, 37 and 32 % of runs on 60 tables of
-# chosen_on.txt were worse than an R2 of -.05 (seed 5); with 1.25 times as many or more, up to 3 %.
+_COHORTS = 20  # number of cohorts, of min_reports users each, that a run needs
+# Largest standard error of the mean target in the target's standard deviations, if all users
+# reported it clipped to 1.5 of these. With fewer users, 1,000 and 2,000 at epsilon 1, 37 and 32 %
+# of runs on 60 tables of chosen_on.txt were worse than an R2 of -.05 (seed 5). With 1.25 times as
+# many or more, up to 3 % were.
 _MEAN_ERROR, _CLIP = 0.05, 1.5
-# Likewise of public features: with .055, .07 and .08 up to 3 % were (198 tables, seeds 6 and 7).
+# The same for public features: with .055, .07 and .08 up to 3 % were (198 tables, seeds 6 and 7).
 _MEAN_ERROR_PUBLIC = 0.06
-_LARGEST_EPSILON = 16  # that is proposed
-_STRONG = 2  # times the fewest users, from where on most relations show
+_LARGEST_EPSILON = 16  # largest epsilon that a refusal proposes
+_STRONG = 2  # multiple of the fewest users from which most relations are found
 
 
 def too_few(
     num_users: int, epsilon: float, min_reports: int, public: bool = False
 ) -> TooFew | None:
-    """Return why so many users are too few for a regression; None if they are not.
+    """Return why ``num_users`` users are too few for a regression, or None if they are enough.
 
-    They are if they are fewer than 20 times ``min_reports``, or than estimate the mean target well
-    at ``epsilon``: 4,615 at epsilon 1, and 400 at any.
+    At least 20 times ``min_reports`` users are needed (400 by default), and enough to estimate the
+    mean target well: 4,615 at epsilon 1.
     """
     fewest = _COHORTS * min_reports
     needed = max(fewest, _users_for_mean(epsilon, public))
@@ -50,7 +51,7 @@ def too_few(
 
 
 def doubts(num_users: int, epsilon: float, public: bool = False) -> list[str]:
-    """Return what to say of a regression by users who are enough, but few."""
+    """Return a note, in a list, if the users are enough for a regression, but few."""
     needed = _STRONG * _users_for_mean(epsilon, public)
     if num_users >= needed:
         return []
@@ -62,5 +63,5 @@ def doubts(num_users: int, epsilon: float, public: bool = False) -> list[str]:
 
 
 def _users_for_mean(epsilon: float, public: bool) -> int:
-    variance = number_randomizer(epsilon, _CLIP).variance + 1  # of reports, and of users
+    variance = number_randomizer(epsilon, _CLIP).variance + 1  # variance of reports, and of users
     return math.ceil(variance / (_MEAN_ERROR_PUBLIC if public else _MEAN_ERROR) ** 2)

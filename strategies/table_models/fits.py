@@ -1,4 +1,4 @@
-"""What models of tables return."""
+"""Results of table models: fits of regressions and classifiers."""
 
 import math
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class TableFit(CoefficientResult):
-    """A model of a table with a score by users who had no part in it."""
+    """A model of a table with a score on held-out users."""
 
     _predicts: ClassVar[bool] = True
 
-    #: Least score that there is.
+    #: Smallest possible score.
     _least: ClassVar[float] = -math.inf
 
     score: float
@@ -35,7 +35,7 @@ class TableFit(CoefficientResult):
 
     @property
     def score_interval(self) -> tuple[float, float]:
-        """What the score lies within in 95 of 100 runs, within the scores that there are."""
+        """The 95 % interval of the score, cut to the possible scores."""
         reach = NORMAL * self.score_std_error
         return max(self.score - reach, self._least), min(self.score + reach, 1.0)
 
@@ -48,26 +48,28 @@ class TableFit(CoefficientResult):
 
 @dataclass(repr=False, kw_only=True)
 class RegressionFit(TableFit):
-    """A linear model of a table, and how well it predicts users who had no part in it.
+    """A linear model of a table, with its R2 on held-out users.
 
     Attributes
     ----------
     coef : ndarray of float64, shape (num_features,)
-        For ``schema.features``, the intercept first, of targets as ``schema.targets`` has them.
-        All slopes are 0 where the model is the mean. ``score`` evaluates the model as a whole.
+        Coefficients for ``schema.features``, the intercept first, and for targets as
+        ``schema.targets`` returns them. All slopes are 0 if the model is the mean. ``score``
+        evaluates the model as a whole.
     score, score_std_error : float
-        R2 by users who had no part in the fit, and its standard deviation: the share of the
-        targets' variance, over users, that predictions explain. Both are NaN where noise hides
-        how far the targets vary. For the mean it is what not knowing it better is expected to cost.
+        R2 on held-out users, and its standard error. R2 is the share of the targets' variance, over
+        users, that predictions explain. Both are NaN if noise hides the targets' variance. If the
+        model is the mean, the score is the R2 expected from the error of the mean, below 0.
     method : str
-        How it was found: ``"one-stage"``, ``"two-stage"``, ``"public"``, or ``"constant"``.
+        Method of the fit: ``"one-stage"``, ``"two-stage"``, ``"public"``, or ``"constant"``.
     mean_std_error : float
         Standard error of the mean prediction as an estimate of the mean target, in the target's
-        units, with what clipping may take of it. NaN in results of versions before.
+        units. It includes the possible bias of clipping. NaN in results of older versions.
     interval : ndarray of float64, shape (num_features, 2), optional
-        What each coefficient of least squares lies between, at 95 %, in units of ``coef``, where
-        features are public. A coefficient itself is shrunk, as predictions need it, and NaN is
-        where rows do not tell one from others. Private features leave no standard errors.
+        95 % intervals of the least squares coefficients, in units of ``coef``, if features are
+        public. The coefficients in ``coef`` are shrunk, which improves predictions. An interval is
+        NaN if the rows do not identify the coefficient. With private features there are no standard
+        errors.
     """
 
     score: float
@@ -82,7 +84,7 @@ class RegressionFit(TableFit):
         Parameters
         ----------
         table : mapping of str to array_like, or DataFrame
-            Has all columns of the schema; the target need not be among them.
+            Rows with all columns of the schema; the target is not needed.
 
         Raises
         ------
@@ -101,8 +103,9 @@ class RegressionFit(TableFit):
         -------
         DataFrame
             ``name``, ``unit`` and ``coefficient``, and :attr:`interval` if there is one. The
-            intercept is the prediction where all columns have their centres; a slope is the change
-            for one more of its column's unit, or for the category instead of an average one.
+            intercept is the prediction for columns at their centres. A slope is the change of the
+            prediction for one more unit of its column, or for its category instead of an average
+            one.
         """
         from pandas import DataFrame
 
@@ -142,27 +145,27 @@ class RegressionFit(TableFit):
 
 @dataclass(repr=False, kw_only=True)
 class ClassificationFit(TableFit):
-    """A logistic model of a table, and how well it ranks users who had no part in it.
+    """A logistic model of a table, with its AUC on held-out users.
 
     Attributes
     ----------
     coef : ndarray of float64, shape (num_features,) or (classes, num_features)
-        For ``schema.features``, the intercept first: the logit of the second of two classes, or
-        of each of more against all others. All slopes are 0 where the model is the shares.
-        Normalised steps leave no textbook standard errors, so none are reported: ``score``
-        evaluates the model as a whole.
+        Coefficients for ``schema.features``, the intercept first. They give the logit of the second
+        of two classes, or, with more classes, of each class against all others. All slopes are 0 if
+        the model is the classes' shares. Normalised steps do not allow standard errors, so
+        ``score`` evaluates the model as a whole.
     shares, shares_std_error : ndarray of float64, shape (classes,)
-        Each class's share of users' rows, and its standard deviation.
+        Each class's share of users' rows, and its standard error.
     score, score_std_error : float
-        AUC by users who had no part in the fit, and its standard deviation: how probable it
-        is that a row of the second class scores above one of the first; of more than two classes,
-        the mean weighted by their shares; .5 for the shares. It is estimated as if scores of both
-        were normal.
+        AUC on held-out users, and its standard error. AUC is the probability that a row of the
+        second class scores above one of the first. With more than two classes it is the mean
+        weighted by their shares; if the model is the shares, it is .5. It is estimated as if the
+        scores of both classes were normal.
     method : str
-        How it was found: ``"directions"``, ``"lengths"``, or ``"shares"``.
+        Method of the fit: ``"directions"``, ``"lengths"``, or ``"shares"``.
     """
 
-    _least = 0.0  # of an AUC
+    _least = 0.0  # smallest possible AUC
 
     shares: Floats
     shares_std_error: Floats
@@ -175,7 +178,7 @@ class ClassificationFit(TableFit):
 
     @property
     def classes(self) -> NDArray[Any]:
-        """The categories as they were declared, in their order."""
+        """The categories as they were declared, in the schema's order."""
         return np.array(self._bounds.declared)
 
     def predict_proba(self, table: Any) -> Floats:
@@ -184,12 +187,12 @@ class ClassificationFit(TableFit):
         Parameters
         ----------
         table : mapping of str to array_like, or DataFrame
-            Has all columns of the schema; the target need not be among them.
+            Rows with all columns of the schema; the target is not needed.
 
         Returns
         -------
         ndarray of float64, shape (rows, classes)
-            In the order of the categories; each row adds up to 1.
+            Probabilities in the order of the categories; each row sums to 1.
 
         Raises
         ------
@@ -203,7 +206,7 @@ class ClassificationFit(TableFit):
         return np.asarray(own / own.sum(axis=1, keepdims=True))
 
     def predict(self, table: Any) -> NDArray[Any]:
-        """Return each row's most probable class, as :attr:`classes` has it.
+        """Return each row's most probable class, one of :attr:`classes`.
 
         Parameters and errors are those of :meth:`predict_proba`.
         """
@@ -222,10 +225,10 @@ class ClassificationFit(TableFit):
         Returns
         -------
         DataFrame
-            ``name``, ``unit``, and the logits of the second of two classes, or of each of more.
-            The intercept is the logit where all columns have their centres; a slope is the
-            change for one more of its column's unit, or for the category instead of an
-            average one.
+            ``name``, ``unit``, and a column of coefficients for the logit of the second of two
+            classes, or of each of more than two. The intercept is the logit for columns at their
+            centres. A slope is the change of the logit for one more unit of its column, or for its
+            category instead of an average one.
         """
         from pandas import DataFrame
 
@@ -235,7 +238,7 @@ class ClassificationFit(TableFit):
 
     @property
     def _logit_classes(self) -> list[str]:
-        """What each row of coefficients is the logit of."""
+        """Names of the classes whose logits the rows of coefficients give."""
         names = [f"{self._schema.target}={value}" for value in self._schema.classes]
         return names if self.coef.ndim == 2 else names[1:]
 

@@ -1,7 +1,7 @@
-"""Hold-out cohorts of a regression: users who have no part in a fit evaluate it.
+"""Hold-out cohorts of a regression: users who take no part in a fit and evaluate it.
 
-They estimate the mean target, sizes, and the score. Each of them reports one number, for which
-noise is least, or the octave of a size.
+They estimate the mean target, sizes, and the score. Each of them reports a single number, which
+needs the least noise, or the octave of a size.
 """
 
 import math
@@ -22,9 +22,9 @@ from ..subprotocols.size_histogram import SizeHistogram, ask_histogram
 
 Shares = tuple[float, float, float, float]
 
-#: Of each hold-out cohort: its least share of the users, however many there are, its largest one,
-#: and what the larger one is for: the radius of a report, in scales of the targets, and a standard
-#: error.
+#: For each hold-out cohort: its smallest and its largest share of the users, the radius of a
+#: report in scales of the targets, and the wanted standard error. Between the two shares a cohort
+#: has as many users as this error needs.
 COHORTS: dict[str, Shares] = {
     "place": (0.01, 0.04, 2.0, 0.2),
     "place again": (0.01, 0.06, 1.5, 0.15),
@@ -41,31 +41,37 @@ COHORTS: dict[str, Shares] = {
 
 
 def _size(shares: Shares, num_users: float, epsilon: float) -> float:
-    """Return how many users a hold-out cohort has, before ``min_reports``."""
+    """Return the size of a hold-out cohort, without regard to ``min_reports``."""
     least, most, radius, error = shares
-    # The variance of one report, and 1 for users who differ.
+    # The variance of one report, plus 1 for the differences of users.
     wanted = (number_randomizer(epsilon, radius).variance + 1) / error**2
     return max(least * num_users, min(most * num_users, wanted))
 
 
 def held_out(num_users: float, epsilon: float) -> float:
-    """Return how many users all hold-out cohorts have together."""
+    """Return the number of users of all hold-out cohorts together."""
     return sum(_size(shares, num_users, epsilon) for shares in COHORTS.values())
 
 
-# Where targets are clipped to find their place; (1.2, .9) failed more often on chosen_on.txt.
+# Radii at which residuals are clipped to estimate the place of the mean; (1.2, .9) failed more
+# often on chosen_on.txt.
 _PLACE_RADII = 1.0, 0.75
-MAX_TARGET = 2.0  # distance of a target from the middle of its bounds, by the schema
-USUAL_SIZE, _SIZES_VARY = 0.35, 0.8  # of residuals; the logarithm's standard deviation
-_MIN_SPREAD_Z = 1.5  # standard errors that the targets' spread exceeds, or the score is NaN
-_PRESENT = 0.01  # share of the users who tell whether they have a row
-_PRESENT_Z = 3.5  # standard errors that show that some have no rows: by chance one run in 4,000
-NUMERIC_SPREAD = 0.5  # of a column of numbers with bounds only: half of their half-width
+MAX_TARGET = 2.0  # largest distance of a target from the middle of its bounds, by the schema
+# Usual size of residuals, and the standard deviation of its logarithm.
+USUAL_SIZE, _SIZES_VARY = 0.35, 0.8
+# Number of standard errors that the targets' spread has to exceed; otherwise the score is NaN.
+_MIN_SPREAD_Z = 1.5
+_PRESENT = 0.01  # share of the users who report if they have a row
+# Number of standard errors that show that some users have no rows; by chance it is exceeded in one
+# run of 4,000.
+_PRESENT_Z = 3.5
+# Usual standard deviation of a numeric column with bounds only: half of its half-width.
+NUMERIC_SPREAD = 0.5
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number and its standard deviation."""
+    """An estimated number and its standard error."""
 
     value: float
     std_error: float
@@ -77,34 +83,34 @@ class Number:
         return Number(value, 1 / math.sqrt(weights.sum()))
 
     def plus(self, known: float) -> "Number":
-        """Return its sum with a known number."""
+        """Return the sum with a known number."""
         return Number(self.value + known, self.std_error)
 
     def shrunk(self, spread: float) -> "Number":
-        """Return it drawn to 0, around which such numbers spread so far."""
+        """Return the number shrunk to 0, by a normal prior of standard deviation ``spread``."""
         kept = 1 / (1 + (self.std_error / spread) ** 2)
         return Number(kept * self.value, math.sqrt(kept) * self.std_error)
 
     def of_those(self, present: "Number") -> "Number":
-        """Return a mean of those who are present, from one in which the others count as 0."""
+        """Return the mean over users who are present, from a mean in which others count as 0."""
         value = self.value / present.value
         return Number(value, math.hypot(self.std_error, value * present.std_error) / present.value)
 
 
 EVERYBODY = Number(1.0, 0.0)
-# From a cohort, epsilon, a model and a radius to the mean of what the model leaves of targets.
+# A function of a cohort, epsilon, a model and a radius that estimates the model's mean residual.
 MeanResidual = Callable[[Cohort, float, Floats, float], Generator[Ask, Any, Number]]
 
 
 def hold_out(run: Run, wanted: dict[str, Shares]) -> dict[str, Cohort]:
-    """Take hold-out cohorts from the users who have not been asked."""
+    """Take the hold-out cohorts, by name, from users that have not been asked yet."""
     sizes = [_size(shares, run.num_users, run.epsilon) for shares in wanted.values()]
     cohorts = run.cohorts([max(math.ceil(size), run.min_reports) for size in sizes])
     return dict(zip(wanted, cohorts, strict=True))
 
 
 def hold_out_present(run: Run) -> Cohort | None:
-    """Take the cohort of :func:`ask_present`; nobody if it would be too small."""
+    """Take the cohort of :func:`ask_present`; return None if it would be too small."""
     size = math.ceil(_PRESENT * run.num_users)
     return run.cohorts([size])[0] if size >= run.min_reports else None
 
@@ -112,8 +118,8 @@ def hold_out_present(run: Run) -> Cohort | None:
 def mean_residual(
     cohort: Cohort, epsilon: float, theta: Floats, radius: float
 ) -> Generator[Ask, Any, Number]:
-    """Return the mean over users of what a model leaves of their targets, clipped."""
-    # It is minus the gradient of the squared loss in the intercept.
+    """Return the mean over users of a model's residuals, clipped to ``radius``."""
+    # The mean residual is minus the gradient of the squared loss in the intercept.
     question = Gradient(theta, np.zeros(1, np.int64))
     answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
     return Number(-float(answer.mean[0]), float(answer.std_error[0]))
@@ -126,10 +132,10 @@ def ask_present(
     most: float = MAX_TARGET,
     residual: MeanResidual = mean_residual,
 ) -> Generator[Ask, Any, Number]:
-    """Return the share of users who have a row with a target; 1 unless it is surely less.
+    """Return the share of users who have a row with a target; 1 unless it is significantly less.
 
-    Users without one answer 0. All others answer 1 to a prediction above ``most``, the largest
-    target: their mean residual is clipped.
+    The question is for the residuals of a prediction above ``most``, the largest target. They are
+    all clipped to -1, while users without such a row answer 0.
     """
     above = (most + 1) * np.eye(1, dim)[0]
     found = yield from residual(cohort, epsilon, above, 1.0)
@@ -140,7 +146,7 @@ def ask_present(
 def prior_spread(schema: Schema, theta: Floats, of_numbers: float = NUMERIC_SPREAD) -> float:
     """Return the usual standard deviation of scores whose columns are independent.
 
-    ``of_numbers`` is that of a column of numbers of which no scale is declared.
+    ``of_numbers`` is the standard deviation of a numeric column whose scale is not declared.
     """
     spreads = [0.0]
     for kind in schema.columns.values():
@@ -158,7 +164,7 @@ def place(
     present: Number,
     residual: MeanResidual = mean_residual,
 ) -> Generator[Ask, Any, float]:
-    """Return about where the mean target is: each cohort looks around the estimate before."""
+    """Return a rough estimate of the mean target; each cohort refines the one before it."""
     found = 0.0
     for cohort, radius in zip(cohorts, _PLACE_RADII, strict=True):
         theta = found * np.eye(1, dim)[0]
@@ -170,7 +176,7 @@ def place(
 def ask_sizes(
     cohort: Cohort, epsilon: float, theta: Floats, present: Number, usual: float = USUAL_SIZE
 ) -> Generator[Ask, Estimate, SizeHistogram]:
-    """Return the law of the sizes of users' residuals."""
+    """Return the posterior of the distribution of users' residual sizes."""
     question = ResidualOctave(theta, 0.0)
     return (yield from ask_histogram(cohort, question, epsilon, usual, present.value))
 
@@ -178,9 +184,9 @@ def ask_sizes(
 def ask_step_size(
     cohort: Cohort, epsilon: float, direction: Floats, usual: float
 ) -> Generator[Ask, Estimate, float]:
-    """Return how far predictions change along a direction, by their root mean square.
+    """Return the root mean square change of predictions along a direction.
 
-    Of all users: a row without a target has a prediction.
+    It is over all users, since rows without a target have predictions too.
     """
     law = yield from ask_histogram(cohort, ScoreOctave(direction, 0.0), epsilon, usual)
     return law.root_mean_square
@@ -189,10 +195,10 @@ def ask_step_size(
 def ask_mean(
     cohorts: list[Cohort], epsilon: float, theta: Floats, law: SizeHistogram, present: Number
 ) -> Generator[Ask, Estimate, Number]:
-    """Return the mean residual over users of a model, whose sizes are of this law.
+    """Return the mean over users of a model's residuals.
 
-    It is clipped where noise and what is cut are least. What is cut is in the error: it may be on
-    one side.
+    Residuals, whose sizes have the distribution ``law``, are clipped at the bound that minimises
+    noise and bias together. The standard error includes the bias, which may be of one sign.
     """
     size = sum(cohort.size for cohort in cohorts)
     clip = law.clip(number_randomizer(epsilon, 1.0).variance / size, most=2 * MAX_TARGET)
@@ -203,10 +209,10 @@ def ask_mean(
     return Number(found.value, error).of_those(present)
 
 
-ONE_SIDED = 0.5  # of what is cut, on one side more than on the other
+ONE_SIDED = 0.5  # assumed share of the clipped amount that does not cancel between the two sides
 
 
-_HALF = 0.4  # R2 from where on a model's loss is asked, and not its gain: it is the smaller one
+_HALF = 0.4  # R2 above which cohorts report a model's loss, not its gain, since it is smaller
 
 
 def ask_score(
@@ -219,11 +225,11 @@ def ask_score(
     ask_gain: Generator[Ask, Any, Number],
     present: Number,
 ) -> Generator[Ask, Any, Number]:
-    """Return the R2 of a model; NaN if the targets' spread does not stand out of the noise.
+    """Return the R2 of a model; NaN if the targets' spread does not exceed the noise.
 
-    One cohort reports squares around the mean target, the other one what the model leaves of them
-    or, where that is most, by how much they are less, see ``ask_gain``. ``laws`` are those of
-    residuals, at the mean and of the model.
+    One cohort reports squares around the mean target. The other one reports the model's squared
+    residuals if R2 is expected to be above .4, and otherwise the difference of the two, see
+    ``ask_gain``. ``laws`` are the distributions of residuals of the mean and of the model.
     """
     at_mean, of_model = laws
     spread = yield from _mean_square(cohorts[1], epsilon, theta, mean, at_mean, (0.0, 1.0), present)
@@ -251,7 +257,10 @@ def ask_gain(
     at_mean: SizeHistogram,
     moved: float,
 ) -> Generator[Ask, Estimate, Number]:
-    """Return by how much a model lessens squares around the mean; predictions vary by ``moved``."""
+    """Return the reduction of squared errors by a model, compared with the mean.
+
+    ``moved`` is the root mean square distance of predictions from the mean.
+    """
     noise = number_randomizer(epsilon, 1.0).variance / cohort.size
     clip = at_mean.clip(noise, most=2 * MAX_TARGET)
     reach = 2 * _FAR * moved
@@ -263,7 +272,7 @@ def ask_gain(
     return Number(float(answer.mean[0]), error)
 
 
-_FAR = 2.5  # of a user's prediction from the mean, in units of how far predictions vary
+_FAR = 2.5  # largest distance of a user's prediction from the mean, in units of ``moved``
 
 
 def _mean_square(
@@ -275,8 +284,11 @@ def _mean_square(
     weights: tuple[float, float],
     present: Number,
 ) -> Generator[Ask, Estimate, Number]:
-    """Return the mean of squares of this law of sizes, clipped squares and what is cut of them."""
-    # Of users without rows, who report 0, the share in both mean squares is the same.
+    """Return a mean square: the mean of clipped squares, corrected for the bias of clipping.
+
+    ``law`` is the distribution of the sizes whose squares are reported.
+    """
+    # Users without rows report 0. Their share in both mean squares is the same.
     middle = 0.5 if present is EVERYBODY else 0.0
     noise = number_randomizer(epsilon, 1 - middle).variance / cohort.size / present.value**2
     clip = law.clip(noise, 2, 2 * MAX_TARGET)

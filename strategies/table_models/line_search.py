@@ -1,4 +1,4 @@
-"""How far to go from the mean to a model, by users who had no part in it."""
+"""Line search from the mean to a model: held-out users determine how far to go."""
 
 import math
 from collections.abc import Generator, Sequence
@@ -15,38 +15,40 @@ from ..runtime import Ask, Cohort
 from ..subprotocols.scales import number_randomizer
 from .holdout import Number
 
-# Radius of a user's gain, in products of scales, and the noise that allows a larger one.
+# Smallest and largest radius of a user's gain, in products of scales, and the noise that allows a
+# larger radius.
 _GAIN_RADII, _GAIN_NOISE = (0.75, 8.0), 0.12
-# R2 that a step may cost at most in 98 of 100 runs, for a normal error. With .02 2 % of the runs
-# at epsilon 1 and 2 were worse than -.05 by slopes, and with 0 most models were the mean.
+# Largest R2 that a step may cost in 98 of 100 runs, for a normal error. With .02, slopes made 2 %
+# of the runs at epsilon 1 and 2 worse than -.05; with 0 most models were the mean.
 _TOLERANCE, _Z = 0.01, 2.05
-_MAX_STEP = 3.0  # over the descent's own
-_STEP_SPREAD = 0.4  # of the best step around 1, the descent's own
-_MIN_CURVATURE = 0.3  # over what scales let one expect: less is noise
-MIN_PREDICTED = 0.1  # of the targets' sd that predictions vary by: less explains 1 % at most
+_MAX_STEP = 3.0  # largest step, over the descent's own
+_STEP_SPREAD = 0.4  # prior standard deviation of the best step around 1, the descent's own
+_MIN_CURVATURE = 0.3  # smallest curvature, over the one expected from scales: less is noise
+# Smallest standard deviation of predictions, over that of the targets: less explains at most 1 %.
+MIN_PREDICTED = 0.1
 
 
 @dataclass
 class LinearEstimates:
-    """Estimates of two unknown numbers, from noisy combinations of them."""
+    """Estimates of two unknown numbers, from noisy linear combinations of them."""
 
-    precision: Floats  # (2, 2): inverse covariance of what is known
+    precision: Floats  # (2, 2): inverse covariance of the estimates
     product: Floats  # (2,): the precision times the estimates
 
     @classmethod
     def known(cls, values: Sequence[float], std_errors: Sequence[float]) -> Self:
-        """Return independent estimates; an infinite error where nothing is known."""
+        """Return independent estimates; an infinite error means that a number is unknown."""
         precision = np.diag(np.asarray(std_errors) ** -2.0)
         return cls(precision, precision @ values)
 
     def add(self, row: Sequence[float], found: Number) -> None:
-        """Add an estimate of a combination of both."""
+        """Add an independent estimate of the combination with coefficients ``row``."""
         weighted = np.asarray(row) * found.std_error**-2.0
         self.precision = self.precision + np.outer(weighted, row)
         self.product = self.product + found.value * weighted
 
     def of(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return combinations, and their standard errors."""
+        """Return linear combinations of the two numbers, and their standard errors."""
         covariance = np.linalg.inv(self.precision)
         errors = np.sqrt(((rows @ covariance) * rows).sum(axis=-1))
         return rows @ covariance @ self.product, errors
@@ -54,21 +56,24 @@ class LinearEstimates:
 
 @dataclass
 class Gains(LinearEstimates):
-    """What a step t explains of the targets' variance, ``2 c t - s t**2``: estimates of c and s."""
+    """Estimates of c and s, where a step t explains a share ``2 c t - s t**2`` of the variance."""
 
-    prior: float = 0.0  # what s is by the scales of residuals and of steps
+    prior: float = 0.0  # value of s that the scales of residuals and of steps imply
 
     @classmethod
     def of_scales(cls, scales: Floats, error: float) -> Self:
-        """Return what is known by scales whose logarithms have this standard error."""
+        """Return the estimates from the scales of residuals and of steps.
+
+        ``error`` is the standard error of the scales' logarithms.
+        """
         prior = float(scales[1] / scales[0]) ** 2
-        # Of a square the error is twice that of its root.
+        # The relative error of a square is twice that of its root.
         gains = cls.known([0.0, prior], [math.inf, 2 * error * prior])
         gains.prior = prior
         return gains
 
     def best_step(self) -> float:
-        """Return the step of the largest gain, given that a descent's own is about right."""
+        """Return the step of the largest gain, with the prior that the descent's own is right."""
         row = np.array([1.0, -1.0])
         prior = np.outer(row, row) / (_STEP_SPREAD * self.prior) ** 2
         c, s = np.linalg.solve(self.precision + prior, self.product)
@@ -77,9 +82,9 @@ class Gains(LinearEstimates):
     def safe_step(self) -> tuple[float, float]:
         """Return the step to take, and the share of the variance that it explains.
 
-        It is the best step, or the largest shorter one that surely costs at most 1 % of the
-        targets' variance, without what is usual of steps. A step that changes predictions by less
-        than a tenth of the targets' standard deviation is none.
+        It is the best step, or the largest shorter one that costs at most 1 % of the targets'
+        variance with high probability. The prior of steps is not used for this. If the step changes
+        predictions by less than a tenth of the targets' standard deviation, return 0.
         """
         steps = np.linspace(0.0, self.best_step(), 64)
         gains, errors = self.of(np.column_stack([2 * steps, -(steps**2)]))
@@ -98,10 +103,11 @@ def line_search(
     error: float,
     present: Number,
 ) -> Generator[Ask, Estimate, tuple[float, float]]:
-    """Return the step from a constant along a direction, and the share that it explains.
+    """Return the step from a constant along a direction, and the share of variance it explains.
 
-    Every cohort reports the gain of the step that is best by the cohorts before. ``scales`` are
-    those of residuals and of steps, and ``error`` that of their logarithms.
+    Every cohort reports the gain of the step that is best according to earlier cohorts. ``scales``
+    are the scales of residuals and of steps, and ``error`` is the standard error of their
+    logarithms.
     """
     gains, step, (a, b) = Gains.of_scales(scales, error), 1.0, scales
     for cohort in cohorts:
@@ -110,7 +116,8 @@ def line_search(
         question = SquaredErrors(start + step * direction, start[0], -1.0, 1.0, 0.0)
         answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
         found = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
-        # A margin beside the reports' own spread: users differ by about one product of scales.
+        # A margin is added to the reports' own spread, for users who differ by about one product of
+        # scales.
         users = b / a / math.sqrt(answer.count)
         unit = 2 * step * a * a
         half = Number(found.value / unit, math.hypot(found.std_error / unit, users))

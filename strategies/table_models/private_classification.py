@@ -1,4 +1,4 @@
-"""PrivateClassification: classes of a table's rows, from users who trust nobody."""
+"""PrivateClassification: a private classifier of a table's rows."""
 
 import logging
 import math
@@ -35,33 +35,40 @@ logger = logging.getLogger("flwr")
 
 
 _METHODS = ("auto", "directions", "lengths")
-_USUAL_ROWS = 8.0  # of a user: the middle of the logarithmic range in which the mean is sought
-_COUNTERS = 0.03  # share of the users that report how many rows they have
-_DOUBTFUL_SHARE = 0.06  # standard error of a share above which a note says so
-# Standard errors by which a model has to rank better than chance. On 65 tables on which this was
-# chosen (simulations/studies/unseen_tables), 0 left AUC below .45 in up to 4.6 % of runs, .75 in
-# 1.5 % and 1 in .8 %; 2 lost another .02 to .04 of the mean AUC.
+# Usual number of a user's rows: the middle of the logarithmic range in which the mean is estimated.
+_USUAL_ROWS = 8.0
+_COUNTERS = 0.03  # share of the users who report their number of rows
+_DOUBTFUL_SHARE = 0.06  # standard error of a share above which the result has a note
+# Number of standard errors by which a model has to rank better than chance. It was chosen on 65
+# tables (simulations/studies/unseen_tables). There 0 left AUC below .45 in up to 4.6 % of runs, .75
+# in 1.5 % and 1 in .8 %; 2 lost another .02 to .04 of the mean AUC.
 _RANKING_Z = 1.0
-_RARE, _WEAK = 0.1, 0.6  # share of a class, and AUC, below which it is said
-_STEPS = 50  # at most: the average of the last ones then has a seventh of one step's noise
-_FEWEST = 30  # users of a step: a mean of 30 reports is all but normal, as the step size assumes
-FARTHEST = 100.0  # of all steps together: a row's logit is then saturated in any direction
-LONGEST = 4.0  # of one step: it moves the logit of a typical row from one half to .98
-FEW_ROWS = 6  # up to which a user's rows show little of where its step ends
-SURE = 2.0  # standard errors of an estimate that exceed chance in 39 of 40 runs
-# Of a classifier, measured on 11 tables at epsilon .5 to 8: beyond this sqrt(d c / n) the median
-# AUC is .5; and with so many users of each class it is .6 at epsilon 2, .65 at 4, .7 at 8.
+_RARE, _WEAK = 0.1, 0.6  # share of a class, and AUC, below which the result has a note
+# Largest number of steps: the average of the last ones then has a seventh of one step's noise.
+_STEPS = 50
+# Smallest number of users of a step: a mean of 30 reports is nearly normal, as the step size
+# assumes.
+_FEWEST = 30
+# Largest length of all steps together: a row's logit is then saturated in any direction.
+FARTHEST = 100.0
+# Largest length of one step: it moves the probability of a typical row from one half to .98.
+LONGEST = 4.0
+FEW_ROWS = 6  # number of rows below which a user's rows show little of where its step ends
+SURE = 2.0  # number of standard errors by which an estimate exceeds chance in 39 of 40 runs
+# Limits of a classifier, measured on 11 tables at epsilon .5 to 8. If sqrt(d c / n) exceeds
+# _MOST_NOISE, the median AUC is .5. With _FEWEST_OF_CLASS users of each class it is .6 at epsilon
+# 2, .65 at 4, .7 at 8.
 _MOST_NOISE, _FEWEST_OF_CLASS, _COHORTS_OF_CLASS = 1.3, 200, 10
-_SHARE_ERROR, _HELD_OUT = 0.18, 0.08  # of a class's share, from this share of the users
+_SHARE_ERROR, _HELD_OUT = 0.18, 0.08  # standard error of a class's share, from this share of users
 _EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateClassification(LdpStrategy[ClassificationFit]):
-    """A logistic model of a table whose target is one of some classes.
+    """A logistic model of a table whose target is one of several classes.
 
-    Needs to know the columns' bounds or categories, and nothing else. The result predicts
-    classes and probabilities for a table, and says how well on people who had no part in it.
+    The strategy needs only the columns' bounds or categories. The result predicts classes and
+    probabilities for a table, and contains the AUC on held-out users.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -69,13 +76,14 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
     ----------
     schema : Schema
         The columns, the target and its :class:`~ldp_flower.Categories`. Users' targets are the
-        places of their classes, as :meth:`ldp_flower.Schema.users` makes them.
+        indices of their classes, as :meth:`ldp_flower.Schema.users` makes them.
     rows_per_user : int, optional
         Typical number of a user's rows, by default estimated from some of the users.
     method : {"auto", "directions", "lengths"} (default: "auto")
-        What users report: where their own rows would move the model, as a direction (for many
-        rows), or shorter the better the model serves them already (for few). ``"auto"``
-        takes lengths below 6 rows.
+        The report of a user on the change of the model that its own rows suggest: only the
+        direction of the change (for many rows), or the direction with a length that is shorter the
+        better the model already fits the user (for few rows). ``"auto"`` takes lengths below 6
+        rows.
 
     Raises
     ------
@@ -84,15 +92,16 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
 
     Notes
     -----
-    Some users report the columns' centres, where these stand out of the noise. Then up to 50
-    cohorts descend: each user reports the direction of its own logistic ridge step from where
-    the model is, and the model moves by the mean of them. So there is no scale to learn.
-    Hold-out cohorts estimate the share of the class, where scores lie, and how
-    well these rank: how often rows of the class score above the mean, and others. With
-    two normal distributions of scores that is an AUC, and the slope of the logit.
-    Slopes are shortened by the error of that. Where scores are not better than chance by one
-    standard error the shares are returned instead, and up to two a note says so. Of more than
-    two classes each is fitted against all others, by its own part of the users.
+    Some users report the columns' centres, if there are enough users to estimate these above the
+    noise. Then up to 50 cohorts descend: each user reports the direction of its own logistic ridge
+    step from the current model, and the model moves by the mean direction. So no scale has to be
+    estimated. Hold-out cohorts estimate the share of the class, the mean and scale of the scores,
+    and the ranking: how often rows of the class, and other rows, score above the mean. If both
+    groups' scores are normal, this determines an AUC and the slope of the logit. Slopes are shrunk
+    for the error of that estimate. If the AUC is not above chance by one standard error, the
+    classes' shares are returned instead of a model. If it is above chance by less than two, a note
+    says so. With more than two classes, each is fitted against all others by a separate part of the
+    users.
     """
 
     guarantee = guarantees.PER_USER
@@ -125,7 +134,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield two classes and three, and rows that are counted or declared; of few steps."""
+        """Yield runs of two and of three classes, with counted and with declared rows."""
         table, everybody = table_users(dim)
         for values, rows, method in ((2, None, "directions"), (3, 5, "lengths")):
             users = everybody[: 600 if values == 2 else 1800]
@@ -146,7 +155,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the one for two classes and so many columns of numbers."""
+        """Return the strategy for two classes and the setting's number of numeric columns."""
         schema = synthetic_schema(features_of(setting, cls), Categories(["no", "yes"]))
         return cls(schema, epsilon=epsilon)
 
@@ -159,7 +168,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
 
     def protocol(self, run: Run) -> Protocol:
-        """Tell each class from the others, and say how well."""
+        """Fit each class against the others, and evaluate the fits on held-out users."""
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         places, epsilon = self._places, self.epsilon
@@ -207,7 +216,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
             )
         notes += _of_shares(self.schema, found)
         coef = np.array([each.logits() for each in found])
-        coef[:, 0] -= coef @ standardisation.means[:-1]  # as slopes are of the features themselves
+        coef[:, 0] -= coef @ standardisation.means[:-1]  # slopes are now for uncentred features
         coef = contrasts(self.schema, coef)
         shares = np.array([each.share for each in found])
         errors = np.array([each.share_std_error for each in found])
@@ -224,7 +233,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         )
 
     def _rows(self, run: Run) -> Generator[Ask, Estimate, float]:
-        """Return the typical number of rows: as declared, or as some users report."""
+        """Return the typical number of a user's rows, as declared or as some users report."""
         if self.rows_per_user is not None:
             return float(self.rows_per_user)
         size = max(math.ceil(_COUNTERS * run.num_users), self.min_reports)
@@ -234,7 +243,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
 
 
 def _of_shares(schema: Schema, found: list[ClassEvaluation]) -> list[str]:
-    """Return a note if shares are estimated badly, or of classes that perhaps nobody has."""
+    """Return a note, in a list, if shares are imprecise or a class is rare or perhaps empty."""
     error = max(each.share_std_error for each in found)
     if error > _DOUBTFUL_SHARE:
         return [
@@ -265,7 +274,7 @@ def _of_shares(schema: Schema, found: list[ClassEvaluation]) -> list[str]:
 def _score(found: list[ClassEvaluation]) -> tuple[float, float]:
     """Return the mean AUC, weighted by the classes' shares, and its standard error.
 
-    Of a rare class little is known, and little depends on it.
+    The AUC of a rare class is imprecise, but has a small weight.
     """
     shares = np.array([each.share for each in found])
     aucs = np.array([[each.ranked.auc, each.ranked.std_error] for each in found])
@@ -288,11 +297,12 @@ def class_descent(
     ridge: float,
     weighted: bool,
 ) -> Generator[Ask, Estimate, Floats]:
-    """Return scores that are high for rows of a class: coefficients of standardised features.
+    """Return the coefficients of scores that are high for rows of a class.
 
-    So many of the users who are not asked yet answer. The ``ridge`` of their own regressions is in
-    units of a row's squared norm; with ``weighted`` users whom the current coefficients serve well
-    say less. Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
+    The coefficients, shape (dim,), are for standardised features. ``num_users`` of the users not
+    asked yet answer. The penalty ``ridge`` of their own regressions is in units of a row's squared
+    norm. With ``weighted``, users whom the current coefficients fit well send shorter vectors.
+    Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
     """
     dim = len(standardisation.means) - 1
     cohorts = run.equal_cohorts(num_users, _STEPS, _FEWEST)
@@ -308,7 +318,7 @@ def class_descent(
         try:
             answer = yield standardisation.applied(Ask(cohort, question, mechanism))
         except TooFewReports:
-            if unanswered:  # twice in a row: nodes are lost, and the run can be started again
+            if unanswered:  # no answer twice in a row: nodes are lost; the run can be restarted
                 raise
             unanswered = True
             continue  # the next cohort gets the question
@@ -320,9 +330,10 @@ def class_descent(
 def too_few_for_classes(
     num_users: int, epsilon: float, min_reports: int, classes: int, features: int
 ) -> TooFew | None:
-    """Return why so many users are too few for a classifier; None if they are not.
+    """Return why ``num_users`` users are too few for a classifier, or None if they are enough.
 
-    ``classes`` is how many are fitted against all others: of two classes, one.
+    ``classes`` is the number of classes that are fitted against all others; it is 1 for two
+    classes.
     """
 
     def needed(epsilon: float, features: int) -> int:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False, kw_only=True)
 class EvaluationResult(Result):
-    """A result that says how well a model predicts the targets of users who were asked.
+    """The estimated R2 and loss of a model for the users who were asked.
 
     Attributes
     ----------
@@ -48,16 +48,16 @@ class EvaluationResult(Result):
         One minus ``loss`` over ``baseline``: 0 for a model no better than the centre, 1 for a
         perfect one, below 0 for a worse one.
     std_error : float
-        Standard deviation of ``r2`` from privacy noise and from the choice of users.
+        Standard error of ``r2`` from privacy noise and from the choice of users.
     loss : float
         Mean over users of each user's mean squared residual.
     loss_std_error : float
-        Standard deviation of ``loss``.
+        Standard error of ``loss``.
     baseline : float
         Mean over users of each user's mean squared deviation from the centre.
     clip : float
-        What a user counts at most, of its mean squared residual less about half of its deviation:
-        R2 is too high if there are users whom the model serves worse.
+        Bound on a user's report: its mean squared residual minus about half of its mean squared
+        deviation. R2 is too high if the model fits some users so badly that they exceed it.
     """
 
     _predicts: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class EvaluationResult(Result):
         Returns
         -------
         DataFrame
-            ``name``, ``value``, ``standard error`` and an interval of 95 %.
+            ``name``, ``value``, ``standard error`` and a 95 % interval.
         """
         values = np.array([self.r2, self.loss, self.baseline])
         errors = np.array([self.std_error, self.loss_std_error, np.nan])
@@ -92,7 +92,7 @@ class EvaluationResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return R2, for a series of collections."""
+        """Return R2, which a series of collections tracks."""
         return Estimates(["R2"], np.array([self.r2]), np.array([self.std_error]))
 
     @property
@@ -113,23 +113,28 @@ class EvaluationResult(Result):
         ]
 
 
-_BASELINE_NOISE = 0.03  # standard error of the baseline that is wanted, in units of the bound
-_LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that report it
-_FIRST_SHARE = 1 / 3  # of the others, who report the first difference
-_BASELINE_Z = 4.0  # standard errors by which the baseline has to clear zero
-_FIRST_PIVOT = 0.5  # the ratio of losses, 1 - R2, that is assumed before it is known
-_RADII = 2.0, 6.0  # of the second difference, in units of the baseline; the first may be wider
-_NOISE = 0.05, 0.03  # of R2, up to which a wider clip radius is worth it
-_WIDER, _APART = 1.5, 1.5  # times as wide, and standard errors apart: the second one is clipped
-_PRECISE = 0.1  # standard error from which on more users are called for
-_EVEN = 1 / 3  # baseline over the bound, of targets that are spread evenly within their bounds
-# Of plans: baseline over the bound, of targets whose standard deviation is a quarter of their
-# bounds' width.
+_BASELINE_NOISE = 0.03  # wanted standard error of the baseline, in units of the bound
+_LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # smallest and largest share of users who report the baseline
+_FIRST_SHARE = 1 / 3  # share of the other users who report the first difference
+_BASELINE_Z = 4.0  # number of standard errors by which the baseline has to exceed zero
+_FIRST_PIVOT = 0.5  # first pivot: the R2 that is assumed before it is known
+# Smallest and largest radius of the second difference, in units of the baseline; the first
+# difference may have a larger one.
+_RADII = 2.0, 6.0
+# Standard errors of R2, for the first and second difference, up to which the radius is widened.
+_NOISE = 0.05, 0.03
+# The second difference counts as clipped if the first one's radius is _WIDER times as large and the
+# two differ by _APART standard errors.
+_WIDER, _APART = 1.5, 1.5
+_PRECISE = 0.1  # standard error of R2 above which a note asks for more users
+_EVEN = 1 / 3  # baseline over the bound, for targets that are uniform within their bounds
+# Baseline over the bound that plans assume: that of targets whose standard deviation is a quarter
+# of their bounds' width.
 _USUAL_BASELINE = 0.25
 
 
 class _Loss(NamedTuple):
-    """A cohort's estimate: ``weights`` times the mean loss and the mean baseline, added up."""
+    """A cohort's estimate of the weighted sum of the mean loss and the mean baseline."""
 
     weights: tuple[float, float]
     value: float
@@ -140,12 +145,12 @@ class _Loss(NamedTuple):
 class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     """The R2 of a given linear model over users, with its standard error; one report per user.
 
-    With A the mean squared residual and B the mean squared deviation from a centre, R2 is
-    ``1 - A / B``. Users who are asked for A and B themselves need wide bounds. So only 10
-    to 50 % of them report their B, which is needed roughly. The others report the
-    difference ``A - (1 - pivot) B`` of their own two means, which is small for every user if
-    the model is as good for it as for others, and whose mean says how far R2 is from the pivot.
-    The first pivot is 0.5, the second one the estimate so far.
+    If A is the mean squared residual and B the mean squared deviation from a centre, R2 is
+    ``1 - A / B``. Reports of A and B themselves would need wide bounds, and so much noise. So only
+    10 to 50 % of the users report their B, which has to be known only roughly. The others report
+    the difference ``A - (1 - pivot) B`` of their own two means. It is small for every user if the
+    model fits all users equally well, and its mean shows the distance of R2 from the pivot. The
+    first pivot is 0.5, and the second one is the estimate so far.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -154,24 +159,25 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     coef : array_like, shape (num_features,)
         The model: predictions are ``<x, coef>``.
     centre : float (default: 0.0)
-        What the model is compared with: the best constant prediction that is publicly known. R2
-        is too good by the square of its distance from the targets' mean over their variance.
+        Constant prediction with which the model is compared: the best one that is publicly known.
+        R2 is too high by the square of its distance from the targets' mean over their variance.
     bound : float (default: 4.0)
-        Public bound on a user's mean squared deviation from the centre; what is beyond is
-        clipped. The default holds for targets within [-2, 2], as a
-        :class:`~ldp_flower.Schema` gives them for bounds, and the centre 0.
+        Public bound on a user's mean squared deviation from the centre; larger values are clipped.
+        The default holds for targets within [-2, 2], as a :class:`~ldp_flower.Schema` gives them
+        for bounds, and the centre 0.
 
     Notes
     -----
-    Every user counts the same, however many rows it has. The users must be others than the
-    model was fitted on, or R2 is too good.
+    All users count equally, whatever their number of rows. The model must have been fitted on
+    other users, or R2 is too high.
 
-    The second difference is clipped at 2 to 6 times the baseline, as wide as a standard error of R2
-    of 0.03 allows; the first wider, where .05 allows it. If that one says that the second clips
-    users whom the model serves worst, it counts alone. Without clipping A and B are unbiased, and
-    R2 is but for terms of the order of its variance. A single number in an interval goes through
-    :class:`RandomizedResponse` or, from about epsilon 1.2, :class:`Codebook`, whichever is less
-    noisy; both have finitely many outputs.
+    The second difference is clipped at 2 to 6 times the baseline, as far out as a standard error of
+    R2 of 0.03 allows. The first one is clipped further out if a standard error of .05 allows it. If
+    the first difference shows that the second one clips the users whom the model fits worst, only
+    the first one is used. Without clipping A and B are unbiased, and R2 is unbiased except for
+    terms of the order of its variance. Each number is reported by :class:`RandomizedResponse` or,
+    from about epsilon 1.2, :class:`Codebook`, whichever is less noisy. Both have finitely many
+    outputs.
     """
 
     guarantee = (
@@ -210,11 +216,11 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the evaluation of a model with so many features beside the intercept."""
+        """Return the strategy for a model of the setting's features and an intercept."""
         return cls(np.eye(1, features_of(setting, cls) + 1)[0], epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> EvaluatedUsers:
-        """Return users whom the model explains as well as is given."""
+        """Return users for whom the model has the setting's R2."""
         quality = USUAL_R2 if setting.quality is None else setting.quality
         return EvaluatedUsers(
             error="standard error of R2",
@@ -237,7 +243,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     @property
     def row_features(self) -> int:
-        """Those of the model."""
+        """Number of the model's features."""
         return len(self._model)
 
     @classmethod
@@ -257,8 +263,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         for cohort in others:
             if beyond:
                 losses = [baseline]  # clipping made the first difference too small
-            # As wide as noise allows: clipping keeps the sign of a difference, and hides how bad a
-            # model is for users whom it serves worst. The first sees more of them.
+            # The radius is as large as noise allows. Clipping keeps the sign of a difference, but
+            # hides how badly the model fits some users. The first difference shows more of that.
             noise = math.sqrt(self.randomizer(1.0).variance / cohort.size)
             first = cohort is others[0]
             allowed = _NOISE[0 if first else 1] / noise
@@ -270,7 +276,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
                     raise
                 break
             if len(losses) > 1 and _WIDER * radius < clip and self._apart(losses, difference):
-                break  # users whom the model serves worst are clipped
+                break  # the users whom the model fits worst are clipped
             losses.append(difference)
             clip = radius
             means, covariance = _solved(losses)
@@ -295,7 +301,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         return TooFew(why, "noise", advice="A larger epsilon would do as well.")
 
     def _sizes(self, num_users: int) -> list[int]:
-        """Return how many users report the baseline, and the first and the second difference."""
+        """Return the numbers of users who report the baseline, and each of the two differences."""
         wanted = self.randomizer(0.5 / _BASELINE_NOISE).variance / num_users
         share = float(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE))
         baseline = max(int(share * num_users), self.min_reports)
@@ -311,7 +317,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         return _Loss(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
 
     def _apart(self, wide: list[_Loss], narrow: _Loss) -> bool:
-        """Return whether a clipped difference is surely less than a wider one says."""
+        """Return True if a narrowly clipped difference is significantly below a wider one's."""
         means, covariance = _solved(wide)
         weights = np.array(narrow.weights)
         error = math.hypot(narrow.std_error, math.sqrt(weights @ covariance @ weights))

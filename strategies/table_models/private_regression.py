@@ -1,4 +1,4 @@
-"""PrivateRegression: a linear model of one's own table."""
+"""PrivateRegression: a private linear model of a table."""
 
 import logging
 import math
@@ -33,61 +33,68 @@ from .line_search import MIN_PREDICTED, line_search
 
 logger = logging.getLogger("flwr")
 
-_BETTER_Z = 2.5  # standard errors of a score above 0, or a note says so: one useless model in 160
-_WORSE_Z = 2.0  # standard errors of a score below 0, from where on the mean is returned instead
-_MOST_EXPLAINED = 0.9  # of the variance, by a line search: what is left is not taken for nothing
-# Standard deviations, in scales of the targets: of the mean around its rough estimate, and of a
-# model's mean residual beside the error of the mean.
+# Number of standard errors by which a score has to exceed 0; otherwise there is a note. One useless
+# model in 160 has none.
+_BETTER_Z = 2.5
+_WORSE_Z = 2.0  # number of standard errors of a score below 0 with which the mean is returned
+# Largest share of variance that a line search may seem to explain, so that residuals are not
+# assumed to vanish.
+_MOST_EXPLAINED = 0.9
+# Prior standard deviations, in scales of the targets: of the mean around its rough estimate, and of
+# a model's mean residual, in addition to the error of the mean.
 _OFF, _OFFSET = 0.5, 0.15
-_SCALE_ERROR = 0.15  # of the logarithms of estimated sizes
+_SCALE_ERROR = 0.15  # standard error of the logarithms of estimated sizes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateRegression(LdpStrategy[RegressionFit]):
     """Linear regression on a table of which only bounds and categories are known.
 
-    Every user sends one report. Many of them are asked how their own rows would change the model,
-    see :class:`~.descent.RidgeDescent`. Where users are many enough to estimate all columns'
-    centres and scales, the steps are in units of these. The mean target is the rule, and slopes are
-    kept only if held-out error falls: users who have no part in them decide how far to go from the
-    mean towards the model, no farther than surely costs at most 1 % of the target's variance. If
-    that is nowhere, the mean is returned, and a note says so. Others report the mean, by
-    themselves, and the last ones, who decide nothing, evaluate the score.
+    Every user sends one report. Most of the users report how their own rows would change the model,
+    see :class:`~.descent.RidgeDescent`. If there are enough users to estimate all columns' centres
+    and scales, the steps are in units of these. By default the model is the mean target; slopes are
+    kept only if they reduce the error on held-out users. Those users decide how far to go from the
+    mean towards the model: only so far that it costs at most 1 % of the target's variance with high
+    probability. If no step is good enough, the mean is returned, and a note says so. Other users
+    report the mean. The last users, whose reports do not affect the model, evaluate the score.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
     Parameters
     ----------
     schema : Schema
-        What is publicly known about the users' tables. The target is a number.
+        Public facts about the users' tables. The target is a number.
     rows_per_user : int, optional
-        How many rows a user's own regression is trusted as, for all users. By default it is as
-        many as the user holds; rows that repeat each other carry less information.
+        Number of rows for which each user's own regression counts, the same for all users. By
+        default it is the user's own number of rows; rows that repeat each other carry less
+        information.
     method : {"auto", "one-stage", "two-stage"} (default: "auto")
-        Whether the descent stays within the bounds of columns or goes on around their estimated
-        centres. By default the numbers of users and features and epsilon decide.
+        The descent works on columns scaled by their bounds (``"one-stage"``) or by centres and
+        scales that are estimated first (``"two-stage"``). By default the numbers of users and
+        features and epsilon determine the method.
     features : {"private", "public"} (default: "private")
-        Whether features are protected. Are they public, users send one of their rows, drawn at
-        random, as it is, and report the target alone: far fewer of them do, and coefficients have
-        intervals. Clients answer only if their operator has declared them public
-        (``features-public``).
+        Protection of the features. If they are public, each user sends one of its rows, drawn at
+        random, without noise, and a private report on the target alone. Far fewer users are then
+        enough, and coefficients have intervals. Clients answer only if their operator has declared
+        the features public (``features-public``).
 
     Notes
     -----
-    Source: this library. A user reports how a ridge regression of what the model leaves of its own
-    targets would change the coefficients: with one row it is a least squares step. So the model is
-    that of least squares, also where targets are classes, counts or money. Changes are shortened
-    where noise and what is cut are least; some users report the octave of their size before, and
-    others again late in the descent. The mean is first looked for, as it may lie anywhere within
-    the bounds, and then estimated likewise: what clipping may take is in its error. On the line
-    from the mean to the model, held-out users report by how much their own squared error is less at
-    the end of a step than at the mean: one number, for which noise is least. Two such cohorts give
-    the step that is best, and the shorter one that is surely good enough.
+    Source: this library. A user reports the change of the coefficients by a ridge regression of its
+    own residuals from the model; with one row it is a least squares step. So the model is that of
+    least squares, also if targets are classes, counts or money. Changes are shortened to the radius
+    that minimises noise and loss together. For this some users report the octave of their change's
+    size before the descent, and others late in the descent. The mean is first located roughly, as
+    it may lie anywhere within the bounds. It is then estimated with a clipping bound chosen in the
+    same way, and its error includes the possible bias of clipping. On the line from the mean to the
+    model, held-out users report the reduction of their own squared error by a step from the mean.
+    This is a single number, which needs the least noise. Two such cohorts determine the best step,
+    and the shorter one that is good enough with high probability.
 
-    Of public rows users report in two rounds what a model leaves of their target: first what the
-    mean does, then what the first model does, a ridge regression whose penalty makes the reports
-    most likely. The last one is fitted to all reports, and returned where models of four fifths of
-    the users err less than the mean on the others.
+    If features are public, users report residuals of their target in two rounds: first from the
+    mean, then from a first model, a ridge regression with the most likely penalty. The last model
+    is fitted to all reports. It is returned if, in cross-validation, models of four fifths of the
+    users have a smaller error than the mean on the others.
     """
 
     guarantee = (
@@ -133,7 +140,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both methods, one by users' own numbers of rows, and public features."""
+        """Yield runs of both methods, one with ``rows_per_user``, and of public features."""
         schema, users = table_users(dim, 8000)
         yield cls(schema, epsilon=epsilon, method="one-stage"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two-stage"), users
@@ -145,7 +152,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the one for so many columns of numbers."""
+        """Return the strategy for the setting's number of numeric columns."""
         schema = synthetic_schema(features_of(setting, cls), Numeric(-1, 1))
         return cls(schema, epsilon=epsilon)
 
@@ -163,7 +170,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         return too_few(*given, self._public)
 
     def protocol(self, run: Run) -> Protocol:
-        """Descend, and let held-out users decide how much of it is returned."""
+        """Descend to a model, and let held-out users decide how far to go from the mean to it."""
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         epsilon, dim = self.epsilon, self.schema.num_features
@@ -171,7 +178,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         asked = holdout.hold_out_present(run)
         kept = holdout.hold_out(run, public_features.COHORTS if self._public else holdout.COHORTS)
         present = holdout.EVERYBODY
-        # A node whose features are not public refuses the first question, before anybody pays.
+        # A node whose features are not public refuses the first question, before any user pays.
         residual = public_features.mean_residual if self._public else holdout.mean_residual
         if asked is not None:
             present = yield from holdout.ask_present(asked, epsilon, dim, residual=residual)
@@ -243,7 +250,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         present: holdout.Number,
         notes: list[str],
     ) -> Protocol:
-        """Fit what users report of their targets to their rows, which are public, in two rounds."""
+        """Fit a model to public rows and private reports of targets, in two rounds."""
         given = self.epsilon, present, len(start)
         first, others = run.cohorts(public_features.sizes(run.num_unasked))
         known = yield from public_features.ask_residuals(first, start, law, *given)
@@ -279,7 +286,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         kept: dict[str, Cohort],
         notes: list[str],
     ) -> RegressionFit:
-        """Return a model, with what has to be said of its score."""
+        """Return the result with a model, with a note if its score is doubtful."""
         fit = RegressionFit(
             coef=contrasts(self.schema, theta),
             score=evaluated.value,
@@ -303,7 +310,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         return fit
 
     def _chosen(self, num_users: int) -> tuple[str, str]:
-        """Return the method, and why."""
+        """Return the method, and the reason for it."""
         dim = self.schema.num_features
         facts = f"{num_users:,} users, {dim} features, epsilon {self.epsilon:g}"
         noise = math.sqrt(descent.noise_of_centres(num_users, dim, self.epsilon))
@@ -313,7 +320,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         return descent.chosen(num_users, dim, self.epsilon, self.min_reports), why
 
     def _constant(self, mean: holdout.Number, scale: float, notes: list[str]) -> RegressionFit:
-        """Return the mean, whose error costs a share of the targets' variance."""
+        """Return the result with the mean as model; its score is the expected R2, below 0."""
         lost = (mean.std_error / scale) ** 2
         notes.append(
             "Returned the mean, without slopes: on held-out users they did not surely reduce the "
@@ -330,7 +337,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         )
 
     def finished(self, run: Run, found: RegressionFit) -> RegressionFit:
-        """Say that targets only are protected, where features are public."""
+        """Mark the privacy cost as that of targets only, if features are public."""
         if self._public and found.privacy is not None:
             found.privacy = replace(found.privacy, part=guarantees.LABELS)
         return found
@@ -341,5 +348,5 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     @property
     def _unit(self) -> float:
-        """How much of the target one is, of targets as the schema has them."""
+        """Size, in the target's units, of one unit of the targets that the schema returns."""
         return float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))

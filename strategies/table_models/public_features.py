@@ -1,4 +1,4 @@
-"""Regression where only targets are private: users report what a model leaves of theirs."""
+"""Regression with public features: users report their residuals from a model."""
 
 import math
 from collections.abc import Generator
@@ -27,10 +27,10 @@ COHORTS = {name: holdout.COHORTS[name] for name in ("place", "place again", "siz
     "left": (0.1, 0.1, 2.0, 0.1),
     "spread": (0.1, 0.1, 2.0, 0.1),
 }
-#: Share of the users whose reports make the first model, which the others' reports are about.
+#: Share of the users whose reports make the first model; the others report residuals from it.
 _FIRST = 0.3
-_FOLDS = 5  # of users, each of which evaluates the model of the others
-_KNOWN = 1e-6  # share of a contrast that rows do not show, from which on it is not known
+_FOLDS = 5  # number of folds of users in cross-validation
+_KNOWN = 1e-6  # a contrast is not known if a larger share of it is not identified by the rows
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class NoisyTargets:
 
     rows: Floats  # (users, num_features), the constant column first
     targets: Floats  # (users,)
-    variances: Floats  # (users,): of what reports add and a model leaves
-    cut: float  # by how much clipping may move the mean
+    variances: Floats  # (users,): variances of the reports' noise plus the model's residuals
+    cut: float  # possible bias of the mean by clipping
 
     def plus(self, other: "NoisyTargets") -> "NoisyTargets":
-        """Return both; less of the second ones is cut."""
+        """Return both together, with the possible bias of ``other``, which is the smaller one."""
         return NoisyTargets(
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.targets, other.targets]),
@@ -52,12 +52,15 @@ class NoisyTargets:
         )
 
     def fit(self) -> Floats:
-        """Return the ridge regression whose penalty makes the targets most likely."""
+        """Return the coefficients of the ridge regression with the most likely penalty."""
         ridge = BayesianRidge().fit(self.rows[:, 1:], self.targets, 1 / self.variances)
         return np.concatenate([[ridge.intercept_], ridge.coef_])
 
     def gain(self) -> Number:
-        """Return how much fits without a fifth of the users lessen its squares around the mean."""
+        """Return the cross-validated reduction of squared errors, compared with the mean.
+
+        Each fold, a fifth of the users, evaluates the fit of the others.
+        """
         gains = np.zeros(len(self.targets))
         for others, own in KFold(_FOLDS, shuffle=True, random_state=0).split(self.rows):
             parts = self.rows[others], self.targets[others], self.variances[others]
@@ -67,10 +70,10 @@ class NoisyTargets:
         return _weighted_mean(gains, 1 / self.variances)
 
     def interval(self, schema: Schema) -> Floats:
-        """Return what each coefficient lies in, shape (num_features, 2): least squares, 95 %.
+        """Return 95 % intervals of the least squares coefficients, shape (num_features, 2).
 
-        NaN where rows do not tell a coefficient from others. Errors are those that reports show,
-        whatever their law (HC3), and what is cut, in any direction alike.
+        An interval is NaN if the rows do not identify the coefficient. Standard errors are HC3,
+        valid for any distribution of the reports, and include the possible bias of clipping.
         """
         weights = 1 / self.variances
         weighted = self.rows.T * weights
@@ -82,7 +85,7 @@ class NoisyTargets:
         turn = contrasts(schema, np.eye(len(theta))).T @ inverse
         errors = np.sqrt(((turn @ (weighted * left)) ** 2).sum(axis=1))
         unseen = contrasts(schema, np.eye(len(theta)) - gram @ inverse)
-        # Beyond bounds targets lie on one side or the other, in some rows more than in others.
+        # Targets beyond the bounds may be on one side, and more frequent in some rows than others.
         spread = np.sqrt(len(left) * ((turn @ weighted) ** 2).sum(axis=1))
         errors = np.hypot(errors, holdout.ONE_SIDED * self.cut * spread)
         reach = NORMAL * errors
@@ -91,7 +94,7 @@ class NoisyTargets:
         return np.column_stack([found - reach, found + reach])
 
     def mean(self) -> Number:
-        """Return the mean target; what is cut may be on one side."""
+        """Return the mean target; the error includes the possible bias of clipping."""
         found = _weighted_mean(self.targets, 1 / self.variances)
         return Number(found.value, math.hypot(found.std_error, self.cut))
 
@@ -105,7 +108,7 @@ def _weighted_mean(values: Floats, weights: Floats) -> Number:
 def mean_residual(
     cohort: Cohort, epsilon: float, theta: Floats, radius: float
 ) -> Generator[Ask, Any, Number]:
-    """Return :func:`.holdout.mean_residual` of drawn rows, if they are public."""
+    """Return :func:`.holdout.mean_residual` for rows drawn at random, which are public."""
     question, randomizer = DrawnLabels(1, radius, theta), number_randomizer(epsilon, radius)
     answers = yield Ask(cohort, question, randomizer, public=(1, len(theta)))
     return _weighted_mean(answers.values[:, 0], np.ones(answers.count))
@@ -119,9 +122,10 @@ def ask_residuals(
     present: Number,
     directions: int,
 ) -> Generator[Ask, Any, NoisyTargets]:
-    """Return a cohort's rows and targets, by what a model leaves of these.
+    """Return a cohort's rows and targets, from reports of a model's residuals.
 
-    It is clipped where noise in so many directions and what is cut of this law are least.
+    Residuals, of distribution ``law``, are clipped at the bound that minimises bias and the noise
+    in ``directions`` directions together.
     """
     noise = number_randomizer(epsilon, 1.0).variance / present.value**2
     clip = law.clip(noise * directions / cohort.size, most=2 * holdout.MAX_TARGET)
@@ -138,7 +142,7 @@ def ask_residuals(
 
 
 def sizes(num_users: int) -> list[int]:
-    """Return how many users report what the mean leaves, and what their model leaves."""
+    """Return the numbers of users who report residuals of the mean, and of the first model."""
     first = round(_FIRST * num_users)
     return [first, num_users - first]
 
@@ -151,7 +155,10 @@ def ask_gain(
     epsilon: float,
     present: Number,
 ) -> Generator[Ask, Any, Number]:
-    """Return by how much a model lessens squares around the mean, by what it leaves of targets."""
+    """Return the reduction of squared errors by a model, compared with the mean.
+
+    It is computed from a cohort's reports of the model's residuals.
+    """
     held = yield from ask_residuals(cohort, theta, law, epsilon, present, 1)
     moved = held.rows @ theta - mean
     gains = (2 * (held.targets - mean) - moved) * moved
