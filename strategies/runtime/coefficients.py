@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -99,6 +99,8 @@ class CoefficientResult(Result):
     coef : ndarray of float64, shape (dim,) or (classes, dim)
         The estimate.
     """
+
+    _predicts: ClassVar[bool] = True
 
     coef: Floats
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 class TableFit(CoefficientResult):
     """A model of a table with a score on held-out users."""
 
-    _predicts: ClassVar[bool] = True
-
     #: Smallest possible score.
     _least: ClassVar[float] = -math.inf
 

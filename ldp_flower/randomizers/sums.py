@@ -1,0 +1,249 @@
+"""Noise at the node: a node reports the noisy sum over its users, each of whom is protected.
+
+Values become integers, their sum is exact whatever its order, and discrete Gaussian noise is added
+once a node (:mod:`.discrete_gaussian`).
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from ..randomness import RandomSource, Words
+from ..validation import Floats, check_fraction, check_integer, check_range
+from .base import Estimate, Randomizer, Reports, Summary
+from .discrete_gaussian import SIGMA, Integers, discrete_gaussian
+from .elementwise import directions
+from .real_valued.gaussian import zcdp_rho
+
+#: Parts of a plan's budget. Every report of the plan costs some of them.
+PARTS = 10_000
+_SMALLEST_DELTA = 1e-30
+_COARSEST = 64  # integers that stand for the largest value: fewer would round values away
+_SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
+
+
+@dataclass(frozen=True)
+class NodeSum(Randomizer):
+    """Base class: a node reports the sum over its users plus noise, in one step of a plan.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Privacy parameters of all reports of the plan together; delta is by default 1e-6.
+    dim : int
+        Number of coordinates of a user's value.
+    parts : int (default: 10,000)
+        How many of the 10,000 parts of the plan's budget this report costs.
+
+    Notes
+    -----
+    Source: Canonne, Kamath & Steinke (2020), Theorem 4, that discrete Gaussian noise of variance
+    s**2 on an integer vector of sensitivity D is (D**2 / 2 s**2)-zCDP, and their Corollary 13 for
+    (epsilon, delta); zCDP adds up over reports that are chosen adaptively (Bun & Steinke 2016).
+
+    Guarantee
+    ---------
+    1. Protected: everything of one user, against any other data of that user, at (``epsilon``,
+       ``delta``) for all reports of the plan together. The number of a node's users is public.
+    2. A report costs ``parts / 10,000`` of rho = ``zcdp_rho(epsilon, delta)``: two values of one
+       user differ by at most the diameter of the domain in integers, which is checked in integers,
+       and the noise has the standard deviation 2**20.
+    3. The draws are exact: no floating-point number has a part in them. Sums are 64-bit integers.
+    4. A value that is not finite becomes 0, so the guarantee holds for every input.
+    """
+
+    delta: float = 1e-6
+    dim: int = 1
+    parts: int = PARTS
+
+    exact: ClassVar[bool] = True
+    bound: ClassVar[float] = math.inf  # the noise is not bounded
+    report_dtype: ClassVar[np.dtype[np.generic]] = np.dtype(np.int64)
+    #: Diameter of the domain, where the largest value is 1.
+    diameter: ClassVar[float]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_fraction("delta", self.delta)
+        if self.delta < _SMALLEST_DELTA:
+            raise ValueError(f"Expected delta >= {_SMALLEST_DELTA:g}, got {self.delta}.")
+        check_integer("parts", self.parts, 1, PARTS)
+        if self.one < _COARSEST:
+            raise ValueError(
+                f"Expected a larger epsilon or more parts: at epsilon {self.epsilon:g}, "
+                f"{self.parts} of {PARTS:,} parts leave {self.one} steps of a value, and "
+                f"{_COARSEST} are needed."
+            )
+
+    @property
+    def plan(self) -> str:
+        """What identifies the plan, within a run."""
+        return f"NodeSum {self.epsilon!r} {self.delta!r}"
+
+    @property
+    def rho(self) -> float:
+        """Zero-concentrated privacy parameter of this report."""
+        return zcdp_rho(self.epsilon, self.delta) * self.parts / PARTS
+
+    @cached_property
+    def one(self) -> int:
+        """The integer that the largest value becomes, rounded down so that no report costs more."""
+        return math.floor(SIGMA * math.sqrt(2 * self.rho) / self.diameter)
+
+    @property
+    def unit(self) -> float:
+        """The value that the integer 1 stands for."""
+        return 1 / self.one
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates of a value."""
+        return self.dim
+
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """The sum."""
+        return (self.dim,)
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise in each coordinate of a node's sum."""
+        return (SIGMA * self.unit) ** 2
+
+    @abstractmethod
+    def integers(self, values: Floats) -> Integers:
+        """Return users' values as integers within the domain, whatever they are.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (users, dim)
+            One value a user.
+
+        Returns
+        -------
+        ndarray of int64, shape (users, dim)
+            Any two rows differ by at most ``diameter * one`` in Euclidean length.
+        """
+
+    def total(self, values: Floats) -> Integers:
+        """Return the exact sum over users of their values as integers, shape (dim,)."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.integers(self._own(values)).sum(axis=0, dtype=np.int64))
+
+    def report(self, total: Integers, rng: RandomSource) -> Integers:
+        """Return a node's sum with noise; ``rng`` is one stream."""
+        return total + discrete_gaussian(self.dim, rng)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        """Report as nodes of one user each."""
+        noise = discrete_gaussian(values.size, rng) if len(values) else np.empty(0, np.int64)
+        return self.integers(values) + noise.reshape(values.shape)
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        return reports * self.unit
+
+    def of_sums(self, sums: Integers, num_users: int, num_nodes: int) -> Estimate:
+        """Return the mean over users of the nodes whose sums are added up.
+
+        Its standard error is that of the known noise alone: users are not a sample.
+        """
+        if num_users == 0:
+            return Estimate(np.zeros(self.dim), np.full(self.dim, np.inf), 0)
+        error = math.sqrt(num_nodes * self.variance) / num_users
+        return Estimate(sums * self.unit / num_users, np.full(self.dim, error), num_users)
+
+    def estimate(self, summary: Summary) -> Estimate:
+        """Return the mean over nodes of one user each."""
+        if summary.count == 0:
+            return Estimate(np.zeros(self.dim), np.full(self.dim, np.inf), 0)
+        error = np.full(self.dim, math.sqrt(self.variance / summary.count))
+        return Estimate(summary.sum / summary.count, error, summary.count)
+
+    def contains(self, reports: Reports) -> bool:
+        """Return True: every integer is a possible sum."""
+        return True
+
+
+@dataclass(frozen=True)
+class BallSum(NodeSum):
+    """A noisy sum of vectors in a ball; longer vectors are shortened.
+
+    Parameters
+    ----------
+    epsilon, delta, dim, parts
+        As of :class:`NodeSum`.
+    radius : float (default: 1.0)
+        Radius of the ball.
+
+    Guarantee
+    ---------
+    1. As of :class:`NodeSum`.
+    2. A vector v of length at most 1 becomes the nearest integers to ``one * v``, cut towards zero
+       if they are longer than ``one``. Any two such vectors differ by at most twice ``one``.
+    """
+
+    radius: float = 1.0
+
+    diameter: ClassVar[float] = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("radius", self.radius, _SMALLEST_RADIUS, _LARGEST_RADIUS)
+
+    @property
+    def unit(self) -> float:
+        """The value that the integer 1 stands for."""
+        return self.radius / self.one
+
+    def integers(self, values: Floats) -> Integers:
+        """Return vectors as integers of a length of at most ``one``."""
+        unit, length = directions(values)
+        scaled = unit * (np.minimum(length / self.radius, 1.0) * self.one)[:, None]
+        found = np.rint(scaled).astype(np.int64)
+        most = self.one * self.one
+        long = np.flatnonzero((found * found).sum(axis=1) > most)
+        found[long] = np.trunc(scaled[long]).astype(np.int64)
+        for row in long:
+            while int((found[row] * found[row]).sum()) > most:  # by rounding of the length
+                largest = np.abs(found[row]).argmax()
+                found[row, largest] -= np.sign(found[row, largest])
+        return found
+
+
+@dataclass(frozen=True)
+class CellSum(NodeSum):
+    """A noisy sum of distributions over cells: a histogram over users.
+
+    A user's value has numbers of at least 0 that add up to 1 at most: the shares of its rows in
+    each cell. Numbers below 0 count as 0; a value that adds up to more is divided by its sum.
+
+    Guarantee
+    ---------
+    1. As of :class:`NodeSum`.
+    2. A value of sum s becomes integers of at least 0 that add up to ``one * s``, rounded down. Any
+       two such vectors differ by at most sqrt(2) times ``one``, in Euclidean length.
+    """
+
+    diameter: ClassVar[float] = math.sqrt(2)
+
+    def integers(self, values: Floats) -> Integers:
+        """Return distributions as integers of at least 0 that add up to ``one`` at most."""
+        shares = np.maximum(values, 0.0)
+        sums = shares.sum(axis=1, keepdims=True)
+        scaled = shares * (self.one / np.maximum(sums, 1.0))
+        found = np.floor(scaled).astype(np.int64)
+        wanted = np.minimum(np.floor(sums[:, 0] * self.one + 0.5), self.one).astype(np.int64)
+        short = wanted - found.sum(axis=1)
+        # The largest remainders get one more each.
+        order = np.argsort(found - scaled, axis=1, kind="stable")
+        ranks = np.empty_like(order)
+        np.put_along_axis(ranks, order, np.arange(self.dim)[None, :], axis=1)
+        found += ranks < short[:, None]
+        for row in np.flatnonzero(found.sum(axis=1) > self.one):  # by rounding of the sum
+            found[row, found[row].argmax()] -= found[row].sum() - self.one
+        return found
