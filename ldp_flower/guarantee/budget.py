@@ -9,11 +9,14 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Self
 
-from ..randomizers import Randomizer, RecordMechanism
+from ..randomizers import NodeSum, Randomizer, RecordMechanism
+from ..randomizers.sums import PARTS
 from ..validation import PlainFields, check_choice, check_integer, check_number
 
 #: What a policy's limits are about: everything of a user, or each record of a silo.
 UNITS = ("user", "record")
+#: Where noise may be added: to each user's value, or once to the sum over a node's users.
+NOISE = ("user", "node")
 _OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
 _SECONDS = {"h": 3600, "d": 86_400}
 _NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not ledger-path
@@ -40,13 +43,14 @@ class Cost(PlainFields):
     """A privacy cost, or the sum of several by basic composition.
 
     A cost with the name of a ``plan`` is that of the plan's ``steps`` reports together: it is paid
-    with the first of them.
+    with the first of them. A report may count as several of them, its ``weight``.
     """
 
     epsilon: float
     delta: float = 0.0
     plan: str | None = None
     steps: int = 1
+    weight: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,9 +63,11 @@ class Cost(PlainFields):
 
         Plans of runs with another ``salt`` are other plans.
         """
-        if not isinstance(randomizer, RecordMechanism):
+        if not isinstance(randomizer, RecordMechanism | NodeSum):
             return cls(randomizer.epsilon, randomizer.delta)
         plan = f"{salt} {randomizer.plan}"
+        if isinstance(randomizer, NodeSum):
+            return cls(randomizer.epsilon, randomizer.delta, plan, PARTS, randomizer.parts)
         return cls(randomizer.epsilon, randomizer.delta, plan, randomizer.steps)
 
 
@@ -93,6 +99,10 @@ class PrivacyPolicy(PlainFields):
         What the limits are about: all data of a user, or, where a node's users are silos
         (hospitals), each record of a silo. With ``"user"``, mechanisms that protect single
         records are refused.
+    noise : {"user", "node"} (default: "user")
+        Where noise may be added: to each user's value alone, or also once to the exact sum over all
+        users of the node. ``"node"`` is right where users trust the node that holds their rows. The
+        number of the node's users is public, and ``max_delta`` has to be above 0.
     num_records : int, optional
         Public number of records of a silo: the first so many are used. No guarantee rests on it.
         A deployment that protects records needs it; in simulation it is by default the true one.
@@ -129,6 +139,7 @@ class PrivacyPolicy(PlainFields):
     allow_inexact: bool = False
     max_rows: int | None = None
     unit: str = "user"
+    noise: str = "user"
     num_records: int | None = None
     features_public: bool = False
     allow_public_changes: bool = False
@@ -157,6 +168,7 @@ class PrivacyPolicy(PlainFields):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
         check_choice("unit", self.unit, UNITS)
+        check_choice("noise", self.noise, NOISE)
         self._check_period()
 
     def _check_period(self) -> None:
@@ -238,6 +250,7 @@ class PrivacyPolicy(PlainFields):
             allow_inexact=self.allow_inexact and other.allow_inexact,
             max_rows=min(rows, default=None),
             unit="record" if self.unit == other.unit == "record" else "user",
+            noise="node" if self.noise == other.noise == "node" else "user",
             num_records=self.num_records,
             features_public=self.features_public and other.features_public,
             allow_public_changes=self.allow_public_changes and other.allow_public_changes,
@@ -260,6 +273,8 @@ class PrivacyPolicy(PlainFields):
     def objection(self, randomizer: Randomizer) -> str | None:
         """Return what the policy has against one report of this mechanism, or None."""
         by_record = isinstance(randomizer, RecordMechanism)
+        if isinstance(randomizer, NodeSum) and self.noise != "node":
+            return "it adds noise to the node's sum, and noise is user"
         cost = Cost.of(randomizer)
         return self.objection_to(cost, randomizer.width, by_record, randomizer.exact)
 
@@ -269,7 +284,7 @@ class PrivacyPolicy(PlainFields):
         ``width`` is the number of coordinates of a value. ``by_record`` says whether only single
         records are protected, ``exact`` whether the guarantee has no floating-point caveat.
         """
-        each = cost.epsilon / cost.steps
+        each = cost.epsilon * cost.weight / cost.steps
         rules = (
             (exact or self.allow_inexact, "it is inexact, and allow-inexact is false"),
             (self.unit == "record" or not by_record, "it protects records, and unit is user"),

@@ -130,7 +130,7 @@ def _affordable(
     if policy.lifetime_epsilon is not None:
         before = epsilon if for_life is None else for_life
         within &= before + cost.epsilon <= policy.lifetime_epsilon
-    return np.asarray(np.where(used > 0, used < cost.steps, within))
+    return np.asarray(np.where(used > 0, used + cost.weight <= cost.steps, within))
 
 
 class StateLedger:
@@ -195,7 +195,7 @@ class StateLedger:
             self._state[self._spent_name] = ArrayRecord([self._spent])
             if cost.plan is not None:
                 every = self._used(np.arange(self._num_users), cost)
-                every[accounts] += 1
+                every[accounts] += cost.weight
                 plans = self._config(self._plans_name)
                 plans[cost.plan] = every.tolist()
                 self._state[self._plans_name] = plans
@@ -373,9 +373,9 @@ class SqliteLedger(LedgerFile):
         )
         if cost.plan is not None:
             connection.executemany(
-                "INSERT INTO plan VALUES (?, ?, 1) ON CONFLICT (user, plan) DO UPDATE SET "
-                "used = used + 1",
-                [(name, cost.plan) for name in texts(accounts)],
+                "INSERT INTO plan VALUES (?, ?, ?) ON CONFLICT (user, plan) DO UPDATE SET "
+                "used = used + excluded.used",
+                [(name, cost.plan, cost.weight) for name in texts(accounts)],
             )
         number = connection.execute(
             "INSERT INTO reply (digest, run, statistic, mechanism) VALUES (?, ?, ?, ?)",

@@ -359,7 +359,8 @@ class Report:
     """What a node answers: single randomised reports, or their sums if those are shorter.
 
     ``arrays`` are ``slots`` and ``reports``, with ``public`` if the statistic sends public data of
-    the same users; or ``count``, ``sum`` and ``sum_of_squares``. Where users have numbers
+    the same users; ``count``, ``sum`` and ``sum_of_squares``; or, with noise at the node,
+    ``count`` and ``noisy_sum``. Where users have numbers
     that stay theirs, ``numbers`` take the place of ``slots``.
     """
 
@@ -389,6 +390,11 @@ class Report:
         count = np.array([summary.count], np.int64)
         return cls({"count": count, "sum": summary.sum, "sum_of_squares": summary.sum_of_squares})
 
+    @classmethod
+    def of_node(cls, num_users: int, noisy_sum: NDArray[np.int64]) -> "Report":
+        """Return the sum over a node's users with noise, and the public number of these users."""
+        return cls({"count": np.array([num_users], np.int64), "noisy_sum": noisy_sum})
+
     def to_bytes(self) -> bytes:
         """Encode for the ledger."""
         layout, payload = pack(self.arrays)
@@ -410,6 +416,7 @@ class Report:
         config, arrays = _from_record_dict(content)
         by = {"slots", NUMBERS} & set(arrays)
         single = len(by) == 1 and set(arrays) - {"public"} == {*by, "reports"}
-        if config or (not single and set(arrays) != {"count", "sum", "sum_of_squares"}):
+        sums = ({"count", "sum", "sum_of_squares"}, {"count", "noisy_sum"})
+        if config or (not single and set(arrays) not in sums):
             raise MessageError("Expected single reports or their sums.")
         return cls(arrays)

@@ -27,9 +27,13 @@ from .real_valued.records import (
 )
 from .real_valued.scalar import HybridMechanism, PiecewiseMechanism
 from .sampled import SampledCoordinate
+from .sums import BallSum, CellSum, NodeSum
 from .two_level import RandomizedResponse, TwoLevel
 
 __all__ = [
+    "BallSum",
+    "CellSum",
+    "NodeSum",
     "Codebook",
     "DiscreteSquareWave",
     "Estimate",
@@ -65,6 +69,8 @@ __all__ = [
 _REGISTRY: dict[str, type[Randomizer]] = {
     cls.__name__: cls
     for cls in (
+        BallSum,
+        CellSum,
         Codebook,
         DiscreteSquareWave,
         GaussianMechanism,
