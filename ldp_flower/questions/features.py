@@ -316,7 +316,7 @@ class Labels(Question):
     """
 
     stem: ClassVar[str] = "labels"
-    rows: ClassVar[Rows] = Rows.ALL  # FINITE would show in the public block which targets are
+    rows: ClassVar[Rows] = Rows.ALL  # FINITE would reveal by the block which targets are finite
     features_public: ClassVar[bool] = True
     #: Largest number of targets. Each of them sends a row of features along.
     most: ClassVar[int] = 16
