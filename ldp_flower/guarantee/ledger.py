@@ -172,7 +172,7 @@ class StateLedger:
         return np.array(plans[cost.plan], np.int64)[accounts]
 
     def claim(self, digest: str, count: int) -> Claim | None:
-        """Return what is stored about a query to ``count`` users."""
+        """Return the state of a query that addresses ``count`` users; None if it is new."""
         stored = self._config(self._replies_name).get(digest)
         return Claim.of(stored, count) if isinstance(stored, bytes) else None
 

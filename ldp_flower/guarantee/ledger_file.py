@@ -290,8 +290,8 @@ def series_keys(
 ) -> list[bytes]:
     """Return the users' secrets for a series; draw and store those of users new to the series.
 
-    The operating system draws the secrets. Call this in a transaction, so that the secrets are on
-    disk before they are used.
+    The operating system draws the secrets. New secrets need a transaction of the caller, so that
+    they are on disk before they are used.
 
     Raises
     ------

@@ -93,7 +93,7 @@ MAX_COLLECTIONS = 1000  # largest number of collections in a series with permane
 
 QUERY = "report"
 CENSUS = "census"
-NUMBERS = "numbers"  # name of the users' numbers in the census of a series, query and reply
+NUMBERS = "numbers"  # record in the census of a series that asks for, or holds, users' numbers
 
 
 class ErrorCode(IntEnum):

@@ -5,7 +5,7 @@ the app's records. The reply is a :class:`~ldp_flower.guarantee.messages.Report`
 declares metrics public, the reply also has a MetricRecord.
 
 Parameters are the arrays of floats in an ArrayRecord, in the order of their names. They may have
-any shape, and no dimensions, too. Other arrays of the record (counters, masks) are no parameters.
+any shape, including no dimensions. Other arrays of the record (counters, masks) are no parameters.
 A question may be about some of the parameters only.
 
 Nodes that train a network sent as data receive a round instead: the network's text and the plan.
