@@ -1,9 +1,10 @@
-"""The private half: what runs beside the data.
+"""The private half of the library: the code that runs beside the data.
 
-``app`` holds the Flower handlers, ``respond`` the path from a query to a report,
-``statistics`` what may be asked about a user; ``update_mod`` makes an app's training
-private, ``user_update_mod`` that of several users behind a node, ``private_training`` single
-records in it; ``node`` is what all share: the policy of a node, and answers that are paid once.
+``app`` holds the Flower handlers, ``respond`` the path from a query to a report, and ``statistics``
+the values that a query can ask for. ``update_mod`` makes an app's training private,
+``user_update_mod`` does so for several users behind a node, and ``private_training`` protects
+single records in training. ``node`` is common to all: the policy of a node, and answers that are
+paid once.
 """
 
 from .app import LdpClientApp, attach

@@ -1,4 +1,4 @@
-"""LdpClientApp: the Flower ClientApp that answers queries, and nothing else."""
+"""LdpClientApp: a Flower ClientApp that answers queries only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ def attach(
 ) -> None:
     """Let an existing ClientApp answer ldp-flower's queries.
 
-    Registers the handlers ``query.report`` and ``query.census``; the app's own
-    handlers stay as they are. Parameters as those of :class:`LdpClientApp`.
+    Register the handlers ``query.report`` and ``query.census``. The app's other handlers stay
+    unchanged. The parameters are those of :class:`LdpClientApp`.
 
     Guarantee
     ---------
-    1. For these two kinds of messages that of :class:`LdpClientApp`.
-    2. None for any other message: the app's own handlers answer any server as before,
-       with whatever they send, and neither policy nor ledger knows of it.
+    1. These two kinds of messages have the guarantee of :class:`LdpClientApp`.
+    2. Other messages have no guarantee. The app's other handlers answer any server as before, and
+       may send anything. Neither the policy nor the ledger covers their replies.
     """
     check_loader(load_users)
     check_own(policy, seed)
@@ -49,32 +49,32 @@ class LdpClientApp(ClientApp):
     Parameters
     ----------
     load_users : callable
-        Function from the Flower ``Context`` of a node to its :class:`Users` (in a
-        simulation also :class:`~ldp_flower.GeneratedUsers`, or others that answer like them). A
-        deployment's users need ``ids``. ``Schema.loader``, and users of ``Schema.users``, also
-        declare their schema in the census, which is public, so that a server with another
-        one does not ask.
+        Function from the Flower ``Context`` of a node to its :class:`Users`. In a simulation, it
+        may also return :class:`~ldp_flower.GeneratedUsers` or another source of users. Users in a
+        deployment need ``ids``. ``Schema.loader``, and users of ``Schema.users``, also declare
+        their schema in the census, which is public. A server with another schema then asks no
+        query.
     policy : PrivacyPolicy, optional
-        The app's own limits. In a deployment the operator's policy in
-        ``node_config`` is mandatory and this one can only tighten it. In a
-        simulation it is the policy; without one there is no limit.
+        The app's limits. In a deployment, the operator's policy in ``node_config`` is mandatory,
+        and this one can only tighten it. In a simulation, this is the policy; the default is no
+        limit.
     seed : int, "run" or callable, optional
-        Makes a simulation's reports reproducible; a callable gets the ``Context`` and
-        may return None. Anywhere but in a simulation a seed refuses every query. ``"run"``
-        stands for the ``seed`` in the run's configuration, which a simulation must then have
-        and which nothing else ever reads: the same app is deployed unseeded.
+        Makes a simulation's reports reproducible. A callable gets the ``Context`` and may return
+        None. Outside of a simulation, a client with a seed refuses every query. ``"run"`` stands
+        for the ``seed`` in the run's configuration, which a simulation must then have. A deployment
+        does not read it, so that the same app is deployed unseeded.
     statistics : mapping of type to callable, optional
-        Questions of the app's own: from a class of questions (a frozen dataclass, subclass of
-        ``Question``, with a ``stem`` that is new) to the function that computes a user's
-        value from its features, shape (rows, num_features), its targets, shape (rows,),
-        and the question. It is called for one user at a time, and should keep nothing
-        between calls. Where it fails, or returns something else than as many numbers as the
-        question's ``width``, this user reports the centre, and the log says why.
+        Statistics for additional questions of the app: from a class of questions to a function. The
+        class is a frozen dataclass and a subclass of ``Question``, with a new ``stem``. The
+        function computes a user's value from its features, shape (rows, num_features), its targets,
+        shape (rows,), and the question. It is called for one user at a time, and should keep
+        nothing between calls. If it fails, or does not return ``width`` numbers, this user reports
+        the centre, and the log says why.
 
     Raises
     ------
     ValueError
-        If an argument is of another type, or a name that is asked by exists already.
+        If an argument has a wrong type, or if the name of a question exists already.
 
     Notes
     -----
@@ -83,34 +83,35 @@ class LdpClientApp(ClientApp):
     ``allow-inexact``, ``max-rows``, ``unit``, ``num-records``, ``features-public``,
     ``allow-public-changes``, ``min-epsilon``, ``max-width`` and ``reply-after`` (see
     :class:`~ldp_flower.PrivacyPolicy`). Nothing in a message or in ``run_config`` is
-    consulted about privacy. With ``rehearsal`` true a node answers as always, but with
-    reports about no data, and spends nothing.
+    consulted about privacy. With ``rehearsal`` true, a node answers as usual, but its reports are
+    about no data, and it spends nothing.
 
     Guarantee
     ---------
-    1. Protected: everything that a user's rows contain, their number included,
-       against the server and everyone who sees the replies.
-    2. A reply contains randomised reports of addressed users, or sums of them, and
-       nothing else about their data. Which users report, and the size and type of
-       the reply, depend on public facts and on the ledger, never on data.
-    3. The sum over a user's life of the epsilons (deltas) of all different queries
-       that it answers is at most ``max_epsilon`` (``max_delta``), as read off the
-       mechanisms that the client itself builds from its closed registry.
-    4. The spend is on the ledger before rows are looked at, and the reply before it is sent; the
-       same query gets the same bytes again. Whatever fails in between, the reply is one that the
-       same noise may give with any rows.
+    1. Protected: everything that a user's rows contain, including their number, against the server
+       and everyone who sees the replies.
+    2. A reply contains randomised reports of addressed users, or sums of them, and nothing else
+       about their data. The choice of reporting users, and the size and type of the reply, depend
+       on public facts and on the ledger, never on data.
+    3. The sum over a user's life of the epsilons (deltas) of all different queries that it answers
+       is at most ``max_epsilon`` (``max_delta``). The client reads these epsilons (deltas) off the
+       mechanisms that it builds from its closed registry.
+    4. The cost is on the ledger before the client reads rows, and the reply is on the ledger before
+       it is sent. The same query gets the same bytes again. If something fails in between, the
+       reply is one that the same noise may give with any rows.
     5. The handlers never raise, and error replies are fixed texts or about the query.
-    6. Where the operator protects single records of silos (``unit`` "record"), 1 and 3 are
-       about each record instead, whatever the silo's other records are.
-    7. Where the operator has declared everything but the targets public
-       (``features-public``), it may be sent as it is, and 1 is about the targets.
-    8. What ``load_users``, or a ``seed`` that is a function, writes into the context
-       changes nothing of this: settings and metadata are copied before they run.
-    9. The app's own ``statistics`` change nothing of this, and see one user's rows at a time:
-       what a user reports depends on nobody else's, unless they keep what they have seen.
-    10. This is per user per ledger: one person under two ids, or on two operators'
-        ledgers, spends twice. How long a reply takes is covered by the operator's
-        ``reply-after`` only.
+    6. If the operator protects single records of silos (``unit`` "record"), 1 and 3 are about each
+       record instead, for any other records of the silo.
+    7. If the operator has declared everything but the targets public (``features-public``), the
+       public data may be sent unchanged, and 1 is about the targets.
+    8. If ``load_users``, or a ``seed`` that is a function, writes into the context, this guarantee
+       stays the same: settings and metadata are copied before these functions run.
+    9. The app's ``statistics`` do not change this guarantee. They see one user's rows at a time. A
+       user's report depends on no other user's rows, unless the statistics remember what they have
+       seen.
+    10. The guarantee is per user per ledger: one person under two ids, or on two operators'
+        ledgers, spends twice. The time that a reply takes is protected only by the operator's
+        ``reply-after``.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class _Client:
     forms: Mapping[str, WireType]
 
     def census(self, message: Message, context: Context) -> Message:
-        """Answer how many users the node holds, and what their keys are."""
+        """Answer the census: the node's number of users, their keys, and its schema if known."""
 
         def answer(received: Received) -> RecordDict:
             node = self._open(received, context)
@@ -143,7 +144,7 @@ class _Client:
             asked = NUMBERS in received.message.content
             if asked and (numbers := node.numbered().keys.numbers) is not None:
                 records[NUMBERS] = MetricRecord({NUMBERS: numbers.tolist()})
-            for source in (self.load_users, node.users):  # of those that know a schema
+            for source in (self.load_users, node.users):  # either may know a schema
                 if (digests := getattr(source, "schema_digests", None)) is not None:
                     records[SCHEMA] = MetricRecord({**digests})
             return records

@@ -1,7 +1,7 @@
-"""Whether the app behind a mod can train at all, as Flower's wrappers around it show.
+"""Checks that the app behind a mod can train, by an inspection of Flower's wrappers around it.
 
-Looked at before any budget is spent, and without calling anything of the app's: what is looked at
-is code, no data have a part in it. What cannot be seen through is no objection.
+They run before any budget is spent, and call no function of the app. They depend on code only, not
+on data. Code that they cannot inspect is accepted.
 """
 
 import inspect
@@ -28,10 +28,10 @@ _ARGUMENTS = "The train function cannot be called with (message, context)."
 
 
 def objection(call_next: Callable[..., Any], own: type) -> str | None:
-    """Return what is wrong with an app, in a fixed text that says what to change, if anything.
+    """Return a fixed text that says what to change in an app, or None if nothing is wrong.
 
-    ``call_next`` is what a mod of the class ``own`` is to call: the next mod or the train function,
-    as Flower has wrapped it.
+    ``call_next`` is the function that a mod of the class ``own`` would call: the next mod or the
+    train function, as Flower has wrapped it.
     """
     *wrappers, innermost = _layers(call_next)
     for wrapper in wrappers:
@@ -55,7 +55,7 @@ def objection(call_next: Callable[..., Any], own: type) -> str | None:
 
 
 def _layers(call_next: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield Flower's wrappers of the mods that follow, and what they lead to at last."""
+    """Yield Flower's wrappers of the following mods and, last, the innermost function."""
     yield call_next
     inner = _enclosed(call_next).get("_ffn")
     if callable(inner):
@@ -63,17 +63,17 @@ def _layers(call_next: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 
 def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the variables that a function of Flower's encloses; of any other none."""
+    """Return the variables that a function of Flower encloses; empty for any other function."""
     if not inspect.isfunction(function) or not f"{function.__module__}.".startswith("flwr."):
         return {}
     try:
         return dict(inspect.getclosurevars(function).nonlocals)
-    except ValueError:  # not set yet
+    except ValueError:  # a variable is not set yet
         return {}
 
 
 def _of_flower(mod: object) -> str:
-    """Return the name of a function of Flower's, whose modules differ by version; else nothing."""
+    """Return the name of a function of Flower, or "" (its modules differ by version)."""
     if not inspect.isfunction(mod) or not f"{mod.__module__}.".startswith("flwr."):
         return ""
     return mod.__name__
@@ -82,7 +82,7 @@ def _of_flower(mod: object) -> str:
 def _takes_two(function: Callable[..., Any]) -> bool:
     try:
         signature = inspect.signature(function, follow_wrapped=False)
-    except (ValueError, TypeError):  # of C, say
+    except (ValueError, TypeError):  # for example a function in C
         return True
     try:
         signature.bind(None, None)

@@ -1,11 +1,10 @@
-"""Which of a user's rows count, sums over them, their sizes' bins, and ridge regression in them.
+"""Selection of users' rows, sums over the rows, bins of sizes, and ridge regression per user.
 
-All of it follows, to the last bit, from that user alone.
+Each user's result depends, to the last bit, on this user's rows only.
 
-In BLAS and einsum the order in which one row is added up can depend on how many rows
-there are, which is another user's secret; so no sum here multiplies matrices, and ridge regression
-multiplies those of one user at a time. Sums within a row are those of
-:mod:`ldp_flower.randomizers.elementwise`.
+In BLAS and einsum, the order in which one row is summed can depend on the number of rows, and so on
+the secrets of other users. So no sum here is a matrix product, and ridge regression multiplies the
+matrices of one user at a time. Sums within a row are in :mod:`ldp_flower.randomizers.elementwise`.
 """
 
 import logging
@@ -28,8 +27,8 @@ from ldp_flower.validation import Floats
 def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
     """Return each user's sum of ``weights[r] * rows[r]``, shape (users, columns).
 
-    A product with a sparse matrix adds up a user's rows one after the other: it keeps users apart
-    and copies no rows.
+    The sum is a product with a sparse matrix, which adds a user's rows one after the other. It
+    keeps users apart and copies no rows.
     """
     num_rows = len(weights)
     by_user = csr_array((weights, np.arange(num_rows), users.offsets), (len(users), num_rows))
@@ -37,19 +36,19 @@ def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
 
 
 def mean_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
-    """Return each user's mean of ``weights[r] * rows[r]``, zero without rows."""
+    """Return each user's mean of ``weights[r] * rows[r]``; zero without rows."""
     return sum_over_rows(users, weights, rows) / np.maximum(users.num_rows, 1)[:, None]
 
 
 def norm_over_rows(users: Users, values: NDArray[Any]) -> Floats:
-    """Return the Euclidean norm of each user's numbers, one a row, shape (users,)."""
+    """Return the Euclidean norm of each user's numbers, one per row, shape (users,)."""
     return np.sqrt(sum_over_rows(users, values, values[:, None])[:, 0])
 
 
 def each_alone(users: Users) -> Iterator[tuple[int, Floats, Floats]]:
-    """Yield the users that have rows: number, features and targets, in copies of their own.
+    """Yield index, features and targets of each user that has rows; the arrays are copies.
 
-    A view would lead to the others' rows, and to how they are stored.
+    A view would give access to the other users' rows and their memory layout.
     """
     for i in np.flatnonzero(users.num_rows).tolist():
         rows = slice(users.offsets[i], users.offsets[i + 1])
@@ -57,7 +56,7 @@ def each_alone(users: Users) -> Iterator[tuple[int, Floats, Floats]]:
 
 
 def dot(rows: NDArray[Any], vector: Floats) -> Floats:
-    """Return ``rows @ vector``, column by column where the vector is not zero."""
+    """Return ``rows @ vector``, summed over the columns in which the vector is not zero."""
     total = np.zeros(len(rows))
     for column in np.flatnonzero(vector):
         total += rows[:, column] * vector[column]
@@ -65,7 +64,7 @@ def dot(rows: NDArray[Any], vector: Floats) -> Floats:
 
 
 def shortening(rows: NDArray[Any], length: float) -> Floats:
-    """Return what to multiply rows by, to shorten those that are longer to a Euclidean length."""
+    """Return the factor, at most 1, that clips each row to a Euclidean length, shape (rows,)."""
     squares = np.zeros(len(rows))
     for column in range(rows.shape[1]):
         squares += rows[:, column] ** 2
@@ -73,7 +72,7 @@ def shortening(rows: NDArray[Any], length: float) -> Floats:
 
 
 def scale_bins(sizes: Floats, bins: q.TargetScaleBin | q.DistanceBin) -> Floats:
-    """Return the bin of every size, shape (users, 1): see :class:`TargetScaleBin`."""
+    """Return the bin of each size, shape (users, 1), see :class:`TargetScaleBin`."""
     octaves = log2(sizes / bins.smallest)
     found = np.clip(np.floor(bins.per_octave * octaves), 0, bins.num_bins - 1)
     return np.where(sizes > 0, found, -1.0)[:, None]
@@ -83,7 +82,7 @@ def log_ratio(
     sizes: Floats,
     question: q.RootCurvature | q.ColumnMeanNorm | q.ColumnLogSizes,
 ) -> Floats:
-    """Return log(size / ``prior``) / ``log_range``."""
+    """Return ``log(size / prior) / log_range`` for each size."""
     tiny = np.finfo(np.float64).tiny
     return np.asarray(log(np.maximum(sizes, tiny) / question.prior) / question.log_range)
 
@@ -107,7 +106,10 @@ def chosen(users: Users, question: Question, words: Words) -> Users:
 
 
 def _present(users: Users, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows have an entry in each of these columns, the target the last of all."""
+    """Return a mask of the rows with entries in all of these columns.
+
+    The index of the target is ``num_features``.
+    """
     there = np.ones(len(users.targets), np.bool_)
     for column in columns.tolist():
         if column == users.num_features:
@@ -120,13 +122,13 @@ def _present(users: Users, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _shuffled(users: Users, words: Words) -> Users:
-    """Return the users with their rows in an order that follows from each one's word."""
+    """Return the users with their rows in a random order, which each user's word sets."""
     number = np.arange(len(users.targets)) - np.repeat(users.offsets[:-1], users.num_rows)
     return users.ordered(derive(np.repeat(words, users.num_rows), number.astype(np.uint64)))
 
 
-_STEP = 8  # row counts are padded to multiples of this
-_CHUNK_ENTRIES = 1 << 22  # feature entries held in memory at a time
+_STEP = 8  # numbers of rows are padded to multiples of this
+_CHUNK_ENTRIES = 1 << 22  # number of feature entries in memory at a time
 
 
 def ridge_coefficients(
@@ -135,12 +137,12 @@ def ridge_coefficients(
     """Return each user's ``(X'X / m + ridge I)^-1 X'y / m``, shape (users, k), zero without rows.
 
     X are the ``columns``, shape (rows, k), y the ``targets``, and m is a user's number of rows.
-    ``ridge`` is in units of a feature's mean square; of all users, or of each.
+    ``ridge`` is in units of a feature's mean square: one number for all users, or one per user.
 
-    Users with about as many rows (padded with rows of zeros) are solved together, each
-    as a matrix of its own: what is added up for a user, and in which order, depends
-    on its own number of rows and on k only. With more columns than rows, the system
-    that is solved is the equivalent one of the rows, ``X' (XX' + m ridge I)^-1 y``.
+    Users with similar numbers of rows (padded with rows of zeros) are solved in one call, each with
+    a separate matrix. The sums for a user and their order depend only on k and on the user's number
+    of rows. With more columns than rows, the equivalent system in the rows is solved:
+    ``X' (XX' + m ridge I)^-1 y``.
     """
     num_columns = columns.shape[1]
     coefficients = np.zeros((len(users), num_columns))
@@ -150,7 +152,7 @@ def ridge_coefficients(
         within = np.arange(size)
         held = within < users.num_rows[members, None]
         index = (users.offsets[members, None] + within)[held]
-        # Made here, so that every user's matrix lies in memory as any other's does.
+        # New arrays, so that all users' matrices have the same memory layout.
         x = np.zeros((len(members), size, num_columns))
         y = np.zeros((len(members), size, 1))
         x[held], y[held, 0] = columns[index], targets[index]
@@ -166,7 +168,10 @@ def ridge_coefficients(
 
 
 def _by_padded_rows(users: Users, num_columns: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Group users that have rows by their padded number of rows, a chunk at a time."""
+    """Yield groups of users with the same padded number of rows, in chunks of bounded size.
+
+    Users without rows are left out.
+    """
     padded = -(-users.num_rows // _STEP) * _STEP
     for size in np.unique(padded[padded > 0]).tolist():
         members = np.flatnonzero(padded == size)
@@ -176,7 +181,7 @@ def _by_padded_rows(users: Users, num_columns: int) -> Iterator[tuple[int, NDArr
 
 
 def _solved(matrices: Floats, right: Floats) -> Floats:
-    """Solve every system; one that has no solution gives NaN, and spoils no other."""
+    """Solve each system; a singular one gives NaN and does not affect the others."""
     try:
         return np.asarray(np.linalg.solve(matrices, right), np.float64)
     except np.linalg.LinAlgError:
@@ -188,14 +193,14 @@ def _solved(matrices: Floats, right: Floats) -> Floats:
 
 
 def _raised(gram: Floats, ridges: Floats) -> Floats:
-    """Add each one's ridge to its diagonal, in place."""
+    """Add each matrix's ridge to its diagonal, in place."""
     diagonal = np.arange(gram.shape[1])
     gram[:, diagonal, diagonal] += ridges[:, None]
     return gram
 
 
 def with_places(users: Users, num_classes: int) -> Users:
-    """Return the users with NaN in place of targets that are no label, and log how many."""
+    """Return the users with NaN for targets that are no label, and log the number of these."""
     targets = np.asarray(users.targets, np.float64)
     if num_classes == 2:
         targets = np.where(targets == -1, 0.0, targets)
@@ -210,5 +215,5 @@ def with_places(users: Users, num_classes: int) -> Users:
 
 
 def class_labels(users: Users) -> NDArray[np.float64]:
-    """Return 1 for class 1, -1 for class 0, NaN for none."""
+    """Return 1 for class 1, -1 for class 0, and NaN for a missing label."""
     return np.where(np.isnan(users.targets), np.nan, np.where(users.targets > 0, 1.0, -1.0))

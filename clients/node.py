@@ -1,7 +1,8 @@
 """Policy, ledger and stored answers of a node, which every handler of a client needs.
 
-There is one order for all answers: what is asked is checked, the cost is reserved, and only then
-data are computed with; after that nothing leaves but an answer. docs/threat-model.md has the table.
+All answers follow one order: the node checks the query, reserves the cost on the ledger, and only
+then computes with data. From then on, nothing leaves the node but an answer. docs/threat-model.md
+has the table.
 """
 
 import logging
@@ -38,7 +39,7 @@ from .reply import Received, Refusal
 from .statistics import NONE, OwnStatistics
 
 T = TypeVar("T")
-RUN: Final = "run"  # a simulation's clients take the seed of its run
+RUN: Final = "run"  # the seed in the run's configuration, for a simulation's clients
 Seed = int | Literal["run"] | Callable[[Context], int | None] | None
 
 _UNLIMITED = PrivacyPolicy(
@@ -55,18 +56,18 @@ _UNLIMITED = PrivacyPolicy(
 
 @dataclass(frozen=True)
 class EffectivePolicy:
-    """The policy that a client answers under.
+    """The policy under which a client answers.
 
-    In a deployment it combines the operator's policy with the app's own; in a simulation it is
-    the app's own.
+    In a deployment it combines the operator's policy with the app's policy. In a simulation it is
+    the app's policy.
 
     Attributes
     ----------
     seed : int or None
-        Seed of private randomness, in simulation only; None: the system's.
+        Seed of private randomness, in simulation only. None stands for the system's randomness.
     rehearsal : bool (default: False)
-        Whether the operator rehearses: everything is as always, but reports are about
-        no data, and nothing is spent.
+        True if the operator rehearses: the node answers as usual, but reports are about no data,
+        and nothing is spent.
     """
 
     simulated: bool
@@ -78,12 +79,12 @@ class EffectivePolicy:
     def resolve(
         cls, received: Received, context: Context, own: PrivacyPolicy | None, seed: Seed
     ) -> Self:
-        """Return the effective policy of a node, given what the app was constructed with.
+        """Return the effective policy of a node, given the app's policy ``own`` and its seed.
 
-        A ``seed`` that is a function gets the ``context``. Of a simulation's ``context`` the seed
-        of the run is read, if the app asks for it; of any other nothing. Refusal if this is no
-        simulation and the app is seeded, or the operator has set no valid policy; or this is one,
-        and its run lacks the seed that the app asks for.
+        A ``seed`` that is a function gets the ``context``. With the seed "run", the seed is read
+        from a simulation's ``context``; nothing else is read from a context. In a deployment, raise
+        Refusal if the app has a seed, or if the operator has set no valid policy. In a simulation,
+        raise Refusal if the seed is "run" and the run's configuration has no seed.
         """
         if received.simulated:
             return cls(True, own or _UNLIMITED, _simulations_seed(seed, context))
@@ -107,14 +108,17 @@ class EffectivePolicy:
 
 
 def forbid(mechanism: str, objection: str | None) -> None:
-    """Raise Refusal if a policy has an objection to a mechanism; which one, the log says."""
+    """Raise Refusal if there is an objection to a mechanism; only the log shows the objection."""
     if objection is not None:
         text = "The operator's policy does not allow this mechanism."
         raise Refusal(Refusal.FORBIDDEN, text, f"{mechanism}: {objection}.")
 
 
 def called(function: Callable[[Context], T], context: Context) -> T:
-    """Call a function of the app; its exceptions become one of ours, without the app's words."""
+    """Call a function of the app; replace an error of the client's types by RuntimeError.
+
+    So the app's code cannot choose the text of a refusal.
+    """
     try:
         return function(context)
     except (Refusal, LedgerError) as error:
@@ -138,7 +142,7 @@ def _seed_of(seed: int | Callable[[Context], int | None] | None, context: Contex
 
 @lru_cache
 def _warn_of_misspelt(keys: frozenset[str]) -> None:
-    """Log which of an operator's keys may be misspelt, once a process."""
+    """Log the operator's keys that may be misspelt, once per process."""
     for key, setting in sorted(PrivacyPolicy.nearly_settings(keys).items()):
         logging.getLogger(__name__).warning(
             "The key %r in node_config is no setting of ldp-flower and is left to the app: "
@@ -149,7 +153,7 @@ def _warn_of_misspelt(keys: frozenset[str]) -> None:
 
 
 def check_own(policy: object, seed: object) -> None:
-    """Raise ValueError unless an app was constructed with a policy and a seed, or without."""
+    """Raise ValueError unless an app's policy and seed are None or have valid types."""
     if not isinstance(policy, PrivacyPolicy | None):
         raise ValueError(f"Expected policy to be a PrivacyPolicy, got {type(policy).__name__}.")
     of_run = isinstance(seed, str) and seed == RUN
@@ -160,14 +164,14 @@ def check_own(policy: object, seed: object) -> None:
 _EXHAUSTED: Final = (
     "No addressed user can afford this query: the cost is above what the privacy budget leaves."
 )
-_MIN_EPSILON = 1e-6  # of any randomizer
+_MIN_EPSILON = 1e-6  # smallest epsilon of any randomizer
 
 
 def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
     """Return the ledger that the node's operator has created.
 
-    Refusal if the operator has set none; LedgerError if it is missing or no ledger, cannot be
-    written, or is about another unit.
+    Raise Refusal if the operator has set none. Raise LedgerError if the file is missing or no
+    ledger, if it cannot be written, or if it is for another privacy unit.
     """
     path = received.config.get("ledger-path")
     if not isinstance(path, str):
@@ -179,10 +183,11 @@ def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question that has been checked, without any data.
+    """A query after its checks, which use no data.
 
-    ``slots`` are the users that it addresses. ``digest`` names it together with all that decides
-    the answer. ``summary`` is what is asked and how it is randomised, for the operator's ledger.
+    ``slots`` are the users that the query addresses. ``digest`` identifies the query together with
+    everything that decides the answer. ``summary`` holds the names of the question and of the
+    mechanism, for the operator's ledger.
     """
 
     slots: Slots
@@ -196,8 +201,8 @@ class Asked:
 class Node:
     """The users of a node, its effective policy, and its ledger.
 
-    ``accounts`` are the names that the ledger knows the users by; ``run_id`` is Flower's number of
-    the run, for the operator's ledger. One that is ``blind`` answers as if its users had no data.
+    ``accounts`` are the users' names on the ledger. ``run_id`` is Flower's number of the run, for
+    the operator's ledger. A node that is ``blind`` answers as if its users had no data.
     """
 
     terms: EffectivePolicy
@@ -208,7 +213,7 @@ class Node:
     blind: bool = field(default=False, kw_only=True)
 
     def census(self) -> dict[str, int]:
-        """Return how many users the node holds, how many can pay nothing, and their keys."""
+        """Return the number of users, the number of users who can pay nothing, and the keys."""
         keys, policy = self.keys, self.terms.policy
         least = Cost(max(policy.min_epsilon, _MIN_EPSILON))
         able = self.ledger.affordable(self.accounts, least, policy)
@@ -223,63 +228,66 @@ class Node:
         }
 
     def numbered(self) -> Self:
-        """Return the node with users' keys that stay theirs; in a simulation all do."""
+        """Return the node with permanent keys, from the ledger's numbers of its users.
+
+        In a simulation all keys are permanent, and the node is returned unchanged.
+        """
         if not isinstance(self.ledger, SqliteLedger):
             return self
         numbers = self.ledger.numbers(self.accounts)
         return replace(self, keys=NodeKeys(0, 0, self.keys.count, numbers))
 
     def shown(self, values: Callable[[], Floats], shape: tuple[int, int]) -> Floats:
-        """Return what is randomised of users' values, which have this shape: NaN without data.
+        """Return the values to randomise, with this shape: the users' values, or NaN without data.
 
-        A rehearsal computes values, so that its log says what is wrong with them, and shows none.
+        A rehearsal computes the values, so that the log shows their problems, but returns NaN.
         """
         found = None if self.blind else values()
         return np.full(shape, np.nan) if found is None or self.terms.rehearsal else found
 
     def private_randomness(self, step: int, slots: Slots) -> RandomSource:
-        """Return the source of everything that must stay secret."""
+        """Return the source of the users' secret randomness, such as their noise."""
         if self.terms.seed is None:
             return SystemRandom()
         return KeyedRandom(self.keys.states(Purpose.NOISE, self.terms.seed, step, slots))
 
     def words(self, purpose: Purpose, step: int, slots: Slots) -> Words:
-        """Return a word of each user that stays secret and has no part in its noise."""
+        """Return a secret random word of each user, which is independent of its noise."""
         if self.terms.seed is None:
             return SystemRandom().words((len(slots), 1))[:, 0]
         return self.keys.states(purpose, self.terms.seed, step, slots)
 
     @property
     def keeps_secrets(self) -> bool:
-        """Whether users keep secrets for a series: a simulation's follow from its seed."""
+        """True if users keep secrets for a series; in a simulation they follow from the seed."""
         return self.terms.seed is not None or isinstance(self.ledger, SqliteLedger)
 
     def permanent_keys(self, series: str, slots: Slots, coins: Words) -> list[bytes]:
         """Return the secrets that users keep for a series of permanent answers.
 
-        In a simulation they follow from its seed, as there is no node that could keep them.
-        LedgerError if users have paid for the series and their secrets are gone, or are of other
+        In a simulation the secrets follow from the seed, since no node could store them. Raise
+        LedgerError if users have paid for the series and their secrets are gone or belong to other
         coins.
         """
         if self.terms.seed is not None:
             own = self.keys.states(Purpose.NOISE, self.terms.seed, 0, slots)
             return [word.tobytes() for word in derive(int(series[:16], 16), own)]
-        if self.terms.rehearsal:  # about no data: nothing is kept
+        if self.terms.rehearsal:  # the reports are about no data: no secret is stored
             return [word.tobytes() for word in SystemRandom().words((len(slots), 4))]
         assert isinstance(self.ledger, SqliteLedger)
         return self.ledger.series_keys(self.accounts[slots], Series(series, coins.tolist()))
 
     def asked(self, query: Query, *about: object, permanent: bool = False) -> Asked:
-        """Return a query, which has been checked, with its cost and its digest.
+        """Return a checked query with its cost and its digest.
 
-        ``about`` is what else decides the reports. With ``permanent`` answers users pay for the
-        query's series as a whole, once. Refusal if it addresses nobody.
+        ``about`` holds everything else that decides the reports. With ``permanent`` answers, users
+        pay once for the query's whole series. Raise Refusal if the query addresses no user.
         """
         slots = self.keys.addressed(query.salt, query.low, query.high)
         if not len(slots):
             raise Refusal(Refusal.MALFORMED, "The query addresses no user of this node.")
         accounts = self.accounts[slots]
-        # Slots, which are the accounts of a simulation, follow from the keys and the query.
+        # In a simulation the accounts are slots, which follow from the keys and the query.
         names = accounts.tolist() if accounts.dtype.kind == "U" else [self.keys.count]
         digest = query.digest(self.keys.group, self.keys.first, *names, *about)
         cost = Cost.of(query.randomizer, query.salt)
@@ -296,29 +304,29 @@ class Node:
         return query.summary
 
     def answered(self, asked: Asked) -> Report | None:
-        """Return the answer if there is one already; Refusal if nobody has paid or can pay."""
+        """Return the stored answer, or None; raise Refusal if no user has paid or can pay."""
         return self._reply_in(self._claim(asked))
 
     def answer_once(self, asked: Asked, randomised: Callable[[Self, Slots], Report]) -> Report:
         """Answer for the addressed users who can afford it.
 
-        When this returns, the cost is on the ledger, and so is the returned report. Refusal, with
-        nothing spent, if nobody can afford it.
+        When this returns, the cost and the returned report are on the ledger. Raise Refusal, with
+        nothing spent, if no user can afford it.
 
         Parameters
         ----------
         randomised : callable
-            Function from this node and slots to the report about these users. It is called once
+            Function from this node and slots to the report about these users. It is called after
             the cost is on the ledger, and only if the question has no answer yet. If it fails, it
-            is called for the node without data: whether it fails may depend on data.
+            is called again for the node without data, since the failure may depend on data.
         """
-        if self.terms.rehearsal:  # nobody pays
+        if self.terms.rehearsal:  # no user pays
             claim = self._claim(asked)
             kept = self._reply_in(claim)
             return kept or self._computed(asked.slots[claim.users], randomised, claim.attempts)
         entry = Entry(asked.digest, self.run_id, *asked.summary)
         accounts, policy = self.accounts[asked.slots], self.terms.policy
-        # A copy of the message waits for the answer: it must not be taken for another attempt.
+        # A copy of the message waits for the answer, and must not count as another attempt.
         with self.ledger.answering(asked.digest):
             claim = self.ledger.reserve(entry, accounts, asked.cost, policy, asked.series)
             if (reply := self._reply_in(claim)) is not None:
@@ -327,11 +335,11 @@ class Node:
             return _kept(self.ledger.fulfil(asked.digest, report.to_bytes()))
 
     def _claim(self, asked: Asked) -> Claim:
-        """Return what the ledger holds of a question, or else who could pay for it."""
+        """Return the ledger's claim of a query or, if there is none, one of users who can pay."""
         accounts = self.accounts[asked.slots]
         able = self.ledger.affordable(accounts, asked.cost, self.terms.policy)
-        # Looked up second: if another process's answer to this very question took the last
-        # of the budget, it is there by now.
+        # The claim is read second: if another process has answered the same query and so spent the
+        # rest of the budget, the claim is there by now.
         return self.ledger.claim(asked.digest, len(accounts)) or Claim(able)
 
     def _reply_in(self, claim: Claim) -> Report | None:
@@ -344,16 +352,16 @@ class Node:
     def _computed(
         self, slots: Slots, randomised: Callable[[Self, Slots], Report], attempts: int
     ) -> Report:
-        """Return a report; nothing but its noise if data made it fail, or end the process."""
+        """Return a report; without data if its computation fails or ended the process before."""
         logger = logging.getLogger(__name__)
         if attempts > ATTEMPTS:
             logger.error("An answer was begun %d times: it is given without data.", ATTEMPTS)
         else:
             try:
                 return randomised(self, slots)
-            except KeyboardInterrupt:  # is the operator's
+            except KeyboardInterrupt:  # comes from the operator
                 raise
-            except BaseException:  # of any kind: that there was one must not be seen
+            except BaseException:  # the server must not see any exception
                 logger.exception("An answer could not be computed: it is given without data.")
         return randomised(replace(self, blind=True), slots)
 
@@ -370,7 +378,7 @@ LoadUsers = Callable[[Context], UserSource]
 
 @dataclass(frozen=True)
 class UsersNode(Node):
-    """A node with rows of users to answer from; ``own`` are the app's own statistics."""
+    """A node with rows of users to answer from; ``own`` holds the app's statistics."""
 
     users: UserSource
     own: OwnStatistics = field(default_factory=lambda: NONE)
@@ -384,12 +392,13 @@ class UsersNode(Node):
         load_users: LoadUsers,
         own: OwnStatistics = NONE,
     ) -> Self:
-        """Return the node whose users ``load_users``, the app's function, loads.
+        """Return the node with the users that the app's function ``load_users`` loads.
 
-        Refusal if the operator has set no ledger, or it keeps one and the users have no ids;
-        LedgerError if the ledger cannot be used; TypeError if what is loaded are no users.
+        Raise Refusal if the operator has set no ledger, or if it has and the users have no ids.
+        Raise LedgerError if the ledger cannot be used. Raise TypeError if the function does not
+        return users.
         """
-        # Before data are looked at: what is wrong with a ledger shows at once.
+        # First, before data are read, so that a problem of the ledger shows at once.
         ledger = None if terms.simulated else operators_ledger(received, terms.policy)
         users = called(load_users, context)
         if isinstance(users, type) or not isinstance(users, UserSource):
@@ -405,17 +414,17 @@ class UsersNode(Node):
         return cls(terms, keys, paying, accounts, received.run_id, users, own)
 
     def census(self) -> dict[str, int]:
-        """Return how many users the node holds, their keys, and how many features rows have."""
+        """Return the census of :meth:`Node.census` with the number of features."""
         return {**super().census(), "features": self.users.num_features}
 
     def booked(self, query: Query) -> tuple[str, str]:
-        """Return what the operator's books call a query, with the columns that it names."""
+        """Return a query's name in the ledger, with the columns that the question names."""
         asked, mechanism = query.summary
-        names = getattr(self.users, "columns", None)  # of those that are made while asked: none
+        names = getattr(self.users, "columns", None)  # other sources of users have no names
         return asked + of_columns(query.question, names), mechanism
 
     def take(self, slots: Slots) -> Users:
-        """Return some users, each with the rows that the policy lets it use."""
+        """Return some users, each with the rows that the policy allows; no rows if blind."""
         if self.blind:
             nothing = np.zeros((0, self.users.num_features)), np.zeros(0)
             return Users(*nothing, np.zeros(len(slots) + 1, np.int64))
@@ -423,7 +432,7 @@ class UsersNode(Node):
 
 
 def check_loader(load_users: object) -> None:
-    """Raise ValueError unless an app was constructed with a function that loads users."""
+    """Raise ValueError unless ``load_users`` is callable."""
     if not callable(load_users):
         raise ValueError(
             "Expected load_users to be a function of the node's Context that returns Users, "
@@ -432,24 +441,25 @@ def check_loader(load_users: object) -> None:
 
 
 def _accounts(users: UserSource) -> Accounts:
-    """Return the names that an operator's ledger knows users by."""
-    # Only those of Users are checked to be distinct names.
+    """Return the users' names on an operator's ledger."""
+    # Only Users checks that ids are distinct names.
     if not isinstance(users, Users) or users.ids is None:
         raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
     texts(users.ids)
     return users.ids.copy()
 
 
-_MAX_COLUMNS_NAMED = 8  # columns that are named; a server can ask for thousands
+_MAX_COLUMNS_NAMED = 8  # largest number of columns that are named; a query may have thousands
 
 
 def of_columns(question: Question, columns: Sequence[str] | None) -> str:
     """Return the columns that a question names, such as ``" of age, wage"``.
 
-    ``columns`` are the names of features and, where it has one, last of the targets. Empty if the
-    question names none, which is then about all of them, or they have no names.
+    ``columns`` are the names of the features and, last, of the targets if there are targets. Return
+    an empty text if the question names no columns, and so is about all, or if columns have no
+    names.
     """
-    while isinstance(question, Standardised | OfClasses):  # of the same columns
+    while isinstance(question, Standardised | OfClasses):  # these keep the columns
         question = question.inner
     chosen = getattr(question, "coordinates", None)
     if chosen is None or columns is None:

@@ -1,8 +1,8 @@
-"""The frame of every handler: what came, an answer or a refusal, and when it leaves.
+"""The frame of all handlers: the received message, its answer or refusal, and the time to reply.
 
-A message and its node's settings are copied before any code of the app runs: a loader or a train
-function gets Flower's own objects and may write into them, and nothing that counts is read from
-those afterwards.
+A message and its node's settings are copied before any code of the app runs. A loader or a train
+function gets Flower's objects and may write into them. So the client reads nothing that matters
+from these objects afterwards.
 """
 
 import logging
@@ -22,9 +22,9 @@ from ldp_flower.guarantee.messages import ErrorCode, MessageError
 
 
 class Refusal(Exception):
-    """A query that is not answered; code and text depend on public facts only.
+    """Error of a query that is not answered; code and text depend on public facts only.
 
-    ``detail`` is for the operator's log and stays there.
+    ``detail`` appears in the operator's log only.
     """
 
     MALFORMED = ErrorCode.MALFORMED
@@ -41,27 +41,27 @@ class Refusal(Exception):
 
     @classmethod
     def malformed(cls, error: MessageError) -> Self:
-        """Return the refusal of a message that is not what the format allows."""
+        """Return the refusal of a message that the format does not allow."""
         return cls(cls.MALFORMED, str(error))
 
     @classmethod
     def of_policy(cls, detail: str) -> Self:
-        """Return the refusal of everything, since the operator's policy is not valid."""
+        """Return the refusal of any query under an invalid policy of the operator."""
         return cls(cls.MISCONFIGURED, "The operator's policy is not valid.", detail)
 
 
 @dataclass(frozen=True)
 class Received:
-    """The data of a request that a reply depends on, set aside before the app's code runs.
+    """The data of a request that a reply depends on, copied before the app's code runs.
 
-    The app's code gets Flower's own message and context, not this object. Only the message's
-    content is shared with it: metadata and settings are copies.
+    The app's code gets Flower's message and context, not this object. It shares only the message's
+    content with this object. Metadata and settings are copies.
 
     Attributes
     ----------
     state : RecordDict
-        In a simulation the records of its ledgers, taken out of the context's state
-        until :meth:`restore`. Otherwise empty.
+        In a simulation, the records of the ledgers, removed from the context's state until
+        :meth:`restore`. Otherwise empty.
     """
 
     message: Message
@@ -73,9 +73,9 @@ class Received:
 
     @classmethod
     def of(cls, message: Message, context: Context) -> Self:
-        """Copy what counts of a message and its context."""
+        """Copy the relevant parts of a message and its context."""
         config = dict(context.node_config)
-        # An operator's settings mean a deployment, wherever its process runs.
+        # With an operator's settings, the node is a deployment, even in a simulation's process.
         simulated = in_simulation() and not {"max-epsilon", "ledger-path"} & set(config)
         kept = StateLedger.RECORDS & set(context.state) if simulated else set()
         return cls(
@@ -88,13 +88,13 @@ class Received:
         )
 
     def restore(self, context: Context) -> None:
-        """Put the records of a simulation's ledgers back, whatever the app did to the state."""
+        """Put the records of a simulation's ledgers back; changes by the app are overwritten."""
         for name, record in self.state.items():
             context.state[name] = record
 
 
 def with_own_metadata(message: Message) -> Message:
-    """Return a message of the same content whose metadata are nobody else's."""
+    """Return a message with the same content and a copy of the metadata."""
     own = copy(message)
     own.__dict__["_metadata"] = copy(message.metadata)
     return own
@@ -108,9 +108,10 @@ def reply_with(
 ) -> Message:
     """Return the answer, or an error whose text says nothing about data.
 
-    Neither leaves before the operator, or the app's ``own`` policy, wants it to. The
-    reply is made after the wait, and of metadata that no code of the app has seen: its
-    date, and its time to live, say when it left, and the rest what was asked.
+    No reply leaves before the time that the operator, or the app's ``own`` policy, has set. The
+    reply message is made after the wait, from metadata that no code of the app has seen. So its
+    date and its time to live show the time of sending, and its other metadata follow from the
+    query.
     """
     started = time.monotonic()
     received = Received.of(message, context)
@@ -120,19 +121,19 @@ def reply_with(
     finally:
         received.restore(context)
     _wait(reply_after, started)
-    if isinstance(content, Error):  # twice, for types: Flower takes the one or the other
+    if isinstance(content, Error):  # two calls for the type checker: Flower takes one of two types
         return Message(content, reply_to=received.message)
     return Message(content, reply_to=received.message)
 
 
 def _reply_after(received: Received, own: PrivacyPolicy | None) -> float:
-    """Return after how many seconds a reply may leave."""
+    """Return the number of seconds after which a reply may leave."""
     if received.simulated:
         return 0.0
     try:
         operators = PrivacyPolicy.from_node_config(received.config)
     except (ValueError, OverflowError):
-        return 0.0  # a refusal, for this, before any data are looked at
+        return 0.0  # the query will be refused for this, before any data are read
     return max((each.reply_after for each in (operators, own) if each is not None), default=0.0)
 
 
@@ -153,11 +154,11 @@ def _answered(received: Received, answer: Callable[[Received], RecordDict]) -> R
     except Refusal as refusal:
         logger.warning("Refused a query: %s", f"{refusal} {refusal.detail}".rstrip())
         return Error(refusal.code, str(refusal))
-    except LedgerError as failure:  # missing, read-only, on a full disk
+    except LedgerError as failure:  # the ledger is missing, read-only or on a full disk
         logger.error("%s", failure)
         return Error(Refusal.MISCONFIGURED, "The ledger cannot be used.")
-    except KeyboardInterrupt:  # is the operator's
+    except KeyboardInterrupt:  # comes from the operator
         raise
-    except BaseException:  # a loader may also leave by sys.exit: its process would die of it
+    except BaseException:  # a loader may also call sys.exit, which would end the process
         logger.exception("A query could not be answered.")
         return Error(Refusal.FAILED, "The client failed; its log says why.")

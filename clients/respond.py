@@ -1,8 +1,8 @@
-"""From a query to a report: check, compute, randomise, commit. The reply comes after.
+"""The path from a query to a report: check, compute, randomise, commit, and then reply.
 
-In a silo a record takes the place of a user: its value is that of a user who has this row and no
-other, so that no statistic can mix records before the mechanism has brought each into its domain.
-A record that is not finite counts, and is at the centre.
+In a silo, each record is treated as a user with this one row. So no statistic can mix records
+before the mechanism has brought each record's value into its domain. A record with a non-finite
+number counts as a record at the centre.
 """
 
 import logging
@@ -26,8 +26,8 @@ from .node import Node, UsersNode
 from .reply import Refusal
 from .statistics import NONE, OwnStatistics, compute, knows, of_each, public_block
 
-# Users are taken in runs of this many. Their number is public; their rows are not,
-# and must not decide in which order reports are added up.
+# Number of users per chunk. The number of users is public. Their rows are private, and must not
+# decide the order in which reports are summed.
 CHUNK = 1024
 
 
@@ -38,12 +38,12 @@ def values_of(
     own: OwnStatistics = NONE,
     words: Words | None = None,
 ) -> NDArray[np.float64]:
-    """Return the users' values; whatever goes wrong with data stays on this side.
+    """Return the users' values, shape (users, width); errors by data never leave the client.
 
-    A value that cannot be computed becomes NaN, which the randomizer takes for the
-    centre of its domain: the reply looks like any other, and the log says so.
-    ``take`` returns the users in some slots, ``own`` are the app's own statistics, and
-    by ``words``, one for each slot, users draw rows; without, they take the first.
+    A value that cannot be computed becomes NaN, for which the randomizer uses the centre of its
+    domain. The reply then looks like any other, and the log reports the error. ``take`` returns the
+    users in some slots. ``own`` holds the app's statistics. ``words`` holds one random word per
+    slot, by which users draw rows. Without words, users take their first rows.
     """
     logger = logging.getLogger(__name__)
     coins = np.zeros(len(slots), np.uint64) if words is None else words
@@ -88,9 +88,9 @@ def public_of(
     num_features: int,
     words: Words | None = None,
 ) -> NDArray[np.float32]:
-    """Return the users' public block; a user whose rows cannot be had has none.
+    """Return the users' public block; a user whose rows cannot be read counts as without rows.
 
-    It is of the rows that the same words draw in :func:`values_of`.
+    The block is about the rows that the same ``words`` select in :func:`values_of`.
     """
     nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
     coins = np.zeros(len(slots), np.uint64) if words is None else words
@@ -112,14 +112,14 @@ def _together_or_apart(
     otherwise: Callable[[], NDArray[Any]],
     name: str,
 ) -> NDArray[Any]:
-    """Compute for all users at once or, where somebody's data fail, for each alone.
+    """Compute for all users at once or, if this fails by a user's data, for each user alone.
 
-    One user's data must not cost the others their answer. Nor do they change it: a user
-    has the same bits alone as among others, see :mod:`.statistics`.
+    One user's data must not lose the others' answers. They do not change them either: a user has
+    the same bits alone as among others, see :mod:`.statistics`.
     """
     try:
         return compute(slots)
-    except KeyboardInterrupt:  # is the operator's
+    except KeyboardInterrupt:  # comes from the operator
         raise
     except BaseException:
         if len(slots) == 1:
@@ -131,8 +131,8 @@ def _together_or_apart(
     return np.concatenate([_together_or_apart(compute, one, otherwise, name) for one in runs])
 
 
-_FAR_FACTOR = 10.0  # times the bound: no tail, but other units
-_MAX_FAR_SHARE = 0.5  # share of the rows, or users, from which on units are in question
+_FAR_FACTOR = 10.0  # times the bound; values beyond this suggest wrong units, not a heavy tail
+_MAX_FAR_SHARE = 0.5  # share of rows or users beyond this factor that causes the warning
 
 _UNITS = (
     "%d of %d %s are more than 10 times beyond the bound of %s and count as the bound: are "
@@ -141,7 +141,7 @@ _UNITS = (
 
 
 def _log_far(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
-    """Log how many rows or values are beyond their bound; warn if most are far beyond it."""
+    """Log the number of rows or values beyond their bound; warn if most are far beyond it."""
     logger: Any = logging.getLogger(__name__)
     sizes = np.abs(rows).max(axis=1, initial=0.0)
     clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR_FACTOR))
@@ -152,7 +152,7 @@ def _log_far(rows: NDArray[np.float64], bound: float, what: str, name: str) -> N
 
 
 def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
-    """Return the report of each silo about the sum over its records."""
+    """Return one report per silo, about the sum over its records."""
     mechanism = query.randomizer
     assert isinstance(mechanism, RecordMechanism)
     totals = np.zeros((len(slots), mechanism.width))
@@ -160,7 +160,7 @@ def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
     centre = query.question.record_centre
     for i in range(len(slots)):
         records = _records(node, slots[i : i + 1])
-        # In simulation a silo need not declare how many records it has.
+        # In simulation, a silo need not declare its number of records.
         counts[i] = max(node.terms.policy.num_records or len(records), 1)
         for start in range(0, len(records), CHUNK):
             chunk = np.arange(start, min(start + CHUNK, len(records)))
@@ -173,10 +173,10 @@ def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
 
 
 def _records(node: UsersNode, slot: Slots) -> Users:
-    """Return a silo's records, each as a user of its own; none if they cannot be had."""
+    """Return a silo's records, each as a separate user; no records if they cannot be read."""
     try:
         silo = node.take(slot)
-    except KeyboardInterrupt:  # is the operator's
+    except KeyboardInterrupt:  # comes from the operator
         raise
     except BaseException:
         logging.getLogger(__name__).exception("A silo has no records that can be read.")
@@ -185,17 +185,18 @@ def _records(node: UsersNode, slot: Slots) -> Users:
     return replace(rows, offsets=np.arange(len(rows.features) + 1), ids=None)
 
 
-_ENTRIES = 1 << 24  # of values that are held at a time, 128 MB: a message can ask for 2**20 a user
+# Number of values in memory at a time, 128 MB. A message can ask for 2**20 values per user.
+_ENTRIES = 1 << 24
 
 
-# One user's overflow must not be an error of all, though a loader may have made
-# it one.
+# A loader may have made NumPy raise errors. Still, one user's overflow must not be an error for all
+# users.
 @np.errstate(all="ignore")
 def respond(node: UsersNode, query: Query) -> Report:
     """Answer a query for the addressed users who can afford it.
 
-    When this returns, the cost is on the ledger, and so is the returned report. Refusal if the
-    query is malformed or forbidden, or no addressed user can afford it.
+    When this returns, the cost and the returned report are on the ledger. Raise Refusal if the
+    query is malformed or forbidden, or if no addressed user can afford it.
     """
     _check(node, query)
     if query.numbered:
@@ -228,7 +229,7 @@ def _check(node: UsersNode, query: Query) -> None:
 
 
 def _check_permanent(node: UsersNode, query: Query) -> None:
-    """Refuse a series of permanent answers that would say more than when these change."""
+    """Refuse a series of permanent answers that would reveal more than the times of changes."""
     if not query.randomizer.permanent or query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Permanent answers are single bits, and nothing else.")
     if not node.terms.policy.allow_public_changes:
@@ -240,7 +241,7 @@ def _check_permanent(node: UsersNode, query: Query) -> None:
 
 
 def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
-    """Return users' bits, each flipped or not by the same secret at every collection."""
+    """Return users' randomised bits; a user's secret fixes its noise for all collections."""
     coins = node.keys.coins(query.salt, query.coin_step, slots)
     keys = node.permanent_keys(query.series, slots, coins)
     words = SecretRandom(keys, b"rows").words((len(slots), 1))[:, 0]
@@ -257,7 +258,7 @@ def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
 
 
 def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
-    """Return what users report, with what the question needs of their public data."""
+    """Return the users' report, with their public data if the question asks for these."""
     asked = query.question
     drawing = asked.draws or asked.rows in (Rows.DRAWN, Rows.SHUFFLED)
 
@@ -286,21 +287,21 @@ def randomised(
     at_once: int,
     public: Callable[[Slots], NDArray[np.float32]] | None = None,
 ) -> Report:
-    """Return single reports, or their sums where those are shorter: post-processing.
+    """Return single reports, or their sums if those are shorter, which is post-processing.
 
-    ``values`` and ``public`` return users' values, shape (users, width), and their public data,
-    given their slots, at most ``at_once``.
+    ``values`` is a function from at most ``at_once`` slots to the users' values, shape
+    (users, width). ``public`` is a function from these slots to the users' public data.
     """
     randomizer = query.randomizer
-    # A public block identifies rows, so reports that go with it are not added up.
+    # Each row of a public block belongs to one user's report, so these reports are not summed.
     summarised = (
         public is None
         and randomizer.summable
         and (len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8)
     )
     coins = node.keys.coins(query.salt, query.step, slots)
-    if len(slots) > CHUNK:  # those who share public randomness fall into the same chunk
-        order = randomizer.public_order(coins)  # public, as the slots are
+    if len(slots) > CHUNK:  # puts users with the same public randomness into the same chunk
+        order = randomizer.public_order(coins)  # public, like the slots
         slots, coins = slots[order], coins[order]
     parts, blocks = [], []
     summary = Summary.empty(randomizer.size if summarised else 0)
@@ -308,7 +309,7 @@ def randomised(
         chunk = slots[start : start + at_once]
         coin = coins[start : start + at_once]
         shown = node.shown(partial(values, chunk), (len(chunk), randomizer.width))
-        # The app's code may have made NumPy raise where data are small, or huge.
+        # The app's code may have made NumPy raise errors for tiny or huge numbers.
         with np.errstate(all="ignore"):
             randomness = node.private_randomness(query.step, chunk)
             reports = randomizer.randomize(shown, randomness, coin)

@@ -1,4 +1,4 @@
-"""LdpUpdateMod: a Flower mod that makes any app's training update a randomised report."""
+"""LdpUpdateMod: a Flower mod that turns the update of an app's training into a report."""
 
 import logging
 import sys
@@ -31,16 +31,16 @@ from .respond import CHUNK, randomised
 CallNext = Callable[[Message, Context], Message]
 Failed = Callable[[str], None]
 
-_ENTRIES = 1 << 23  # of users' updates, held in memory at a time
+_ENTRIES = 1 << 23  # number of entries of users' updates in memory at a time
 
 
 @dataclass(frozen=True)
 class Training:
-    """What an app is asked to train, in which setting.
+    """The inputs of an app's training for one message, and its public metrics.
 
-    ``received`` is in copies that training does not see. ``content`` are the app's records,
-    ``name`` says which of them is the model, ``sent`` are the model's parameters, and ``public``
-    metrics that leave as they are.
+    ``received`` holds copies that training does not see. ``content`` holds the app's records.
+    ``name`` is the name of the record with the model, and ``sent`` holds the model's parameters.
+    ``public`` holds the metrics that are sent without randomisation.
     """
 
     received: Received
@@ -53,85 +53,83 @@ class Training:
 
 
 def log_failure(text: str) -> None:
-    """Log for the operator what went wrong with training, and by which exception, if by one."""
+    """Log a failure of training for the operator, with the current exception if there is one."""
     raised = sys.exc_info()[0] is not None
     logging.getLogger(__name__).error(text, exc_info=raised)
 
 
 class LdpUpdateMod:
-    """A Flower mod: the update that training made leaves the node as one randomised report.
+    """A Flower mod that sends the update of an app's training as one randomised report.
 
-    The app stays as it is, but for one line; its train function may return whatever it
-    returned before::
+    The app needs one more line. Its train function may return the same as before::
 
         app = ClientApp(mods=[LdpUpdateMod()])
 
-    The server runs :class:`ldp_flower.strategies.LdpFedAvg`. The update is the
-    difference between the parameters that the train function returns and those that the
-    server sent: of the arrays of floats that the query names, by default of all. It is
-    normalised or clipped, and randomised as the query says within the limits of the
-    node's operator. Nothing else of the reply leaves: no metric that is not declared
-    public (``num-examples`` is one), no counter, no other record.
+    The server runs :class:`ldp_flower.strategies.LdpFedAvg`. The update is the difference between
+    the parameters that the train function returns and those that the server sent. It covers the
+    arrays of floats that the query names, by default all. The update is normalised or clipped, and
+    randomised as the query says, within the limits of the node's operator. Nothing else of the
+    train function's reply leaves the node: no counter, no other record, and no metric that is not
+    declared public (``num-examples`` is such a metric).
 
     Parameters
     ----------
     policy : PrivacyPolicy, optional
-        The app's own limits, as those of :class:`LdpClientApp`. ``max_rows`` has no
-        effect: what a train function reads is its own affair.
+        The app's limits, as in :class:`LdpClientApp`. ``max_rows`` has no effect, since the train
+        function chooses the rows that it reads.
     seed : int, "run" or callable, optional
-        As that of :class:`LdpClientApp`.
+        As in :class:`LdpClientApp`.
     public_metrics : sequence of str (default: ())
-        Names of metrics that may leave as the train function returned them: facts
-        about the device, say, that no row of data has a part in. In a deployment the
-        operator has to name them as well (``public-metrics`` in ``node_config``, names
-        separated by spaces). They are outside the guarantee.
+        Names of metrics that are sent as the train function returns them, such as facts about the
+        device that depend on no row of data. In a deployment, the operator has to name them as well
+        (``public-metrics`` in ``node_config``, names separated by spaces). They are outside the
+        guarantee.
 
     Raises
     ------
     ValueError
-        If ``public_metrics`` is not a sequence of names, or another argument of a wrong type.
+        If ``public_metrics`` is not a sequence of names, or if another argument has a wrong type.
 
     Notes
     -----
-    The whole node is one user; for several behind a node see :class:`LdpUserUpdateMod`. In a
-    deployment ``node_config`` (set by the node's operator) must hold ``max-epsilon``,
-    ``ledger-path`` and ``user-id``, the name that the ledger knows this user by, and may
-    hold ``max-delta`` and ``allow-inexact``.
+    The whole node is one user. For several users behind a node, see :class:`LdpUserUpdateMod`. In a
+    deployment, ``node_config`` (set by the node's operator) must hold ``max-epsilon``,
+    ``ledger-path`` and ``user-id``, the user's name on the ledger. It may hold ``max-delta`` and
+    ``allow-inexact``.
 
-    Given to the ClientApp, the mod refuses all messages but those that train:
-    evaluation would send metrics that are not private. Given to a train function
-    alone (``@app.train(mods=[LdpUpdateMod()])``) it protects that function's replies
-    only. It should be the first of the mods: those before it see the census (with the app's
-    config, whose ``server-round`` is 0) and a report where they expect a model. With Flower's
-    own that clip or add noise behind it, in an app of the legacy form, or with a train
-    function that does not take (message, context), it refuses everything, the census
-    included: users would spend budget for an empty report.
+    If the mod is given to the ClientApp, it refuses all messages except train messages: evaluation
+    would send metrics that are not private. If the mod is given to a train function only
+    (``@app.train(mods=[LdpUpdateMod()])``), it protects that function's replies only. It should be
+    the first of the mods: mods before it see the census (with the app's config, whose
+    ``server-round`` is 0), and a report where they expect a model. The mod refuses all messages,
+    including the census, if a mod of Flower behind it clips or adds noise, if the app has the
+    legacy form, or if the train function does not take (message, context). Otherwise users would
+    spend budget for an empty report.
 
     Guarantee
     ---------
-    1. Protected: everything that the train function's update depends on, against any
-       other data of the whole node, at the epsilon (delta) of the query's randomizer;
-       against the server and everyone who sees the replies.
-    2. The reply is a report of that randomizer, whatever the train function does: a
-       reply without an update of the right form (an exception, None, an error, other
-       shapes, no numbers) counts as the update 0. Its size depends on the query alone.
-       Metrics that app and operator declare public leave beside it and are not
-       protected at all, nor is whether the train function returned them.
-    3. The sum over the user's life of the epsilons (deltas) of all different queries
-       is at most ``max_epsilon`` (``max_delta``), as read off the mechanisms that the
-       client builds from its closed registry. A query over the limit trains nothing.
-    4. The spend is on the ledger before training begins, and the report before the reply
-       is sent. The same query (randomizer, model and the app's other records; not the
-       run's id) gets the same bytes again and trains nothing: training twice would be a
-       second look. If there is no report yet, it trains at no further cost (once more, and then
-       the update is 0), and the first report that is stored is the answer to all.
+    1. Protected: everything that the train function's update depends on, against any other data of
+       the whole node, at the epsilon (delta) of the query's randomizer; against the server and
+       everyone who sees the replies.
+    2. The reply is a report of that randomizer for any behaviour of the train function: a reply
+       without an update of the right form (an exception, None, an error, other shapes, no numbers)
+       counts as the update 0. The reply's size depends on the query alone. Metrics that app and
+       operator declare public are sent beside the report and are not protected at all. Nor is the
+       fact that the train function returned them.
+    3. The sum over the user's life of the epsilons (deltas) of all different queries is at most
+       ``max_epsilon`` (``max_delta``). The client reads these epsilons (deltas) off the mechanisms
+       that it builds from its closed registry. A query over the limit trains nothing.
+    4. The cost is on the ledger before training begins, and the report is on the ledger before the
+       reply is sent. The same query (randomizer, model and the app's other records; not the run's
+       id) gets the same bytes again and trains nothing, since a second training would be a second
+       look at the data. If there is no report yet, the app trains at no further cost (once more,
+       and then the update is 0). The first report that is stored is the answer to all repetitions.
     5. The mod never raises, and error replies are fixed texts or about the query.
-    6. What training writes into the message, its metadata or the context changes
-       nothing of this: what counts of them is copied before it runs.
-    7. This is per ``user-id`` per ledger. Not covered: how long training takes, where
-       it is longer than the operator's ``reply-after``, a process that dies of it (of
-       lack of memory, say), and other ways out that an app's own code may use (files,
-       network).
+    6. If training writes into the message, its metadata or the context, this guarantee stays the
+       same: the relevant parts are copied before training runs.
+    7. The guarantee is per ``user-id`` per ledger. Not covered: the time that training takes beyond
+       the operator's ``reply-after``, a process that training ends (by lack of memory, say), and
+       other channels that an app's code may use (files, network).
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class LdpUpdateMod:
         self._public_metrics = frozenset(names)
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
-        """Answer the census, or a query with a report of what ``call_next`` learns."""
+        """Answer the census, or answer a query with a report of the update by ``call_next``."""
         return reply_with(
             message,
             context,
@@ -190,11 +188,11 @@ class LdpUpdateMod:
         return answer
 
     def _require_fit(self, node: Node, content: RecordDict) -> None:
-        """Refuse what a node's users cannot train, whatever their data are."""
+        """Raise Refusal if a node's users cannot train this model, for any data."""
 
     def _updates(self, node: Node, step: int, slots: Slots, training: Training) -> Floats:
         """Return the update of the one user, shape (1, parameters)."""
-        # The app's own from here on; what its training wrote into it is not read again.
+        # From here on the app owns this message: the mod does not read it after training.
         inner = with_own_metadata(training.received.message)
         inner.content = training.content
         reply = reply_of(inner, training.context, training.call_next)
@@ -203,7 +201,7 @@ class LdpUpdateMod:
         return update_of(reply, training.name, training.sent)[None]
 
     def _public(self, received: Received) -> frozenset[str]:
-        """Return the names of metrics that may leave as they are."""
+        """Return the names of the metrics that may be sent without randomisation."""
         if received.simulated:
             return self._public_metrics
         operators = received.config.get("public-metrics")
@@ -216,7 +214,7 @@ class LdpUpdateMod:
 
 
 def training_kind(received: Received) -> str:
-    """Return the type of a message that trains; refuse any other."""
+    """Return the type of a train message; raise Refusal for any other message."""
     kind = received.message.metadata.message_type
     if kind.partition(".")[0] != MessageType.TRAIN:
         raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
@@ -224,9 +222,10 @@ def training_kind(received: Received) -> str:
 
 
 def whole_node(received: Received, terms: EffectivePolicy) -> Node:
-    """Return a node that is one user, as its operator has named it."""
+    """Return a node that is one user, with the name that its operator has set."""
     if terms.simulated:
-        # Not the ledger of LdpClientApp, which may share the state: that one has many users.
+        # The ledger has another name than that of LdpClientApp, which has many users and may be in
+        # the same state.
         ledger = StateLedger(received.state, 1, NODE)
         partition = received.config["partition-id"]
         assert isinstance(partition, int)
@@ -254,7 +253,7 @@ def _model(content: RecordDict) -> tuple[str, Parameters]:
 
 
 def _checked(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameters]:
-    """Return the question and the parameters that it is about, or raise MessageError."""
+    """Return the question and the parameters that it selects, or raise MessageError."""
     question = query.question
     if not isinstance(question, UpdateQuestion):
         raise MessageError(f"Unknown statistic {question.name!r}.")
@@ -269,13 +268,13 @@ def _checked(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameter
 def reply_of(
     message: Message, context: Context, call_next: CallNext, failed: Failed = log_failure
 ) -> RecordDict | None:
-    """Return what training replies, if anything; what goes wrong stays on this side."""
+    """Return the content of training's reply, or None if it fails; errors are only logged."""
     try:
         content = call_next(message, context).content
         if not isinstance(content, RecordDict):
             raise TypeError(f"The reply holds {type(content).__name__}.")
         return content
-    except KeyboardInterrupt:  # is the operator's
+    except KeyboardInterrupt:  # comes from the operator
         raise
     except BaseException:
         failed("Training failed; the user reports an update of 0.")
@@ -283,7 +282,7 @@ def reply_of(
 
 
 def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int | float]:
-    """Return the numbers of these names in a reply's metrics that Flower's wire takes."""
+    """Return the public metrics of a reply, those that are numbers and fit Flower's messages."""
     try:
         return {
             name: value
@@ -300,7 +299,7 @@ def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int 
 def update_of(
     reply: RecordDict | None, name: str, sent: Parameters, failed: Failed = log_failure
 ) -> Floats:
-    """Return the update that training made; 0 if it returned no model of this form."""
+    """Return the update by training; 0 if it returned no model of this form."""
     before = flattened(sent)
     if reply is None:
         return np.zeros_like(before)
@@ -322,9 +321,9 @@ def update_of(
 
 
 def _value(update: Floats, question: UpdateQuestion) -> Floats:
-    """Return what is asked about an update; one that is not finite counts as 0."""
+    """Return the question's value of an update; an update that is not finite counts as 0."""
     unit, length = directions(update[None])
-    if not length[0] > 0:  # nor is NaN: neither has a direction
+    if not length[0] > 0:  # also true for NaN; zero and NaN have no direction
         return np.zeros_like(update)
     if isinstance(question, ClippedUpdate):
         return np.asarray(unit[0] * np.minimum(length[0], question.radius))

@@ -1,4 +1,4 @@
-"""LdpUserUpdateMod: an app's training, run for each of several users of a node as if alone."""
+"""LdpUserUpdateMod: an app's training, run separately for each user of a node."""
 
 import logging
 import random
@@ -27,17 +27,17 @@ _FIELDS = ("features", "targets", "seed")
 
 @dataclass(frozen=True, eq=False)
 class OneUser:
-    """The user that a train function is called for.
+    """The user for whom a train function is called.
 
     Attributes
     ----------
     features : ndarray of float64, shape (rows, num_features)
         The user's rows; there may be none.
     targets : ndarray of float64, shape (rows,)
-        Their targets, zeros if there are none.
+        The rows' targets; zeros if the users have no targets.
     seed : int
-        A seed of 32 bits for whatever training draws, from which Python's, NumPy's and PyTorch's
-        global generators start as well.
+        A seed of 32 bits for the random draws of training. The global generators of Python, NumPy
+        and PyTorch also start from it.
     """
 
     features: Floats = field(repr=False)
@@ -46,9 +46,9 @@ class OneUser:
 
 
 def user_of(message: Message) -> OneUser:
-    """Return the user that a train function behind :class:`LdpUserUpdateMod` is called for.
+    """Return the user for whom :class:`LdpUserUpdateMod` calls a train function.
 
-    ValueError if the message is not for one user.
+    Raise ValueError if the message is not for one user.
     """
     record = message.content.get(RIDER)
     if not isinstance(record, ArrayRecord) or set(record) != set(_FIELDS):
@@ -60,15 +60,15 @@ def user_of(message: Message) -> OneUser:
 
 
 def with_user(content: RecordDict, user: Users, seed: int) -> RecordDict:
-    """Return an app's records, in copies, with the rows of the one user of ``user``."""
-    # Copies row by row: how they lie in memory must not depend on others.
+    """Return copies of an app's records, with the rows of the one user in ``user``."""
+    # New arrays: their memory layout must not depend on other users.
     rows = (np.array(user.features, order="C"), np.array(user.targets), np.array(seed))
     arrays = {name: Array(array) for name, array in zip(_FIELDS, rows, strict=True)}
     return RecordDict({**deepcopy(content), RIDER: ArrayRecord(arrays)})
 
 
 def own_context(context: Context) -> Context:
-    """Return a context that nothing is left in by others' training: its state is empty."""
+    """Return a copy of a context with an empty state, so that no other training left data in it."""
     return replace(
         context,
         node_config=deepcopy(context.node_config),
@@ -79,13 +79,13 @@ def own_context(context: Context) -> Context:
 
 @contextmanager
 def as_if_alone(seed: int) -> Iterator[None]:
-    """Let a user's training find the process's global settings as no other user's left them.
+    """Isolate a user's training from the global settings that other users' training has left.
 
-    Its random generators (Python's, NumPy's and, if it is installed, PyTorch's) start
-    from ``seed``: how much one user's training draws depends on its data, and must not
-    decide what the next one draws. Afterwards they are what they were.
+    The random generators (Python's, NumPy's and, if it is installed, PyTorch's) start from
+    ``seed``. The number of draws of one user's training depends on its data, and must not decide
+    the next user's draws. Afterwards the settings are restored.
     """
-    # Imported here: whether somebody's training has done so may depend on that user's data.
+    # Imported here for all users: an import by training could depend on one user's data.
     torch = import_module("torch") if find_spec("torch") else None
     with ExitStack() as kept:
         kept.callback(random.setstate, random.getstate())
@@ -100,10 +100,10 @@ def as_if_alone(seed: int) -> Iterator[None]:
 
 
 class LdpUserUpdateMod(LdpUpdateMod):
-    """A Flower mod for silos: every user of the node reports an update of its own.
+    """A Flower mod for silos: each user of the node reports a separate update.
 
     The app's train function is called once for each user that the server asks, with the model,
-    the config and that user's rows, as if the user had a node of its own::
+    the config and this user's rows, as if the user had a separate node::
 
         app = ClientApp(mods=[LdpUserUpdateMod(load_users)])
 
@@ -113,60 +113,59 @@ class LdpUserUpdateMod(LdpUpdateMod):
             ...
 
     The server runs :class:`ldp_flower.strategies.LdpFedAvg`, as for :class:`LdpUpdateMod`,
-    and a simulation's estimate has the same bits however users are spread over nodes.
+    and a simulation's estimate has the same bits for any distribution of users over nodes.
 
     Parameters
     ----------
     load_users : callable
-        Function from the Flower ``Context`` of a node to its :class:`~ldp_flower.Users`, as
-        that of :class:`LdpClientApp`. A deployment's users need ``ids``.
+        Function from the Flower ``Context`` of a node to its :class:`~ldp_flower.Users`, as in
+        :class:`LdpClientApp`. Users in a deployment need ``ids``.
     policy, seed
-        As those of :class:`LdpClientApp`; ``max_rows`` is the number of a user's rows that its
-        training gets to see.
+        As in :class:`LdpClientApp`. ``max_rows`` is the largest number of a user's rows that
+        training sees.
 
     Raises
     ------
     ValueError
-        If an argument is of another type.
+        If an argument has a wrong type.
 
     Notes
     -----
-    In a deployment ``node_config`` (set by the node's operator) must hold ``max-epsilon``
-    and ``ledger-path``, and may hold ``max-rows`` and the others of :class:`LdpUpdateMod`
-    but ``user-id``: the ledger has one account for each id, which :class:`LdpClientApp`
-    pays from as well. No metric leaves.
+    In a deployment, ``node_config`` (set by the node's operator) must hold ``max-epsilon`` and
+    ``ledger-path``. It may hold ``max-rows`` and the other keys of :class:`LdpUpdateMod`, except
+    ``user-id``. The ledger has one account for each id, and :class:`LdpClientApp` pays from the
+    same accounts. No metric leaves the node.
 
-    Training a user takes as long here as on a node of its own, and all users of a cohort
-    are trained one after the other: a server should wait so long. Rows in which something is not
-    finite are left out, as by :class:`LdpClientApp`.
+    Training a user takes as long as on a separate node, and all users of a cohort are trained one
+    after the other. A server should wait for this time. Rows with a non-finite number are left out,
+    as in :class:`LdpClientApp`.
 
     Guarantee
     ---------
-    1. Protected: everything that a user's rows contain, their number included, at the
-       epsilon (delta) of the query's randomizer; against the server and everyone who sees
-       the replies.
-    2. A reply holds one report of that randomizer for each addressed user who can pay, or
-       the sum of these reports where that is shorter, whatever the train function does: a
-       user for whom it fails (see :class:`LdpUpdateMod`) reports the update 0, and
-       the others what they would have reported anyway.
-    3. The sum over a user's life of the epsilons (deltas) of all different queries that it
-       answers is at most ``max_epsilon`` (``max_delta``). A user who has spent them
-       is left out, and trains nothing; others go on.
-    4. The spends are on the ledger before training begins, and the reports before the reply
-       is sent. The same query gets the same bytes again and trains nobody. If there are no
-       reports yet, those who have paid train at no further cost (once more, and then their
+    1. Protected: everything that a user's rows contain, including their number, at the epsilon
+       (delta) of the query's randomizer; against the server and everyone who sees the replies.
+    2. A reply holds one report of that randomizer for each addressed user who can pay, or the sum
+       of these reports if that is shorter. This holds for any behaviour of the train function: a
+       user for whom it fails (see :class:`LdpUpdateMod`) reports the update 0, and the other users'
+       reports do not change.
+    3. The sum over a user's life of the epsilons (deltas) of all different queries that it answers
+       is at most ``max_epsilon`` (``max_delta``). A user who has spent them is left out and trains
+       nothing, and the others go on.
+    4. The costs are on the ledger before training begins, and the reports are on the ledger before
+       the reply is sent. The same query gets the same bytes again and trains no user. If there are
+       no reports yet, the users who have paid train at no further cost (once more, and then their
        updates are 0).
     5. The mod never raises, and error replies are fixed texts or about the query.
-    6. A train function sees one user at a time: copies of its rows, of the model and of the
-       config, a context without state, and global random generators that start from the
-       user's own seed. So a report depends on nobody else's rows, unless the
-       app's code keeps what it has seen (in a global variable, a file), or makes settings of the
-       process that outlast a call (of PyTorch, say).
-    7. What the app's code writes into the message, its metadata or the context changes
-       nothing of this: what counts of them is copied before it runs.
-    8. This is per user per ledger. Not covered: how long training takes, where it is
-       longer than the operator's ``reply-after``, a process that dies of it, and other ways out
-       that an app's own code may use (files, network).
+    6. A train function sees one user at a time: copies of the user's rows, of the model and of the
+       config, a context without state, and global random generators that start from the user's
+       seed. So a report depends on no other user's rows. Exceptions are an app's code that
+       remembers what it has seen (in a global variable, a file), and settings of the process that
+       outlast a call (of PyTorch, say).
+    7. If the app's code writes into the message, its metadata or the context, this guarantee stays
+       the same: the relevant parts are copied before the code runs.
+    8. The guarantee is per user per ledger. Not covered: the time that training takes beyond the
+       operator's ``reply-after``, a process that training ends, and other channels that an app's
+       code may use (files, network).
     """
 
     def __init__(
@@ -206,11 +205,11 @@ class LdpUserUpdateMod(LdpUpdateMod):
 
 
 def _update(node: UsersNode, slot: Slots, seed: int, training: Training, failed: Failed) -> Floats:
-    """Return the update of one user; 0 if it has none."""
+    """Return the update of one user; 0 if its rows cannot be read or training fails."""
     inner = with_own_metadata(training.received.message)
     try:
         user = node.take(slot).finite()
-    except KeyboardInterrupt:  # is the operator's
+    except KeyboardInterrupt:  # comes from the operator
         raise
     except BaseException:
         failed("A user has no rows that can be read; the user reports an update of 0.")

@@ -1,1 +1,1 @@
-"""DP-SGD for silos' records: as a mod of any Flower app in PyTorch, and for networks as data."""
+"""DP-SGD for silos' records: a mod for any Flower app in PyTorch, and apps for networks as data."""

@@ -1,9 +1,9 @@
-"""One round of DP-SGD on a network that came as data, and the process that computes it.
+"""One round of DP-SGD on a network sent as data, and the child process that computes it.
 
-The parent writes a round, which holds no data, and reads one line: why it is refused, or that the
-network is accepted and what a record of it is. Behind this line are the parameters that the round
-gives without any record: with noise alone. Then the process confines itself, the parent writes the
-data, and reads as many bytes again.
+The parent writes a round, which holds no data, and reads one line. The line holds the reason for a
+refusal, or the form of the accepted network's targets. After this line, the child writes the
+parameters after the round without records, with noise alone. Then the child confines itself. The
+parent writes the data, and reads the same number of bytes again.
 """
 
 import json
@@ -42,10 +42,10 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Round:
-    """What a node trains in one round, with a network.
+    """A network and the settings with which a node trains it in one round.
 
-    ``optimizer`` is new in every round, and sees noisy means only. ``count`` is the public number
-    of records, by which sums are divided.
+    ``optimizer`` is created anew in each round, and sees noisy means only. ``count`` is the public
+    number of records, which sets the number that sums are divided by.
     """
 
     network: Network
@@ -58,22 +58,22 @@ class Round:
     def trained(self, records: Rows, targets: Rows, randomness: RandomSource) -> Arrays:
         """Return the trainable parameters after the steps of a round.
 
-        Records and targets have the types and shapes that the network takes. There may be none.
+        Records and targets have the types and shapes of the network's inputs. They may be empty.
         """
         present = min(len(records), self.count)
         return self._after(self._gradients(records, targets), present, randomness)
 
     def without_records(self, randomness: RandomSource) -> Arrays:
-        """Return what :meth:`trained` does where no record is drawn: noise alone."""
+        """Return the result of :meth:`trained` if no record is drawn: noise alone."""
         from .steps import NoGradients
 
         return self._after(NoGradients(), 0, randomness)
 
     def seconds(self, form: Form) -> float:
-        """Return about how long :meth:`trained` takes here, by blocks of zeros."""
+        """Return an estimate of the seconds that :meth:`trained` takes, from blocks of zeros."""
         nothing = [np.zeros((0, *each.shape), each.dtype) for each in (form.record, form.target)]
         parameters = {name: each.detach() for name, each in self._parameters().items()}
-        for _ in range(2):  # the first time imports
+        for _ in range(2):  # the first round includes imports, the second one is timed
             started = time.monotonic()
             gradients = self._gradients(*nothing)
             frozen = time.monotonic()
@@ -103,7 +103,7 @@ class Round:
             for name, array in self.network.arrays.items()
             if name not in graph.trainable
         }
-        # A value, and the gradient by it, of each intermediate; and the gradient that is kept.
+        # Each intermediate has a value and a gradient; each trainable parameter has a gradient.
         held = self.network.num_trainable + 2 * self.network.check(self.limits).intermediates
         return NetworkGradients(
             graph,
@@ -130,13 +130,13 @@ class Round:
         return {name: value.numpy() for name, value in kept.items()}
 
 
-_LONGEST_LINE = 2000  # characters of a refusal
-# Times as long as zeros may other numbers take, whatever they are: gelu takes twice as long for
-# some, other functions less (ldp_flower.models.steady). So no record decides if there is time.
+_LONGEST_LINE = 2000  # largest number of characters of the child's line
+# Factor by which any numbers may take longer than zeros: gelu takes twice as long for some numbers,
+# other functions less (ldp_flower.models.steady). So records do not decide if the time suffices.
 _SLOWEST = 4
 
 
-# Of the environment nothing else is passed on: it may hold credentials, and paths to data.
+# Variables of the environment that the child gets. Others may hold credentials and paths to data.
 _ENVIRONMENT = frozenset(
     {"LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH"}
     | {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY"}
@@ -144,14 +144,14 @@ _ENVIRONMENT = frozenset(
 
 
 class ChildError(Exception):
-    """The process gave no answer of the form that was asked for."""
+    """Error of a child process that gave no answer of the expected form."""
 
 
 @dataclass(frozen=True)
 class ChildLimits(PlainFields):
-    """What one message's training may use: seconds, and mebibytes of address space.
+    """Limits of the training for one message: seconds, and mebibytes of address space.
 
-    As many seconds are for what precedes the data.
+    The steps before the data are sent have the same limit of seconds again.
     """
 
     seconds: int = 600
@@ -164,17 +164,17 @@ class ChildLimits(PlainFields):
 
 
 class Child:
-    """A process that checks a network, and trains it. It is ended on leaving the ``with``.
+    """A process that checks a network and trains it; it is ended on leaving the ``with``.
 
     Guarantee
     ---------
-    1. The process is told neither where the ledger nor where the data are: its environment holds
-       a short list of names, its working directory is empty, and it inherits no open file but its
-       two pipes and the standard error, which is the operator's log.
-    2. Before it reads the data, it gives up the right to open files and connections, which only
-       an account with CAP_SYS_RESOURCE (root) can take back. What is in its memory by then, and
-       the log, it can still use.
-    3. Its arithmetic takes numbers next to zero for zero, in all threads, where the processor can.
+    1. The process does not learn the paths of the ledger and the data. Its environment holds a
+       short list of names, and its working directory is empty. It inherits no open file but its two
+       pipes and the standard error, which is the operator's log.
+    2. Before it reads the data, it gives up the right to open files and connections. Only an
+       account with CAP_SYS_RESOURCE (root) can take this right back. The process can still use the
+       contents of its memory and the log.
+    3. Its arithmetic treats numbers next to zero as zero, in all threads, if the processor can.
     """
 
     def __init__(self, limits: ChildLimits) -> None:
@@ -200,9 +200,10 @@ class Child:
         self._folder.cleanup()
 
     def prepare(self, task: Round) -> tuple[Form, Arrays]:
-        """Return what a network takes, and what a round gives without any record.
+        """Return the inputs of a network, and the parameters after a round without records.
 
-        NetworkError if it is refused; ChildError if the process takes too much time or memory.
+        Raise NetworkError if the network is refused. Raise ChildError if the process takes too much
+        time or memory.
         """
         with self._in_time():
             self._send(task)
@@ -220,7 +221,10 @@ class Child:
             return form, self._received(task)
 
     def train(self, task: Round, records: Rows, targets: Rows) -> Arrays:
-        """Return what the prepared round trains; ChildError if it takes too much, or fails."""
+        """Return the parameters after the prepared round.
+
+        Raise ChildError if the process fails, or takes too much time or memory.
+        """
         with self._in_time():
             self._send((records, targets))
             return self._received(task)
@@ -246,25 +250,25 @@ class Child:
 
     def _send(self, value: Any) -> None:
         try:
-            pickle.dump(value, self._input)  # to the child; nothing that comes back is unpickled
+            pickle.dump(value, self._input)  # only the child unpickles; its answers are bytes
             self._input.flush()
         except BrokenPipeError as error:
             raise ChildError("The process ended before it had received everything.") from error
 
 
 def confine() -> None:
-    """Give up for good what a process that has read data has no need of: to open anything."""
+    """Give up the right to open files and connections in this process, permanently."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
 def main() -> None:
-    """Check a network, and train it."""
+    """Run the child process: check a network, and train it."""
     memory, seconds = (int(each) for each in sys.argv[1:])
     resource.setrlimit(resource.RLIMIT_AS, (memory << 20, memory << 20))
-    resource.setrlimit(resource.RLIMIT_CPU, (64 * seconds, 64 * seconds))  # of all its threads
+    resource.setrlimit(resource.RLIMIT_CPU, (64 * seconds, 64 * seconds))  # for all its threads
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answer = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is for the log
+    os.dup2(2, 1)  # the output of libraries goes to the log
     with answer, flushed():
         _answer(answer, seconds)
 
@@ -273,7 +277,7 @@ def _answer(answer: BinaryIO, seconds: int) -> None:
     task: Round = pickle.load(sys.stdin.buffer)
     try:
         form = Form.of(task.network, task.limits)
-        # Everything that is needed has been imported by the time it is done.
+        # This also imports all modules that the training needs.
         of_blocks = task.seconds(form)
         started = time.monotonic()
         alone = task.without_records(SystemRandom())

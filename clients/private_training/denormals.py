@@ -1,4 +1,4 @@
-"""Numbers next to zero, with which arithmetic takes up to a hundred times as long."""
+"""Denormal numbers, next to zero, with which arithmetic takes up to a hundred times as long."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """Take numbers next to zero for zero, where the processor can.
+    """Treat denormal numbers as zero inside this context, if the processor can.
 
-    In this thread and those that it starts: PyTorch's are started by its first large operation.
-    For functions such as exp see :mod:`ldp_flower.models.steady`.
+    This holds in the current thread and in the threads that it starts. PyTorch starts its threads
+    with its first large operation. For functions such as exp, see :mod:`ldp_flower.models.steady`.
     """
     import torch
 

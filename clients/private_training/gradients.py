@@ -1,4 +1,4 @@
-"""Gradients of single records, each computed as if there were no other."""
+"""Gradients of single records, each computed independently of the other records."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -16,13 +16,15 @@ from torch.utils.data import default_collate
 
 Tensors = dict[str, torch.Tensor]
 Loss = Callable[[torch.nn.Module, Any], torch.Tensor]
-_Leaves = list[torch.Tensor]  # of a record, as a batch of one
-_Rows = dict[int, _Leaves]  # by place in a block
+_Leaves = list[torch.Tensor]  # the tensors of one record, as a batch of one
+_Rows = dict[int, _Leaves]  # records by their place in a block
 _T = TypeVar("_T")
 
 
 class Gradients:
-    """The gradients of single records by some of a model's parameters; all else stays as it is now.
+    """The gradients of single records with respect to some of a model's parameters.
+
+    All other parameters and buffers keep the values that they have at construction.
 
     Parameters
     ----------
@@ -31,21 +33,21 @@ class Gradients:
     dataset : sequence
         The records.
     block : int
-        Number of records that are computed at once; public.
+        Public number of records per block.
     seeds : torch.Generator
-        Source of seeds for PyTorch's generator, which drop-out and augmentation draw from.
+        Source of seeds for PyTorch's generator, from which drop-out and augmentation draw.
 
     Raises
     ------
     ValueError
-        If the loss fails for a record of zeros, of the first one's form.
+        If the loss fails for a record of zeros with the first record's form.
 
     Notes
     -----
-    A block has one shape and runs the same kernels, whatever its records hold. A dummy, a
-    record of zeros that has the first one's form (structure, shapes and types: public), is
-    in all places without a record, or with one that cannot be used. Whether ``vmap`` takes
-    a block is decided by the dummy as well; if not, all records are taken one by one.
+    A block has one shape and runs the same kernels for any contents of its records. A dummy is a
+    record of zeros with the first record's form (structure, shapes and types, which are public). It
+    fills all places without a record, or with a record that cannot be used. The dummy also decides
+    if ``vmap`` can process a block. If it cannot, all records are processed one by one.
     """
 
     def __init__(
@@ -75,11 +77,12 @@ class Gradients:
                 self._try_out({name: p.detach().clone() for name, p in parameters.items()})
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
-        """Return records' gradients by name, shape (block, *parameter's), and which are records'.
+        """Return gradients by name, shape (block, *parameter's), and a mask of the records.
 
-        Those of ``drawn``, at most ``block``, come first, in its order. A record is none that
-        cannot be read, or with which the loss fails; in a block, also one that has another form
-        than the first. ``kept`` are the parameters' values.
+        The gradients of the records ``drawn``, at most ``block``, come first, in this order. The
+        mask is False for a record that cannot be read, or for which the loss fails. In a block, it
+        is also False for a record with another form than the first. ``kept`` are the parameters'
+        values.
         """
         *own, of_block = torch.randint(1 << 62, (self.block + 1,), generator=self._seeds).tolist()
         records = list(zip(drawn.tolist(), own, strict=False))
@@ -93,9 +96,10 @@ class Gradients:
         return each, used
 
     def _zeros(self) -> tuple[_Leaves | None, Any]:
-        """Return the dummy and its structure; None where the first record has no such form.
+        """Return the dummy and its structure; None if the first record does not consist of tensors.
 
-        No value has a part in it: a text, say, cannot be made zero.
+        The result does not depend on the record's values. Other objects, such as a text, cannot be
+        replaced by zeros.
         """
         if not len(self._dataset):
             return None, None
@@ -111,7 +115,10 @@ class Gradients:
         return leaves, first[1]
 
     def _try_out(self, kept: Tensors) -> None:
-        """Try the loss with the dummy, and whether ``vmap`` takes it and mixes no records."""
+        """Try the loss with the dummy; give up blocks if ``vmap`` fails or could mix records.
+
+        Raise ValueError if the loss fails for the dummy.
+        """
         self._seed(0)
         try:
             self._alone(kept, tree_unflatten([x.clone() for x in self._dummy or ()], self._form))
@@ -128,7 +135,7 @@ class Gradients:
             self._dummy = None
 
     def _value(self, kept: Tensors, record: Any) -> torch.Tensor:
-        # Copies: modules write into their buffers, and the app's code may into anything.
+        # Copies, since modules write into their buffers, and the app's code may write anywhere.
         state = {f"model.{name}": tensor.clone() for name, tensor in (self._rest | kept).items()}
         value = functional_call(self._whole, state, (record,))
         assert isinstance(value, torch.Tensor)
@@ -142,14 +149,14 @@ class Gradients:
         )
 
     def _row(self, index: int, seed: int) -> _Leaves:
-        """Return a record that has the dummy's form, laid out in memory as the dummy is."""
+        """Return a record with the dummy's form and memory layout; ValueError for another form."""
         assert self._dummy is not None
         leaves, form = tree_flatten(self._record(index, seed))
         if form != self._form:
             raise ValueError("A record consists of other things than the first.")
         row = [torch.empty_like(zeros) for zeros in self._dummy]
         for own, leaf in zip(row, leaves, strict=True):
-            # A collation of several would make integers floats where one of them is.
+            # Collating several records would turn integers into floats if one record has a float.
             if leaf.dtype != own.dtype or leaf.shape != own.shape:
                 raise ValueError("A record differs from the first in type or shape.")
             own.copy_(leaf.detach())
@@ -158,24 +165,24 @@ class Gradients:
     def _together(
         self, kept: Tensors, records: list[tuple[int, int]], seed: int
     ) -> tuple[Tensors, list[int]]:
-        """Return gradients of a block, and the places of those records that could be used."""
+        """Return the gradients of a block, and the places of the records that could be used."""
         read = {
             place: self._attempt(lambda r=record: self._row(*r))  # type: ignore[misc]
             for place, record in enumerate(records)
         }
         rows = {place: row for place, row in read.items() if row is not None}
         each = self._attempt(lambda: self._at_once(kept, rows, seed))
-        if each is None:  # an index out of range, say, is an error of the whole block
+        if each is None:  # an index out of range, for example, makes the whole block fail
             rows = self._working(kept, rows, seed)
             each = self._attempt(lambda: self._at_once(kept, rows, seed))
-        if each is None:  # with the dummy alone: at these parameters, which noisy steps have made
+        if each is None:  # even the dummy fails, at the parameters that noisy steps have reached
             return self._nothing(kept), []
         return each, list(rows)
 
     def _working(self, kept: Tensors, rows: _Rows, seed: int) -> _Rows:
-        """Return the records with which the loss works, found by halves of a block.
+        """Return the records for which the loss works, found by bisection of the block.
 
-        The dummy is in all other places. So what becomes of a record follows from it alone.
+        The dummy fills all other places. So the result for a record follows from it alone.
         """
         if self._attempt(lambda: self._at_once(kept, rows, seed)) is not None:
             return rows
@@ -189,7 +196,7 @@ class Gradients:
         return first | second
 
     def _at_once(self, kept: Tensors, rows: _Rows, seed: int) -> Tensors:
-        """Return the gradients of a block that holds some records, and else the dummy."""
+        """Return the gradients of a block with these records, and the dummy in other places."""
         assert self._dummy is not None
         self._seed(seed)
         each = [rows.get(place, self._dummy) for place in range(self.block)]
@@ -200,7 +207,7 @@ class Gradients:
         return dict(function(kept, block))
 
     def _apart(self, kept: Tensors, records: list[tuple[int, int]]) -> tuple[Tensors, list[int]]:
-        """Return gradients, one record at a time, and the places of those that have one."""
+        """Return gradients, computed one record at a time, and the places of usable records."""
         each, used = self._nothing(kept), list[int]()
         for place, record in enumerate(records):
             gradient = self._attempt(lambda r=record: self._alone(kept, self._record(*r)))  # type: ignore[misc]
@@ -211,7 +218,7 @@ class Gradients:
         return each, used
 
     def _nothing(self, kept: Tensors) -> Tensors:
-        """Return gradients of 0, those of a whole block."""
+        """Return gradients of 0 for a whole block."""
         return {name: x.new_zeros((self.block, *x.shape)) for name, x in kept.items()}
 
     def _alone(self, kept: Tensors, record: Any) -> Tensors:
@@ -227,22 +234,23 @@ class Gradients:
     def _attempt(
         self, compute: Callable[[], _T], failure: str = "A record that cannot be used counts as 0."
     ) -> _T | None:
-        """Return what is computed; None, with a line in the log, if that fails."""
+        """Return the result of ``compute``, or log ``failure`` and return None if it fails."""
         try:
             return compute()
-        except KeyboardInterrupt:  # is the operator's
+        except KeyboardInterrupt:  # comes from the operator
             raise
-        except BaseException:  # sys.exit on one record must not cost the others their step
+        except BaseException:  # sys.exit on one record must not lose the step for the others
             self._log(failure)
             return None
 
     def _seed(self, seed: int) -> None:
-        # No record's part in what is random depends on how much of it others take. All devices'
-        # generators are seeded only where it matters: it takes 200 times as long.
+        # A seed for each record or block, so that draws do not depend on the draws for other
+        # records. The generators of all devices are seeded only if the model is not on a CPU, since
+        # this takes 200 times as long.
         (torch.default_generator if self._device.type == "cpu" else torch).manual_seed(seed)
 
     def _log(self, text: str) -> None:
-        """Log something, with what is being handled, once."""
+        """Log a text with the current exception; each text is logged once."""
         if text not in self._logged:
             logging.getLogger(__name__).warning(text, exc_info=True)
         self._logged.add(text)
@@ -265,26 +273,27 @@ class _WithLoss(torch.nn.Module):
         return value.sum()
 
 
-# Found by calling the functions of PyTorch 2.13's own test database under vmap with one record
-# changed, bit by bit. All others raise, or stay within the record.
+# Functions that mix records under vmap. They were found by calling the functions of PyTorch 2.13's
+# test database under vmap with one record changed, and comparing results bit by bit. All other
+# functions raise, or stay within the record.
 _MIXING = {
-    # An index beyond the end of one record's tensor is one of the next record's.
+    # An index beyond the end of one record's tensor refers to the next record's tensor.
     torch.index_fill,
     torch.Tensor.index_fill,
     torch.Tensor.index_fill_,
-    # One workspace, which the matrix before has left something in.
+    # All matrices share one workspace, in which the previous matrix leaves data.
     torch.linalg.lstsq,
-    # No index is checked: what lies behind a record in memory is read.
+    # Indices are not checked, so that memory behind a record is read.
     F.ctc_loss,
     torch.ctc_loss,
     torch.segment_reduce,
 }
-# These as well, but of a table that all records share they raise.
-_LOOK_UPS = {F.embedding: 1, torch.embedding: 0}  # place of the table among the arguments
+# These also mix records, except that with a table that all records share they raise.
+_LOOK_UPS = {F.embedding: 1, torch.embedding: 0}  # position of the table among the arguments
 
 
 class RefuseMixing(TorchFunctionMode):
-    """Within it, a function by which one record reaches another raises NotImplementedError.
+    """A mode in which functions that mix records under vmap raise NotImplementedError.
 
     All records share the parameters and buffers of ``module``.
     """
@@ -300,7 +309,7 @@ class RefuseMixing(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function, unless it mixes records."""
+        """Call a function; raise NotImplementedError if it mixes records."""
         named = kwargs or {}
         mixes = func in _MIXING
         if (place := _LOOK_UPS.get(func)) is not None:

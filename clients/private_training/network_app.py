@@ -1,4 +1,4 @@
-"""Apps that train networks which come as data, without any code of a run: a silo, or users."""
+"""Apps for a silo or for users that train a network sent as data, without any code of a run."""
 
 import logging
 from collections.abc import Callable
@@ -32,16 +32,16 @@ from .denormals import flushed
 from .record_mod import NUM_EXAMPLES, as_reply, asked_round, report_of
 from .records import Form, Rows
 
-#: From a node's context to its records and their targets.
+#: Function from a node's context to its records and their targets.
 LoadRecords = Callable[[Context], tuple[Any, Any]]
-RoundOf = Callable[[int], Round]  # from the number of records
+RoundOf = Callable[[int], Round]  # function from the number of records to the round
 
 
 class NetworkClientApp(ClientApp):
     """A ClientApp that trains the networks of :class:`ldp_flower.strategies.RecordDpSgd`.
 
-    The network comes as text, which is checked; the training loop is the library's own. No code
-    of a run sees a record::
+    The server sends the network as text, which is checked. The training loop is part of the
+    library. No code of a run sees a record::
 
         app = NetworkClientApp(lambda context: load_my_scans())
 
@@ -51,49 +51,51 @@ class NetworkClientApp(ClientApp):
         Function from the Flower ``Context`` of a node to its records, shape (records, ...), and
         their targets. Their numbers are converted to the network's types.
     policy, seed
-        As those of :class:`LdpClientApp`.
+        As in :class:`LdpClientApp`.
     limits : Limits, optional
-        What is accepted of a network.
+        Limits of the networks that the app accepts.
     child_limits : ChildLimits, optional
-        What the process that trains may use of the machine. A simulation trains in its own.
+        Limits of time and memory of the process that trains. A simulation trains in its own
+        process.
 
     Raises
     ------
     ValueError
-        If an argument is of another type.
+        If an argument has a wrong type.
 
     Notes
     -----
-    In a deployment ``node_config`` is that of :class:`RecordDpSgdMod`. Needs the extra ``torch``.
+    In a deployment, ``node_config`` is as for :class:`RecordDpSgdMod`. The app needs the extra
+    ``torch``.
 
     Guarantee
     ---------
-    1. Protected: a record's values against any other values of that record, absent ones
-       included, at the plan's (epsilon, delta) for all rounds together, against the server and
-       everyone who sees the replies; in real arithmetic. ``num-records`` is public.
-    2. This holds for every network on the list of operations: none has randomness, files or
-       memory, and one record changes no bit of another's gradient on a CPU (tested for each
-       operation). Indices and classes out of range are clamped or count nothing; a record of
-       another shape, or that is no number, keeps its place and counts nothing.
-    3. A gradient that is not finite counts as 0; others are shortened to ``max_grad_norm`` and
-       added up, in doubles: one record moves a sum by twice ``max_grad_norm`` at most. Blocks
+    1. Protected: a record's values against any other values of that record, including absent ones,
+       at the plan's (epsilon, delta) for all rounds together, against the server and everyone who
+       sees the replies; in real arithmetic. ``num-records`` is public.
+    2. This holds for all networks made of the listed operations. No operation has randomness, files
+       or memory, and on a CPU one record changes no bit of another record's gradient (tested for
+       each operation). Indices and classes out of range are clamped or count nothing. A record that
+       has another shape, or is no number, keeps its place and counts nothing.
+    3. A gradient that is not finite counts as 0. Other gradients are clipped to ``max_grad_norm``
+       and summed, in doubles: one record moves a sum by twice ``max_grad_norm`` at most. Blocks
        have a public size, and places without a record hold zeros, which are not added.
-    4. A network is refused, by a text about itself, before data are loaded and budget is spent:
-       also one that would take too long, by the time of a block of zeros. Kernels run in a
-       process of their own with limits of time and memory, which can open neither ledger nor
-       data nor connections once it has records (see :class:`~.child.Child`); what returns is
-       read as numbers of a declared size.
+    4. A network is refused, with a text about the network, before data are loaded and budget is
+       spent. This includes a network that would take too long, by the time of a block of zeros.
+       Kernels run in a separate process with limits of time and memory. Once this process has
+       records, it can open neither ledger nor data nor connections (see :class:`~.child.Child`).
+       Its answer is read as numbers of a declared size.
     5. The plan's whole (epsilon, delta) is on the ledger before that process gets a record, and a
-       reply before it leaves. If it ends without an answer, for whatever reason, the reply is
-       what a round without any record gives, which was computed before. The same message gets
-       the same bytes, and trains nothing.
+       reply is on the ledger before it is sent. If the process ends without an answer, for any
+       reason, the reply is the result of a round without records, which was computed before. The
+       same message gets the same bytes, and trains nothing.
     6. Arrays whose shape or type as a whole is not the network's are refused before anything is
-       spent, so that these are public; no value in them is, and how many records count is in the
-       operator's log alone.
-    7. What leaves are the trained parameters, the declared number of records, and whether this
-       is a rehearsal or a seeded simulation.
-    8. Not covered: how long training takes, as ``reply-after`` has it, up to the limit of
-       ``child_limits`` for the data; a person with several records; what
+       spent. So shape and type are public. The values are not, and only the operator's log shows
+       how many records count.
+    7. A reply holds the trained parameters, the declared number of records, and whether the node
+       rehearses or is in a seeded simulation.
+    8. Not covered: the time that training takes, except by ``reply-after``, up to the limit of
+       ``child_limits`` for the data; a person with several records; and results that
        ``load_records`` has computed from all records before.
     """
 
@@ -153,7 +155,7 @@ class NetworkClientApp(ClientApp):
         return as_reply(report, ARRAYS, {})
 
     def _census(self, received: Received, context: Context) -> RecordDict:
-        """Return that the node is one silo, and its number of records, which is public."""
+        """Return the census of one silo, with its public number of records."""
         try:
             query, _ = taken_apart(received.message.content)
         except MessageError as error:
@@ -170,10 +172,10 @@ class NetworkClientApp(ClientApp):
 
     def _deployed(self, node: Node, question: Asked, context: Context, round_of: RoundOf) -> Report:
         count = node.terms.policy.num_records
-        assert count is not None  # or the policy would not have allowed it
+        assert count is not None  # otherwise the policy would have refused the query
         task = round_of(count)
         with Child(self._child_limits) as child:
-            # The network is checked, and only then data are loaded.
+            # The network is checked before data are loaded.
             form, alone = child.prepare(task)
             records, targets = self._loaded(context, form)
 
@@ -189,7 +191,7 @@ class NetworkClientApp(ClientApp):
     def _simulated(
         self, node: Node, question: Asked, context: Context, round_of: RoundOf, step: int
     ) -> Report:
-        """Answer in this process, for as many records as there are if none are declared."""
+        """Answer in this process; the number of records is the true one if none is declared."""
         form = Form.of(round_of(1).network, self._limits)
         records, targets = self._loaded(context, form)
         task = round_of(node.terms.policy.num_records or max(len(records), 1))
@@ -204,9 +206,10 @@ class NetworkClientApp(ClientApp):
         return node.answer_once(question, trained)
 
     def _loaded(self, context: Context, form: Form) -> tuple[Any, Any]:
-        """Return records and targets. Refusal if as a whole they do not fit, whatever is in them.
+        """Return records and targets.
 
-        ValueError if there is not a target for each record.
+        Raise Refusal if shape or type of the arrays does not fit, independently of their values.
+        Raise ValueError if the numbers of records and targets differ.
         """
         records, targets = called(self._load_records, context)
         if len(records) != len(targets):
@@ -220,7 +223,7 @@ class NetworkClientApp(ClientApp):
 
 
 def _fitted(form: Form, records: Any, targets: Any, most: int) -> tuple[Rows, Rows]:
-    """Return what is trained on; the log says how many records count."""
+    """Return the records and targets to train on; log how many records count."""
     rows, goals, told = form.fitted(records, targets, most)
     logging.getLogger(__name__).log(logging.WARNING if ":" in told else logging.INFO, "%s", told)
     return rows, goals
@@ -240,20 +243,20 @@ def _read(content: RecordDict, limits: Limits) -> tuple[NetworkRound, Graph]:
 
 
 def network_in(graph: Graph, content: RecordDict, name: str) -> Network:
-    """Return a network with the parameters that a message holds, in a record of this name."""
+    """Return a network with the parameters in a message's record of this name."""
     if name not in content.array_records:
         raise MessageError("Expected one ArrayRecord, the parameters.")
     try:
         record = content.array_records[name]
         arrays = {name: array.numpy() for name, array in record.items()}
         if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-            raise ValueError  # an archive of arrays, which NumPy's reader opens, too
+            raise ValueError  # NumPy's reader also opens archives of arrays
     except Exception as error:  # NumPy's reader fails in many ways on forged headers
         raise MessageError("Expected parameters as NumPy arrays.") from error
     return Network(graph, arrays)
 
 
-_AT_ONCE = 1 << 24  # intermediate numbers of a user's rows that are held at a time
+_AT_ONCE = 1 << 24  # number of intermediate numbers of a user's rows in memory at a time
 
 
 class NetworkUsersApp(ClientApp):
@@ -262,29 +265,32 @@ class NetworkUsersApp(ClientApp):
     Parameters
     ----------
     load_users : callable
-        As that of :class:`LdpUserUpdateMod`. A row of features is one record, in C order.
+        As in :class:`LdpUserUpdateMod`. A row of features is one record, in C order.
     policy, seed
-        As those of :class:`LdpUserUpdateMod`.
+        As in :class:`LdpUserUpdateMod`.
     limits : Limits, optional
-        What is accepted of a network.
+        Limits of the networks that the app accepts.
 
     Raises
     ------
     ValueError
-        If an argument is of another type.
+        If an argument has a wrong type.
 
     Notes
     -----
-    In a deployment ``node_config`` is that of :class:`LdpUserUpdateMod`. Needs the extra ``torch``.
+    In a deployment, ``node_config`` is as for :class:`LdpUserUpdateMod`. The app needs the extra
+    ``torch``.
 
     Guarantee
     ---------
-    1. That of :class:`LdpUserUpdateMod`, at pure epsilon: no code of a run is executed, so its
-       exceptions for apps that keep what they have seen, or send it, do not apply.
-    2. A network is refused, by a text about itself, before data are loaded and budget is spent.
-    3. A user's update follows from this user's rows alone. One that is not finite counts as 0.
-    4. Not covered: how long training takes, beyond ``reply-after``; a kernel that ends the
-       process. Unlike those of :class:`NetworkClientApp` kernels run in the node's own one.
+    1. The guarantee of :class:`LdpUserUpdateMod` holds, at pure epsilon. No code of a run is
+       executed, so its exceptions for apps that remember or send what they have seen do not apply.
+    2. A network is refused, with a text about the network, before data are loaded and budget is
+       spent.
+    3. A user's update follows from this user's rows alone. An update that is not finite counts
+       as 0.
+    4. Not covered: the time that training takes beyond ``reply-after``, and a kernel that ends the
+       process. In contrast to :class:`NetworkClientApp`, kernels run in the node's process.
     """
 
     def __init__(
@@ -299,11 +305,11 @@ class NetworkUsersApp(ClientApp):
 
         @self.train()
         def train(message: Message, context: Context) -> Message:
-            return mod(message, context, lambda own, _: own)  # the mod trains by itself
+            return mod(message, context, lambda own, _: own)  # the mod itself trains
 
 
 class _NetworkMod(LdpUserUpdateMod):
-    """Checks a network before anybody is asked, and trains it in the place of an app."""
+    """The mod that checks a network before it asks users, and trains it instead of an app."""
 
     def __init__(
         self, load_users: LoadUsers, policy: PrivacyPolicy | None, seed: Seed, limits: Limits
@@ -348,7 +354,7 @@ class _NetworkMod(LdpUserUpdateMod):
 
 
 class _Local:
-    """One network, trained on one user's rows after the other's."""
+    """A network that is trained on the rows of one user at a time."""
 
     def __init__(self, network: Network, asked: LocalTraining, limits: Limits) -> None:
         self._network, self._asked, self._form = network, asked, Form.of(network, limits)
@@ -356,7 +362,7 @@ class _Local:
 
     @flushed()
     def trained(self, user: OneUser) -> Arrays:
-        """Return all parameters after the steps on a user's rows."""
+        """Return all parameters after the training steps on a user's rows."""
         import torch
         from torch.func import grad, vmap
 

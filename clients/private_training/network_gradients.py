@@ -1,4 +1,4 @@
-"""Gradients of single records by a network's parameters, for blocks of one shape."""
+"""Gradients of single records with respect to a network's parameters, in blocks of one shape."""
 
 import numpy as np
 import torch
@@ -10,18 +10,18 @@ from ldp_flower.models.interpreter import RecordLoss
 
 from .gradients import Tensors
 
-_MAX_KEPT = 1 << 30  # bytes of what encoders make of all records: 1 GiB
+_MAX_KEPT = 1 << 30  # largest size of the encoders' outputs for all records, in bytes: 1 GiB
 
 
 class NetworkGradients:
-    """The gradients of single records by the trainable parameters of a checked network.
+    """The gradients of single records with respect to a checked network's trainable parameters.
 
     ``constants`` are the values of the other parameters, ``count`` is the public number of records,
-    and ``block`` the public number of those that are computed at once.
+    and ``block`` is the public number of records per block.
 
-    All blocks have one shape and run the same kernels, whatever records hold. In places without
-    a record there is a public one of zeros. What an encoder that is not trained makes of a record
-    is computed once and kept, if public numbers say that there is memory for it.
+    All blocks have one shape and run the same kernels for any contents of the records. A place
+    without a record holds a public record of zeros. The output of an encoder that is not trained is
+    computed once for each record and kept, if public numbers show that there is memory for it.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class NetworkGradients:
             self._keep(count)
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
-        """Return gradients by name, shape (block, *parameter's), and which are of records.
+        """Return gradients by name, shape (block, *parameter's), and a mask of the records.
 
-        Those of the records ``drawn`` come first, in this order. ``kept`` are the trainable
+        The gradients of the records ``drawn`` come first, in this order. ``kept`` are the trainable
         parameters.
         """
         places = torch.from_numpy(drawn)
@@ -52,13 +52,13 @@ class NetworkGradients:
         return each, torch.arange(self.block) < len(drawn)
 
     def _rows(self, all_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Return some records in a block of its own memory, with zeros behind them."""
+        """Return some records in a new block, followed by zeros."""
         rows = all_rows.new_zeros((self.block, *all_rows.shape[1:]))
         rows[: len(places)] = all_rows[places]
         return rows
 
     def _keep(self, count: int) -> None:
-        """Compute the frozen part of all records, in blocks."""
+        """Compute and keep the frozen encoders' outputs for all records, in blocks."""
         with torch.no_grad():
             for start in range(0, max(len(self._records), 1), self.block):
                 places = torch.arange(start, min(start + self.block, len(self._records)))

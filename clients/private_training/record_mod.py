@@ -1,4 +1,4 @@
-"""RecordDpSgdMod lets nothing leave but a model trained by DP-SGD, which an app calls dp_sgd for.
+"""RecordDpSgdMod: a mod that sends only a model trained by DP-SGD; the app calls dp_sgd for this.
 
 PyTorch is imported with the first training only.
 """
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
 
-_NAME = "RecordDpSgd"  # in the operator's books, where what protects records begins with Record
-_MODEL, _METRIC = "model:", "metric:"  # of what is kept of a reply
+_NAME = "RecordDpSgd"  # name in the ledger; names of mechanisms for records begin with Record
+_MODEL, _METRIC = "model:", "metric:"  # prefixes of the arrays in a stored reply
 NUM_EXAMPLES = "num-examples"
 
 
@@ -51,33 +51,33 @@ def dp_sgd(
     dataset: "Dataset[Any]",
     loss: "Callable[[torch.nn.Module, Any], torch.Tensor]",
 ) -> None:
-    """Train for one round by DP-SGD, in place of an app's own loop over batches.
+    """Train for one round by DP-SGD, instead of an app's loop over batches.
 
-    All parameters that the optimiser holds, with ``requires_grad``, are trained from what
-    the server sent, by as many steps, with as much noise, as the app's
-    :class:`RecordDpSgdMod` says. Afterwards the model has the result, and the mod sends it.
+    The function trains all parameters of the optimiser with ``requires_grad``, starting from the
+    arrays that the server sent. The app's :class:`RecordDpSgdMod` sets the number of steps and the
+    noise. Afterwards the model has the result, and the mod sends it.
 
     Parameters
     ----------
     model : torch.nn.Module
-        The model. What the message holds is loaded into it by name (of its state_dict).
+        The model. The message's arrays are loaded into it by name (of its state_dict).
     optimizer : torch.optim.Optimizer
-        Any optimiser of its parameters that needs no closure; it gets noisy mean gradients.
+        Any optimiser of the model's parameters that needs no closure. It gets noisy mean gradients.
     dataset : torch.utils.data.Dataset
-        Records, with a length. Of more than the operator has declared the first are used.
-        A record with another structure, shapes or types than the first one counts as 0.
+        Records, with a length. If there are more than the operator has declared, the first are
+        used. A record with another structure, shapes or types than the first one counts as 0.
     loss : callable
         Function from the model and one record, as a batch of one, to its loss: one number. It is
-        tried out first with zeros in place of the first record's numbers, unless records hold
-        anything but numbers (texts, say). It is called under ``vmap`` of ``torch.func``; where that
-        fails for records of zeros, all are taken one by one, which is slower.
+        first tried with zeros instead of the first record's numbers, unless records hold anything
+        but numbers (texts, say). It is called under ``vmap`` of ``torch.func``. If ``vmap`` fails
+        for records of zeros, all records are processed one by one, which is slower.
 
     Raises
     ------
     RuntimeError
-        If the app has no :class:`RecordDpSgdMod`, or this is a second call for one message.
+        If the app has no :class:`RecordDpSgdMod`, or if this is a second call for one message.
     ValueError
-        If model, optimiser, data set and loss do not fit together, or the model has a
+        If model, optimiser, data set and loss do not fit together, or if the model has a
         BatchNorm, which mixes records.
     """
     training = current.get()
@@ -95,95 +95,95 @@ def dp_sgd(
 
 
 class RecordDpSgdMod(LdpUpdateMod):
-    """A Flower mod for silos: the model that leaves a node was trained by DP-SGD.
+    """A Flower mod for silos that sends only models trained by DP-SGD.
 
-    Each single record of the node is protected, in all rounds together. The app's train
-    function calls :func:`dp_sgd` in place of its loop over batches, with any model, loss
-    and optimiser of PyTorch::
+    It protects each single record of the node, in all rounds together. The app's train function
+    calls :func:`dp_sgd` instead of its loop over batches, with any model, loss and optimiser of
+    PyTorch::
 
         app = ClientApp(mods=[RecordDpSgdMod(epsilon=1.0, delta=1e-5, num_rounds=20)])
 
-    The server runs any strategy of Flower's that averages what ``train`` returns.
+    The server runs any strategy of Flower that averages the results of ``train``.
 
     Parameters
     ----------
     epsilon, delta : float
         Privacy parameters of a record, for all rounds together.
     num_rounds : int
-        Number of rounds, all of which are paid for in the first. Further ones are refused.
+        Number of rounds. The first round pays for all of them. Further rounds are refused.
     steps : int (default: 10)
         Number of steps of the optimiser in a round.
     sampling_rate : float (default: 0.05)
-        Probability of a record to be drawn for a step; of N records a batch has this
-        times N, on average.
+        Probability that a record is drawn for a step. For N records, the mean size of a batch is
+        this rate times N.
     max_grad_norm : float (default: 1.0)
-        Length that the gradient of a record's loss is shortened to.
+        Length to which the gradient of a record's loss is clipped.
     policy, seed, public_metrics
-        As those of :class:`LdpUpdateMod`.
+        As in :class:`LdpUpdateMod`.
 
     Raises
     ------
     ValueError
-        If an argument is not as it should be.
+        If an argument is invalid.
     ImportError
         If PyTorch or dp-accounting is not installed (the extra ``torch``).
 
     Attributes
     ----------
     plan : DpSgdPlan
-        What is spent, with the noise that it takes.
+        The privacy cost of all rounds, with the noise that it needs.
 
     Notes
     -----
-    In a deployment ``node_config`` (set by the node's operator) must hold ``max-epsilon``,
+    In a deployment, ``node_config`` (set by the node's operator) must hold ``max-epsilon``,
     ``max-delta``, ``ledger-path``, ``unit="record"``, ``num-records`` (public),
-    ``allow-inexact=true`` and ``user-id``, the silo's name on the ledger; ``max-width`` where
-    the model has more than 1,048,576 parameters. With ``rehearsal`` nobody's record is drawn.
+    ``allow-inexact=true`` and ``user-id``, the silo's name on the ledger. It also needs
+    ``max-width`` if the model has more than 1,048,576 parameters. With ``rehearsal``, no record is
+    drawn.
 
-    Per-record gradients are PyTorch's (``torch.func``). Noise, and which records are drawn, come
-    from the operating system's generator, and noisy sums are put on a grid. Source: Abadi et
-    al. (2016).
+    PyTorch (``torch.func``) computes the per-record gradients. The noise and the draws of records
+    come from the operating system's generator, and noisy sums are rounded to a grid. Source: Abadi
+    et al. (2016).
 
     Guarantee
     ---------
-    1. Protected: a record's values against any other values of that record, absent ones
-       included, at (``epsilon``, ``delta``) for all rounds together, against the server and
-       everyone who sees the replies; in real arithmetic. Of the first record, the structure,
-       shapes and types of what the data set returns (nothing, if it raises) are public, and
-       ``num-records`` is.
-    2. Noise is calibrated by privacy loss distributions for records that are replaced.
-       Opacus states what is lost where records are added or removed, about half as much
+    1. Protected: a record's values against any other values of that record, including absent ones,
+       at (``epsilon``, ``delta``) for all rounds together, against the server and everyone who sees
+       the replies; in real arithmetic. The structure, shapes and types of the first record that the
+       data set returns (nothing, if it raises) are public, and so is ``num-records``.
+    2. Noise is calibrated by privacy loss distributions for records that are replaced. Opacus
+       states the loss for records that are added or removed, which is about half as much
        (:attr:`DpSgdPlan.epsilon_of_presence`).
-    3. What leaves are the parameters that :func:`dp_sgd` trained, from those that the server
-       sent, whatever the train function does with its model or returns. All other arrays are
-       the server's own. Metrics that app and operator declare public leave beside it and
-       are not protected at all; ``num-examples`` is the declared number of records.
-    4. Each record's gradient is computed from the record and parameters alone, is 0 where
-       that fails or is not finite, and is shortened before it is added up, both in doubles:
-       one record moves a sum by twice ``max_grad_norm`` at most. Blocks of a
-       public size run the same kernels whatever records hold: on a CPU no record moves
-       a bit of another's gradient. One that is not of the first one's form, or makes the
-       loss fail, is replaced by zeros and counts as 0. The number of steps, and the number
-       that sums are divided by, do not depend on data.
+    3. The reply holds the parameters that :func:`dp_sgd` trained from those that the server sent.
+       This does not depend on what the train function does with its model or returns. All other
+       arrays are the server's. Metrics that app and operator declare public are sent beside the
+       parameters and are not protected at all. ``num-examples`` is the declared number of records.
+    4. Each record's gradient is computed from the record and parameters alone. It is 0 if the
+       computation fails or is not finite. It is clipped before it is added to a sum, both in
+       doubles: one record moves a sum by twice ``max_grad_norm`` at most. Blocks of a public size
+       run the same kernels for any contents of records: on a CPU, no record changes a bit of
+       another record's gradient. A record that has another form than the first, or makes the loss
+       fail, is replaced by zeros and counts as 0. The number of steps, and the number by which sums
+       are divided, do not depend on data.
     5. The whole plan's (``epsilon``, ``delta``) is on the ledger before the app trains for the
-       first time in a run, and a reply before it leaves. The plan gives ``num_rounds`` replies.
-       Another run, or a plan with any other number in it, is paid anew, within ``max_epsilon``
-       and ``max_delta``, or refused before it trains. An app that raises before :func:`dp_sgd`
-       is done is called once more with nobody drawn, so that what leaves is noise; if it raises
-       again, or does not call :func:`dp_sgd`, an error of fixed text leaves, which is paid for
-       like a reply: rehearse first.
-    6. The same message (model and the app's other records) in the same run gets the same
-       bytes and trains nothing.
-    7. The mod never raises. Given to the ClientApp, it refuses all but train messages:
-       evaluation would send numbers that are not private.
-    8. Not covered: an app whose ``loss``, model or data set remembers records from one call
-       to the next, or was made from all of them (rows less their own mean; weights trained
-       before that the message does not hold), that raises before :func:`dp_sgd` for some
-       records and not for others (the error is seen, once for each message), whose
-       optimiser's settings come from data or that raises at some noisy gradients, or that
-       sends things by itself: vet it. Kernels that read memory behind their input, or a GPU
-       that stops, where an index is out of range. How long training takes, as
-       ``reply-after`` has it; a person with several records.
+       first time in a run, and a reply is on the ledger before it is sent. The plan gives
+       ``num_rounds`` replies. Another run, or a plan with any other number in it, is paid again,
+       within ``max_epsilon`` and ``max_delta``, or refused before it trains. An app that raises
+       before :func:`dp_sgd` is done is called once more with no record drawn, so that the reply is
+       noise. If it raises again, or does not call :func:`dp_sgd`, the reply is an error with a
+       fixed text, which costs the same as another reply: rehearse first.
+    6. The same message (model and the app's other records) in the same run gets the same bytes and
+       trains nothing.
+    7. The mod never raises. If it is given to the ClientApp, it refuses all messages except train
+       messages: evaluation would send numbers that are not private.
+    8. Not covered: an app whose ``loss``, model or data set remembers records from one call to the
+       next, or was made from all records (rows minus their mean; weights trained before that the
+       message does not hold); an app that raises before :func:`dp_sgd` for some records and not for
+       others (the error is visible, once for each message); an app whose optimiser's settings come
+       from data, or that raises at some noisy gradients; and an app that sends data by itself. Vet
+       the app. Also not covered: kernels that read memory behind their input, or a GPU that stops,
+       if an index is out of range; the time that training takes, except by ``reply-after``; a
+       person with several records.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class RecordDpSgdMod(LdpUpdateMod):
                 if own.blind:
                     return Report({})
                 raise RuntimeError("Training failed, or did not use dp_sgd.")
-            # A rehearsal shows no data, and what is declared public may be some.
+            # A rehearsal shows no data, and a metric declared public may show some.
             public = {} if rehearsal else _metrics(reply, self._public(received))
             return report_of(training.trained, {NUM_EXAMPLES: training.count} | public)
 
@@ -255,9 +255,10 @@ def _log_failure(_: str) -> None:
 def asked_round(
     node: Node, plan: DpSgdPlan, run: int, num_parameters: int, kind: str, content: str
 ) -> Asked:
-    """Return the question for one round, at the cost of a run's plan.
+    """Return the query for one round, at the cost of a run's plan.
 
-    ``content`` is the digest of the message's. Refusal if the operator does not allow the plan.
+    ``content`` is the digest of the message's content. Raise Refusal if the operator does not allow
+    the plan.
     """
     cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
     forbid(_NAME, node.terms.policy.objection_to(cost, num_parameters, True, False))
@@ -267,7 +268,7 @@ def asked_round(
 
 
 def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:
-    """Return what is kept of a reply: what was trained, and metrics that are public."""
+    """Return a report to store for a reply: the trained arrays and the public metrics."""
     return Report(
         {f"{_MODEL}{key}": array for key, array in trained.items()}
         | {f"{_METRIC}{key}": np.array(value) for key, value in metrics.items()}
@@ -275,7 +276,7 @@ def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:
 
 
 def as_reply(report: Report, name: str, model: Mapping[str, Array]) -> RecordDict:
-    """Return the reply as Flower's strategies expect it: a model's arrays, and metrics."""
+    """Return a stored report as the reply that Flower's strategies expect: arrays and metrics."""
     found = report.arrays
     trained = {
         key.removeprefix(_MODEL): Array(array)

@@ -1,7 +1,7 @@
-"""A node's records as a network takes them: whether arrays fit as a whole, and which records count.
+"""Conversion of a node's records to a network's inputs, with checks of arrays and of records.
 
-Whether arrays fit follows from their shape and type, which are public. What is in them decides
-nothing but what counts, and that only the operator's log says.
+The check of whole arrays depends on their shape and type, which are public. Their contents decide
+only which records count, and this is visible in the operator's log only.
 """
 
 import math
@@ -17,12 +17,15 @@ from ldp_flower.models.network import Network
 
 Rows = NDArray[Any]
 
-NUMBERS = "biuf"  # kinds of NumPy's types that are taken for numbers
+NUMBERS = "biuf"  # kinds of NumPy types that count as numbers
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a network takes: a record, its target and, if this is a class, of how many."""
+    """The inputs of a network: form of a record, form of its target, and number of classes.
+
+    ``classes`` is None if the target is not a class.
+    """
 
     record: Tensor
     target: Tensor
@@ -30,7 +33,7 @@ class Form:
 
     @classmethod
     def of(cls, network: Network, limits: Limits) -> Self:
-        """Return what a network takes; NetworkError if it is refused."""
+        """Return the inputs of a network; raise NetworkError if the network is refused."""
         classes = network.graph.loss == "cross_entropy"
         output = network.check(limits).output
         target = network.target(limits)
@@ -38,18 +41,22 @@ class Form:
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Return what a network takes that :meth:`Network.save` wrote; NetworkError as above."""
+        """Return the inputs of a network in a file of :meth:`Network.save`.
+
+        Raise NetworkError if the network is refused.
+        """
         return cls.of(Network.load(file), Limits())
 
     def __str__(self) -> str:
-        """Return what a node's arrays have to be."""
+        """Return a text with the shapes of records and targets."""
         record, target = (in_words(each.shape) for each in (self.record, self.target))
         return f"records of {record} and targets of {target}"
 
     def misfit(self, records: Any, targets: Any) -> str | None:
-        """Return what is wrong with arrays as a whole, whatever is in them; None if they fit.
+        """Return the problem of arrays as a whole, from shape and type alone; None if they fit.
 
-        Of anything but arrays of numbers or texts each entry has a form of its own.
+        Other values than arrays of numbers or texts pass, since each of their entries has a
+        separate form.
         """
         for name, values, tensor in (
             ("records", records, self.record),
@@ -65,10 +72,11 @@ class Form:
         return None
 
     def fitted(self, records: Any, targets: Any, most: int) -> tuple[Rows, Rows, str]:
-        """Return the first ``most`` records, their targets, and how many count, for the operator.
+        """Return the first ``most`` records, their targets, and a text for the operator.
 
-        Each record becomes numbers by itself. One that is not of the network's shape, or holds
-        anything but numbers, keeps its place and counts nothing.
+        The text says how many records count. Each record is converted separately. A record that
+        does not have the network's shape, or holds anything but numbers, keeps its place and
+        counts nothing.
         """
         number = min(len(records), most)
         rows, usable = _converted(records, self.record, number)
@@ -95,7 +103,7 @@ class Form:
 
 
 def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[np.bool_]]:
-    """Return the first values, zeros for those that are not as they should be, and which are."""
+    """Return the first ``number`` values, zeros for invalid ones, and a mask of the valid ones."""
     found = np.zeros((number, *tensor.shape), tensor.dtype)
     usable = np.zeros(number, bool)
     with np.errstate(all="ignore"):
@@ -112,25 +120,25 @@ def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[
                     one = row[None].astype(tensor.dtype)
                     if _kept(row[None], one)[0]:
                         found[i], usable[i] = one[0], True
-            except KeyboardInterrupt:  # is the operator's
+            except KeyboardInterrupt:  # comes from the operator
                 raise
-            except BaseException:  # a record may be anything, and fail in any way
+            except BaseException:  # a record may be any object, and fail in any way
                 continue
     return found, usable
 
 
 def _kept(values: Rows, found: Rows) -> NDArray[np.bool_]:
-    """Whether whole numbers are what they were: a class of 1.5 is none."""
+    """Return a mask of the values that a conversion to integers keeps: 1.5 is no class."""
     if found.dtype.kind != "i":
         return np.ones(len(found), bool)
     return _each(values == found, np.all)
 
 
 def _each(holds: Rows, together: Any) -> NDArray[np.bool_]:
-    """Return whether something holds for all, or any, of each record's numbers."""
+    """Combine a mask of numbers to one of records; ``together`` is ``np.all`` or ``np.any``."""
     return np.asarray(together(holds.reshape(len(holds), math.prod(holds.shape[1:])), axis=1), bool)
 
 
 def in_words(shape: tuple[int, ...]) -> str:
-    """Return a shape such as ``3 x 32 x 32``."""
+    """Return a shape as text, such as ``3 x 32 x 32``."""
     return " x ".join(map(str, shape)) or "one number"

@@ -1,4 +1,4 @@
-"""One round's training on one node, as the mod and the steps share it."""
+"""State of one round's training on one node, shared by the mod and the training steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass
 class Training:
-    """One round's training on one node, as the mod wants it of :func:`dp_sgd`.
+    """One round's training on one node, which the mod hands to :func:`dp_sgd`.
 
-    Of ``num_records``, if they are declared, the first are used. ``blind`` is a rehearsal, in which
-    nobody is drawn. Afterwards ``trained`` is what has been trained, and nothing else can leave;
-    ``count`` is the number of records by which gradients were divided.
+    If ``num_records`` is declared, only the first ``num_records`` records are used. With ``blind``,
+    as in a rehearsal, no record is drawn. Afterwards ``trained`` holds the trained arrays, and no
+    other arrays can leave. ``count`` is the number of records by which gradients were divided.
     """
 
     plan: DpSgdPlan

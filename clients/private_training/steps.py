@@ -1,4 +1,4 @@
-"""The steps of DP-SGD: nothing is kept of records but noisy sums of their clipped gradients."""
+"""The steps of DP-SGD, which keep only noisy sums of the records' clipped gradients."""
 
 import logging
 import math
@@ -19,10 +19,10 @@ from .round import Arrays, Training
 
 Parameters = dict[str, torch.nn.Parameter]
 
-_LARGEST_BLOCK = 1 << 24  # numbers of per-record gradients that are held at a time: 192 MiB
-_PIECE = 1 << 17  # numbers that are held as doubles at a time: 1 MiB, which stays in a cache
-_MARGIN = 1e-9  # of the bound, far above what doubles round
-_SPARE = 2.0  # standard deviations: one step of 44 draws more records than there is room for
+_LARGEST_BLOCK = 1 << 24  # numbers of per-record gradients in memory at a time: 192 MiB
+_PIECE = 1 << 17  # numbers held as doubles at a time: 1 MiB, which stays in a cache
+_MARGIN = 1e-9  # share of the bound, far above the rounding of doubles
+_SPARE = 2.0  # standard deviations above the mean: one step in 44 draws more records than fit
 
 
 @torch.enable_grad()
@@ -33,11 +33,11 @@ def train(
     dataset: Any,
     loss: Loss,
 ) -> tuple["Arrays", int]:
-    """Take all steps of a round; return what was trained, and the number of records.
+    """Take all steps of a round; return the trained arrays, and the number of records.
 
-    The parameters that count are kept here. Whatever else the app's code writes into its model,
-    before or between the steps, is overwritten. ValueError if the arguments do not fit together,
-    whatever the data.
+    The function keeps copies of the parameters. If the app's code writes into its model before or
+    between the steps, this is overwritten. Raise ValueError if the arguments do not fit together,
+    independently of the data.
     """
     parameters = _parameters(training.sent, model, optimizer)
     present = _length(dataset)
@@ -61,20 +61,20 @@ class RecordGradients(Protocol):
     block: int
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
-        """Return gradients by parameter, shape (block, *parameter's), and which are records'.
+        """Return gradients by parameter, shape (block, *parameter's), and a mask of the records.
 
-        Those of the records ``drawn``, at most ``block``, come first, in this order. ``kept`` are
-        the parameters' values.
+        The gradients of the records ``drawn``, at most ``block``, come first, in this order.
+        ``kept`` are the parameters' values.
         """
 
 
 class NoGradients:
-    """The gradients where no record is drawn: none."""
+    """Gradients for steps in which no record is drawn: there are none."""
 
     block = 1
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
-        """Return nothing."""
+        """Return no gradients, and a mask without records."""
         return {}, torch.zeros(1, dtype=torch.bool)
 
 
@@ -92,20 +92,20 @@ def take_steps(
     Parameters
     ----------
     parameters : dict of str to Parameter
-        What is trained. Whatever else writes into it between the steps is overwritten.
+        The parameters to train. Other changes to them between the steps are overwritten.
     optimizer : torch.optim.Optimizer
-        An optimiser of these parameters; it sees noisy means only.
+        An optimiser of these parameters, which sees noisy means only.
     count : int
-        Public number of records, by which sums are divided, with the sampling rate.
+        Public number of records. Sums are divided by this number times the sampling rate.
     present : int
         Number of records that may be drawn, at most ``count``.
     randomness : RandomSource
-        Source of noise and of the records that are drawn.
+        Source of the noise and of the draws of records.
 
     Notes
     -----
-    Source: Abadi et al. (2016), with Poisson sampling. For each step: draw records, shorten each
-    one's gradient, add them up, add noise, divide by the expected number of records.
+    Source: Abadi et al. (2016), with Poisson sampling. Each step draws records, clips each record's
+    gradient, sums the gradients, adds noise, and divides by the expected number of records.
     """
     expected = plan.sampling_rate * count
     sigma = plan.noise_multiplier * plan.max_grad_norm
@@ -126,7 +126,7 @@ def take_steps(
                 flat = sums[name].cpu().numpy().reshape(1, -1)
                 noisy = torch.from_numpy(with_noise(flat, sigma, randomness))
                 parameter.copy_(kept[name])
-                # The optimiser, which may be the app's own, finds noisy means only.
+                # The optimiser may be the app's: it gets noisy means only.
                 parameter.grad = (noisy.reshape(parameter.shape) / expected).to(parameter)
         optimizer.step()
         kept = _copies(parameters)
@@ -138,25 +138,26 @@ def take_steps(
 
 
 def clipped_sums(each: Tensors, used: torch.Tensor, bound: float) -> tuple[Tensors, torch.Tensor]:
-    """Return sums of gradients, each shortened first, and which records count.
+    """Return sums of clipped gradients, and a mask of the records that count.
 
     Parameters
     ----------
     each : dict of str to Tensor
         Gradients by parameter, shape (records, *parameter's).
     used : Tensor of bool, shape (records,)
-        Which places hold a record.
+        Mask of the places that hold a record.
     bound : float
-        Euclidean length, over all parameters together, that each is shortened to.
+        Largest Euclidean length of a record's gradient, over all parameters together.
 
     Returns
     -------
     dict of str to Tensor
-        Sums in doubles: in four bytes the length of a gradient with many entries, and a sum of
-        many, are wrong by so much that one record moves a sum by more than twice its bound. They
-        are the same operations whatever gradients hold, and their order follows from shapes alone.
+        Sums in doubles. In four bytes, the rounding errors of the length of a gradient with many
+        entries, and of a sum of many gradients, would let one record move a sum by more than twice
+        the bound. The operations are the same for all gradients, and their order follows from
+        shapes alone.
     Tensor of bool, shape (records,)
-        A gradient that is not finite counts as 0.
+        Mask of the records that count. A gradient that is not finite counts as 0.
     """
     rows = {name: gradient.reshape(len(used), -1) for name, gradient in each.items()}
     squares = torch.zeros(len(used), dtype=torch.float64, device=used.device)
@@ -164,10 +165,10 @@ def clipped_sums(each: Tensors, used: torch.Tensor, bound: float) -> tuple[Tenso
         for piece in _pieces(gradient):
             squares += piece.square().sum(1)
     counted = used & squares.isfinite()
-    # A gradient of 0 is not divided by: the factor is at most 1.
+    # A gradient of 0 gives an infinite factor, which is clamped to 1.
     factors = (bound * (1 - _MARGIN) / squares.sqrt()).clamp(max=1.0)
     factors = torch.where(counted, factors, torch.zeros_like(factors))
-    dropped = ~counted[:, None]  # not by a product: NaN times 0 is NaN
+    dropped = ~counted[:, None]  # masked, not multiplied by 0: NaN times 0 is NaN
     sums = {
         name: torch.cat([factors @ piece.masked_fill_(dropped, 0.0) for piece in _pieces(gradient)])
         for name, gradient in rows.items()
@@ -176,7 +177,7 @@ def clipped_sums(each: Tensors, used: torch.Tensor, bound: float) -> tuple[Tenso
 
 
 def _pieces(gradient: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield its columns as doubles, some at a time."""
+    """Yield a gradient's columns as doubles, some at a time."""
     for piece in torch.split(gradient, max(1, _PIECE // len(gradient)), dim=1):
         yield piece.to(torch.float64, copy=True)
 
@@ -184,7 +185,10 @@ def _pieces(gradient: torch.Tensor) -> Iterator[torch.Tensor]:
 def _parameters(
     sent: "Arrays", model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> Parameters:
-    """Load what the server sent; return what is to be trained of it, by name."""
+    """Load the server's arrays into the model; return the parameters to train, by name.
+
+    Raise ValueError if the arguments do not fit together.
+    """
     for name, module in model.named_modules():
         if module.training and getattr(module, "running_mean", None) is not None:
             raise ValueError(
@@ -215,7 +219,7 @@ def _parameters(
         trained[name] = parameter
     if not trained:
         raise ValueError("Expected an optimizer of parameters with requires_grad, got none.")
-    # Some, as Adagrad, have a state from the beginning, after 0 steps.
+    # Some optimisers, such as Adagrad, have a state from the beginning, with 0 steps.
     if any(state and state.get("step", 1) != 0 for state in optimizer.state.values()):
         raise ValueError(
             "Expected a new optimizer, got one that has taken steps: what it remembers of them "
@@ -232,10 +236,10 @@ def _length(dataset: Any) -> int:
 
 
 def block_size(plan: DpSgdPlan, count: int, numbers: int) -> int:
-    """Return the number of records that are computed at once, from public numbers alone.
+    """Return the number of records per block, from public numbers alone.
 
-    ``numbers`` is how many are held for a record. Blocks of one size hold as many records as are
-    drawn, mostly, in as few blocks as memory allows.
+    ``numbers`` is the count of numbers in memory per record. The drawn records of most steps fit
+    into the smallest number of equal blocks that memory allows.
     """
     rate, mean = plan.sampling_rate, plan.sampling_rate * count
     most = max(1, min(count, math.ceil(mean + _SPARE * math.sqrt(mean * (1 - rate)))))
@@ -249,9 +253,9 @@ def _copies(parameters: Parameters) -> Tensors:
 
 @contextmanager
 def random_state_of_its_own(randomness: RandomSource) -> Iterator[torch.Generator]:
-    """Seed PyTorch's generator, which an optimiser may draw from, and put it back afterwards.
+    """Seed PyTorch's generator, from which an optimiser may draw, and restore it afterwards.
 
-    Yields a second one, which seeds what is random about records.
+    Yield a second generator, which seeds the random parts of records.
     """
     (seed,) = randomness.words((1, 1))[0].tolist()
     with torch.random.fork_rng(devices=[]):

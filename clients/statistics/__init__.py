@@ -1,15 +1,15 @@
-"""Statistics: what a question asks about each user, computed for all users at once.
+"""Statistics: the values of a question, computed for all users at once.
 
-A statistic is a pure function of the users and of the question, registered by its class;
-row i of its result depends on user i's rows alone. It may be wrong about
-its own user without harm (the randomizer brings any value into its domain), but
-never mix users: rows are reduced by operations whose result for one user does not
-depend, to the last bit, on which other users are in the batch (see :mod:`..arithmetic` and
-:mod:`ldp_flower.randomizers.elementwise`). Every one sees float64 only (see :func:`compute`).
+A statistic is a pure function of the users and of the question. It is registered by the question's
+class. Row i of its result depends on user i's rows only. A wrong value for a user does no harm,
+since the randomizer brings any value into its domain. But a statistic must never mix users. So it
+reduces rows by operations whose result for one user does not depend, to the last bit, on the other
+users in the batch (see :mod:`..arithmetic` and :mod:`ldp_flower.randomizers.elementwise`). All
+statistics work on float64 (see :func:`compute`).
 
-All this is checked bit by bit. Of a statistic that an app brings along nothing is known: it is
-called for one user at a time, with copies of the user's rows, cannot write into the question, and
-what it raises costs this user's value only.
+Tests check this bit by bit. A statistic of an app cannot be checked. So it is called for one user
+at a time, with copies of the user's rows. It cannot write into the question, and an exception loses
+this user's value only.
 """
 
 import logging
@@ -42,37 +42,37 @@ _CLIP = 3.0  # standardised numbers lie within this distance of 0
 
 
 def with_labels(users: Users, question: q.OfClasses) -> Users:
-    """Return the users that :class:`OfClasses` is about: labels are their targets."""
+    """Return the users with class labels as targets, for :class:`OfClasses`."""
     return replace(users, targets=class_labels(users))
 
 
 def projected(users: Users, question: q.Projected) -> Users:
-    """Return the users that :class:`Projected` is about."""
+    """Return the users with projected features, for :class:`Projected`."""
     matrix = projection(question.seed, users.num_features, question.projected_dim)
     return replace(users, features=project(users.features, matrix), missing=None)
 
 
 def fourier(users: Users, question: q.Fourier) -> Users:
-    """Return the users that :class:`Fourier` is about."""
+    """Return the users with random Fourier features, for :class:`Fourier`."""
     drawn = frequencies(question.seed, users.num_features, question.num_features)
     features = fourier_features(users.features, drawn, question.length_scale)
     return replace(users, features=features, missing=None)
 
 
 def rotated(values: Floats, question: q.Rotated) -> Floats:
-    """Return what :class:`Rotated` makes of the inner question's values."""
+    """Compute :class:`Rotated` from the inner question's values."""
     return rotate(values, question.signs) - question.midpoints
 
 
 def rotated_bins(values: Floats, question: q.RotatedBins) -> Floats:
-    """Return what :class:`RotatedBins` makes of the inner question's values."""
+    """Compute :class:`RotatedBins` from the inner question's values."""
     values = rotate(values, question.signs)
     bins = np.floor((values / question.bound + 1) / 2 * question.num_bins)
     return np.clip(bins, 0, question.num_bins - 1)
 
 
 def standardised(users: Users, question: q.Standardised) -> Users:
-    """Return the users that :class:`Standardised` is about."""
+    """Return the users with standardised columns, for :class:`Standardised`."""
     centres, scales = question.means, question.scales
     features, targets = users.features.copy(), users.targets
     *moved, target = (centres != 0) | (scales != 1)
@@ -83,20 +83,20 @@ def standardised(users: Users, question: q.Standardised) -> Users:
     return replace(users, features=features, targets=targets)
 
 
-#: To a block of what is sent as it is beside the reports; the operator must have declared it
-#: public.
+#: Functions that return the data to send unchanged beside the reports, by class of question. The
+#: operator must have declared these data public.
 PUBLIC: dict[type[q.Question], Callable[[Users, Any], NDArray[np.float32]]] = {
     q.Labels: records.labelled_features,
     q.DrawnLabels: records.labelled_features,
 }
-# To the users that the question inside is about.
+# Functions that transform the users for the inner question.
 _VIEWS: dict[type[q.Question], Callable[[Users, Any], Users]] = {
     q.Standardised: standardised,
     q.OfClasses: with_labels,
     q.Projected: projected,
     q.Fourier: fourier,
 }
-# From values of the question inside to values.
+# Functions that transform the inner question's values.
 _TURNS: dict[type[q.Question], Callable[[Floats, Any], Floats]] = {
     q.Rotated: rotated,
     q.RotatedBins: rotated_bins,
@@ -105,7 +105,7 @@ _TURNS: dict[type[q.Question], Callable[[Floats, Any], Floats]] = {
 
 
 def knows(question: q.Question) -> bool:
-    """Whether there is a statistic for a question."""
+    """Return True if there is a statistic for a question."""
     if isinstance(question, q.TransformedQuestion):
         return type(question) in {*_VIEWS, *_TURNS} and knows(question.inner)
     return type(question) in STATISTICS or type(question) in DRAWING
@@ -115,11 +115,12 @@ def knows(question: q.Question) -> bool:
 def compute(users: Users, question: q.Question, words: Words | None = None) -> Floats:
     """Return each user's value, shape (users, width).
 
-    By ``words``, one for each user, they draw what is drawn; without, all draw the same.
+    ``words`` holds one random word per user, which sets the user's random draws. Without words, all
+    users draw the same.
 
-    Values are float64 and lie one after the other, as the rows of :class:`Users` do: which type
-    a node keeps is decided by all of its users, and rounding would make one depend on another. No
-    number is an error on the way: that would be one user's, and cost all their values.
+    Values are float64 and contiguous, like the rows of :class:`Users`. Another type would depend on
+    the data of all users, and its rounding would make one user's value depend on the others. No
+    floating-point error is raised: an error by one user's numbers would lose the values of all.
     """
     kind = type(question)
     if kind in DRAWING:
@@ -134,7 +135,7 @@ def compute(users: Users, question: q.Question, words: Words | None = None) -> F
 
 @np.errstate(all="ignore")
 def public_block(users: Users, question: q.Question) -> NDArray[np.float32]:
-    """Return what of the users leaves as it is beside the reports, the users first."""
+    """Return the users' data that are sent unchanged beside the reports, shape (users, ...)."""
     return PUBLIC[type(question)](users, question)
 
 
@@ -142,7 +143,7 @@ def _doubles(array: NDArray[Any]) -> Floats:
     return np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"])
 
 
-#: From one user's features, its targets and a question to its value.
+#: Function from one user's features, its targets and a question to its value.
 OwnStatistic = Callable[[Floats, Floats, Any], ArrayLike]
 OwnStatistics = Mapping[type[Question], OwnStatistic]
 
@@ -150,7 +151,10 @@ NONE: OwnStatistics = MappingProxyType({})
 
 
 def checked(statistics: OwnStatistics | None) -> OwnStatistics:
-    """Return a copy of an app's own statistics; ValueError if it maps no questions to functions."""
+    """Return a copy of an app's statistics.
+
+    Raise ValueError unless they map valid new questions to functions.
+    """
     if statistics is None:
         return NONE
     if not isinstance(statistics, Mapping):
@@ -158,7 +162,7 @@ def checked(statistics: OwnStatistics | None) -> OwnStatistics:
             "Expected statistics to map classes of questions to functions, "
             f"got {type(statistics).__name__}."
         )
-    wire_types_with(statistics)  # refuses what is no question, and names that there are
+    wire_types_with(statistics)  # refuses classes that are no questions, and names in use
     for kind, statistic in statistics.items():
         if not callable(statistic):
             raise ValueError(
@@ -169,24 +173,27 @@ def checked(statistics: OwnStatistics | None) -> OwnStatistics:
 
 
 def of_each(users: Users, question: Question, statistic: OwnStatistic, width: int) -> Floats:
-    """Return each user's value, shape (users, width); NaN where there is none."""
+    """Call an app's statistic for one user at a time, and return the values.
+
+    The values have shape (users, width). A user for whom the statistic fails has NaN.
+    """
     for slot in slots(type(question)):
         if isinstance(array := getattr(question, slot.field), np.ndarray):
-            array.setflags(write=False)  # the next user's question is this one
+            array.setflags(write=False)  # all users share this question
     values = np.full((len(users), width), np.nan)
     warned = False
     for i in range(len(users)):
         rows = slice(users.offsets[i], users.offsets[i + 1])
-        # Copies: a view would lead to the others' rows, and to how they are stored.
+        # Copies, since a view would give access to the other users' rows and their memory layout.
         features = np.array(users.features[rows], np.float64, order="C")
         targets = np.array(users.targets[rows], np.float64, order="C")
         try:
             with np.errstate(all="ignore"):
                 value = np.asarray(statistic(features, targets, question), np.float64)
             values[i] = value.reshape(width)
-        except KeyboardInterrupt:  # is the operator's
+        except KeyboardInterrupt:  # comes from the operator
             raise
-        except BaseException:  # sys.exit on one user's data must not cost the others' answers
+        except BaseException:  # sys.exit on one user's data must not lose the others' answers
             if not warned:
                 logging.getLogger(__name__).exception(
                     "Statistic %s failed for a user, who reports as if without data.",

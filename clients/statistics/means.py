@@ -1,4 +1,4 @@
-"""Means and moments of features and targets; numbers of rows."""
+"""Statistics of means: means and moments of features and targets, and numbers of rows."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ from .registry import answers
 def _difference(
     users: Users, centre: Floats, coordinates: NDArray[np.int64] | None = None
 ) -> Floats:
-    """Return each user's mean row of features minus ``centre``, NaN without rows."""
+    """Return each user's mean row of features minus ``centre``; NaN without rows."""
     ones = np.ones(len(users.features))
     means = mean_over_rows(users, ones, users.features) - centre
     means[users.num_rows == 0] = np.nan
@@ -76,7 +76,7 @@ def column_log_sizes(users: Users, question: q.ColumnLogSizes) -> Floats:
 
 _BLOCK_ENTRIES = 1 << 22  # products held in memory at a time
 
-Powers = Mapping[int, float]  # weights of tensor powers
+Powers = Mapping[int, float]  # exponents of tensor powers, and their weights
 
 Bounded = q.SecondMoments | q.TensorMoments | q.Record | q.RecordCopies
 

@@ -1,4 +1,4 @@
-"""Records themselves: one of them, an entry of it, its cell in a table, items and labels."""
+"""Statistics of single records: a record, its entries, its cell in a table, items and labels."""
 
 import logging
 from typing import Any
@@ -41,7 +41,7 @@ def record_copies(users: Users, question: q.RecordCopies) -> Floats:
 
 @answers(q.DrawnItems)
 def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False) -> Floats:
-    """Compute :class:`DrawnItems`: rows come in the order that was drawn."""
+    """Compute :class:`DrawnItems`; the users' rows are already in the drawn order."""
     size, end = question.set_size, float(question.domain_size)
     items = users.features[:, 0]
     user = np.repeat(np.arange(len(users)), users.num_rows)
@@ -53,7 +53,7 @@ def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False
     starts = np.flatnonzero(differs)
     frequency = np.diff(starts, append=len(items))
     user, items, row = user[starts], items[starts], row[starts]
-    # Users stay where they are.
+    # The sort keeps the order of the users.
     order = np.lexsort((row, -frequency, user) if by_frequency else (row, user))
     items = items[order]
     rank = np.arange(len(user)) - np.searchsorted(user, user)
@@ -93,9 +93,9 @@ def labels(users: Users, question: q.Labels) -> Floats:
 
 
 def labelled_features(users: Users, question: q.Labels) -> NDArray[np.float32]:
-    """Return the rows that the labels belong to, shape (users, labels_per_user, num_features).
+    """Return the features of the labels' rows, shape (users, labels_per_user, num_features).
 
-    They are zero where there are fewer. No target has any part in this.
+    Missing rows are zero. The result does not depend on targets.
     """
     shape = (len(users), question.labels_per_user, users.num_features)
     block = np.zeros(shape, np.float32)
@@ -105,20 +105,20 @@ def labelled_features(users: Users, question: q.Labels) -> NDArray[np.float32]:
 
 
 def _places(users: Users, most: int) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
-    """Return the first rows of every user, and their places: (user, number of the row)."""
+    """Return the indices of each user's first ``most`` rows, and their (user, row number)."""
     kept = np.arange(most) < users.num_rows[:, None]
     places = np.nonzero(kept)
     return users.offsets[places[0]] + places[1], places
 
 
-_DRAWS = 1  # separates the draws of a statistic from the order of the rows
-_ROUND = 1e-6  # of a step: what entries lose by being standardised
+_DRAWS = 1  # separates the draws of a statistic from the draw of the rows' order
+_ROUND = 1e-6  # tolerance in steps for the rounding of standardised entries
 
 
 def first_entries(users: Users, columns: NDArray[np.int64]) -> Floats:
-    """Return what each user's first row has in some columns, the target the last of all.
+    """Return the entries of each user's first row in some columns, shape (users, columns).
 
-    Shape (users, columns); NaN without rows.
+    The index of the target is ``num_features``. A user without rows has NaN.
     """
     found = np.full((len(users), len(columns)), np.nan)
     held = users.num_rows > 0
@@ -169,9 +169,9 @@ def grain(users: Users, question: q.Grain) -> Floats:
 
 
 def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
-    """Return each user's cell without the level, and where its number is among the levels.
+    """Return each user's cell without the level, and its number's position among the levels.
 
-    NaN without rows.
+    A user without rows has NaN.
     """
     blocks = question.blocks(users.num_features)
     codes = np.zeros(len(users.targets))
@@ -194,7 +194,7 @@ def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
 
 
 def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
-    """Return where numbers are among levels, from 0 to the last."""
+    """Return the positions of numbers among levels, from 0 to ``levels - 1``."""
     return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
 
 

@@ -1,4 +1,4 @@
-"""Registry: which function computes the answer to a question, by the question's class."""
+"""Registry of the functions that compute the values of questions, by class of question."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,14 +8,14 @@ from ldp_flower.validation import Floats
 
 F = TypeVar("F", bound=Callable[..., Floats])
 
-#: From users and a question of a class to values, shape (users, width).
+#: Functions from users and a question to values, shape (users, width), by class of question.
 STATISTICS: dict[type[Question], Callable[..., Floats]] = {}
-#: Likewise, given the words, one for each user, by which they draw what is drawn.
+#: The same for questions with random draws; the functions also take one random word per user.
 DRAWING: dict[type[Question], Callable[..., Floats]] = {}
 
 
 def answers(*kinds: type[Question], draws: bool = False) -> Callable[[F], F]:
-    """Register a statistic for questions of these classes; one that draws gets words, too."""
+    """Register a statistic for questions of these classes; with ``draws`` it also takes words."""
 
     def registered(statistic: F) -> F:
         table: Any = DRAWING if draws else STATISTICS

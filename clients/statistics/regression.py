@@ -1,4 +1,4 @@
-"""Statistics of regression and classification: gradients, steps, errors, each user's own fit."""
+"""Statistics of regression and classification: gradients, steps, errors and local fits."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def gradient(users: Users, question: q.Gradient) -> Floats:
         factors = shortening(features, question.row_bound)
         features, score = features * factors[:, None], score * factors
     if question.residual_bound is not None:
-        # The score of a row that is too large for a number is none: it counts as 0.
+        # A row that is too large for a float has a score of NaN, which counts as 0.
         known = np.where(np.isnan(score), 0.0, score)
         score = np.clip(known, -question.residual_bound, question.residual_bound)
     if question.feature_centre is not None:
@@ -71,9 +71,9 @@ def root_curvature(users: Users, question: q.RootCurvature) -> Floats:
 def weighted_coefficients(
     users: Users, residual: Floats, question: q.ResidualCoefficients | q.ClassCoefficients
 ) -> Floats:
-    """Return ``weights`` times the ridge coefficients of residuals of mean square 1.
+    """Return ``weights`` times the ridge coefficients of residuals scaled to mean square 1.
 
-    Residuals are divided by the user's own root mean square first.
+    The scale is the root mean square of the user's residuals.
     """
     sizes = norm_over_rows(users, residual) / np.sqrt(np.maximum(users.num_rows, 1))
     wanted = question.coordinates
@@ -171,7 +171,7 @@ def teacher(users: Users, question: q.Teacher) -> Floats:
 
 
 def _answers(values: Floats, features: Floats) -> Floats:
-    """Multiply user by user: how a product is added up may depend on its size."""
+    """Return ``features @ value`` of each user, since summing may depend on a product's size."""
     answers = np.empty((len(values), len(features)))
     for i, value in enumerate(values):
         support = np.flatnonzero(value)
@@ -187,7 +187,7 @@ def class_coefficients(users: Users, question: q.ClassCoefficients) -> Floats:
 
 
 def _of_class(users: Users, place: float, yes: float, no: float) -> Floats:
-    """Return which number each row has by its class; NaN for none, of which it is no example."""
+    """Return ``yes`` for rows of the class at ``place``, ``no`` for others, NaN for no class."""
     return np.where(np.isnan(users.targets), np.nan, np.where(users.targets == place, yes, no))
 
 

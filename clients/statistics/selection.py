@@ -1,7 +1,7 @@
-"""Local selectors: which features matter most to the targets of one user.
+"""Local selectors of the features that matter most to one user's targets.
 
-scikit-learn is imported where it is used: that takes as long as a hundred messages in
-Flower's engine, each of whose processes would pay it.
+The functions that need scikit-learn import it. The import takes as long as a hundred messages in
+Flower's engine, and otherwise each process of the engine would need this time.
 """
 
 import math
@@ -18,14 +18,14 @@ from ldp_flower.validation import Floats
 from ..arithmetic import each_alone, ridge_coefficients, sum_over_rows
 from .registry import answers
 
-_BORROWED = 4.0  # rows by which a mean is drawn to that of all features
-_MISSING = -1.0  # no feature: the randomizer puts a random one in its place
+_BORROWED = 4.0  # weight, in rows, of the mean square of all features
+_MISSING = -1.0  # no feature: the randomizer replaces it by a random one
 
 
 def largest(scores: Floats, size: int) -> Floats:
-    """Return the columns of the largest scores of each row, at most all, in any order.
+    """Return the columns of the ``size`` largest absolute scores of each row, in any order.
 
-    Columns of score 0 or NaN say nothing and are missing.
+    If there are fewer columns, return all. A column with score 0 or NaN counts as missing.
     """
     scores = np.nan_to_num(np.abs(scores), nan=0.0)
     size = min(size, scores.shape[1])
@@ -58,14 +58,14 @@ def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Float
 
 
 def _one_by_one(fit: Callable[[Floats, Floats, Any], Floats]) -> Callable[..., Floats]:
-    """Return the statistic of the features with the largest coefficients of a local fit."""
+    """Return the statistic that selects the features with the largest coefficients of ``fit``."""
 
     def selected(users: Users, question: Any) -> Floats:
-        # Here, so that the time it takes does not depend on what any user holds.
+        # Imported here, so that the time of the import does not depend on a user's data.
         import sklearn.linear_model
 
         scores = np.zeros((len(users), users.num_features))
-        # Checking the arguments of a fit takes scikit-learn four times as long as the fit.
+        # scikit-learn's check of the arguments takes four times as long as the fit.
         with sklearn.config_context(skip_parameter_validation=True):
             for i, x, y in each_alone(users):
                 if np.isfinite(x).all() and np.isfinite(y).all():
@@ -82,7 +82,7 @@ def _lasso(x: Floats, y: Floats, question: q.LassoFeatures | q.PostLassoFeatures
     penalty = question.penalty * scale
     if penalty == 0:
         return np.zeros(x.shape[1])
-    # What scikit-learn's Lasso calls, without its checks.
+    # The function that scikit-learn's Lasso calls, without its checks.
     _, coefficients, _ = lasso_path(
         np.asfortranarray(x),
         y,

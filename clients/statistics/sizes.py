@@ -1,4 +1,4 @@
-"""Statistics of sizes: octaves, squares, and what reports that are shortened leave."""
+"""Statistics of sizes: octaves, mean squares, mean squared residuals, and clipped values."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .regression import ridge_shift
 
 
 def _octaves(sizes: Floats, words: Words) -> Floats:
-    """Return the octave of every size, rounded by the users' words, shape (users, 1)."""
+    """Return the octave of each size, rounded by the users' words, shape (users, 1)."""
     coins = (words >> np.uint64(11)) * 2.0**-53
     found = np.floor(log2(sizes) - SMALLEST_OCTAVE + coins)
     return np.where(sizes > 0, np.clip(found, 0, OCTAVES - 1), -1.0)[:, None]
@@ -73,7 +73,7 @@ def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
 
 
 def shortened(values: Floats, question: q.Shortened) -> Floats:
-    """Return what :class:`Shortened` makes of the inner question's values."""
+    """Compute :class:`Shortened` from the inner question's values."""
     known = np.asarray(np.isfinite(values).all(axis=1))
     unit, lengths = directions(np.where(known[:, None], values, 0.0))
     kept = unit * np.minimum(lengths, question.radius)[:, None]

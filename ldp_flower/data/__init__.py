@@ -1,1 +1,1 @@
-"""What a node holds: tables, columns and their entries, and the users they become."""
+"""A node's data: tables, columns and their entries, and the users made from them."""

@@ -1,4 +1,4 @@
-"""Columns: what is publicly known about one, and the standardisation it gives."""
+"""Columns: public facts about a column, and the standardisation that follows from them."""
 
 import logging
 import math
@@ -14,9 +14,9 @@ from .entries import entries, is_blank, is_missing, of_entry
 from .merged import exact_in, is_merged
 from .numbers import as_numbers
 
-_TRUTHS = ("0", "1"), ("False", "True")  # two names of the same
-_MAX_COLUMNS_NAMED = 5  # columns that a table's log names
-_MAX_TYPES_NAMED = 3  # types of entries, of a column in which none can be used
+_TRUTHS = ("0", "1"), ("False", "True")  # two spellings of the same two categories
+_MAX_COLUMNS_NAMED = 5  # largest number of columns that the log of a table names
+_MAX_TYPES_NAMED = 3  # largest number of types that the log names of a column without usable ones
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Numeric(PlainFields):
     Parameters
     ----------
     low, high : float
-        Public bounds, finite, in the column's units. What is beyond counts as the bound.
+        Public bounds, finite, in the column's units. A number beyond a bound counts as the bound.
     centre : float, optional
         A typical value within the bounds, by default their middle.
     scale : float, optional
-        A typical distance from it, above 0, by default a quarter of the distance of the bounds,
-        with which a column centred in the middle lies in [-2, 2].
+        A typical distance from the centre, above 0. The default is a quarter of the distance
+        between the bounds. A column centred in the middle then lies in [-2, 2].
 
     Raises
     ------
@@ -70,20 +70,20 @@ class Numeric(PlainFields):
 
     @property
     def width(self) -> int:
-        """One feature."""
+        """Number of features: 1."""
         return 1
 
     def names(self, column: str) -> list[str]:
-        """Return the column's own name."""
+        """Return the names of the features: the column's name."""
         return [column]
 
     def coded(self, values: object) -> Floats:
-        """Return standardised numbers, shape (rows,), NaN for what is no number."""
+        """Return standardised numbers, shape (rows,), with NaN for entries that are no numbers."""
         numbers = as_numbers(values)
         return np.asarray((np.clip(numbers, self.low, self.high) - self._centre) / self._scale)
 
     def standardise(self, values: object) -> Floats:
-        """Return standardised numbers, shape (rows, 1); what is no number is typical: 0."""
+        """Return standardised numbers, shape (rows, 1), with 0 for entries that are no numbers."""
         return np.nan_to_num(self.coded(values))[:, None]
 
     def restore(self, standardised: ArrayLike) -> Floats:
@@ -101,26 +101,26 @@ class Numeric(PlainFields):
 
 @dataclass(frozen=True)
 class Categories(PlainFields):
-    """A column of categories: one indicator for each, minus one over their number.
+    """A column of categories: one indicator for each, minus one over the number of categories.
 
     Parameters
     ----------
     values : sequence of str, int or bool
-        All categories, public, at least two and in an order. Numbers and their decimal text are the
-        same category, and so are 0 and False, 1 and True where only two of these four are listed. A
-        row with none of them has zeros, as if all categories were equally likely.
+        All categories, public, at least two, in a fixed order. A number and its decimal text are
+        the same category. So are 0 and False, and 1 and True, if only one of the two pairs is
+        listed. A row with no listed category has zeros, as if all categories were equally likely.
     other : str, optional
-        The category that all values which are not listed count as, last of all if it is not
-        listed itself. By default such values are left out, as missing ones always are, and
-        empty texts that are not listed, and whole floats from 2**53 on (2**24 in NumPy's four
-        bytes, 2**11 in two): pandas makes floats of integers beside a missing entry, which then
-        may stand for several categories.
+        The category for all values that are not listed. It is added as the last category if it is
+        not listed. By default values that are not listed count as missing. The following always
+        count as missing: missing entries, empty texts that are not listed, and whole floats from
+        2**53 on (2**24 in NumPy's floats of four bytes, 2**11 in two). pandas makes floats of
+        integers beside a missing entry, and such a float may stand for several categories.
 
     Raises
     ------
     ValueError
-        If there are fewer than two categories, some are equal, one is None, NaN or such a
-        float, which may stand for several integers, or they are a set.
+        If there are fewer than two categories, if two are equal, if one is None, NaN or a float
+        that may stand for several integers, or if ``values`` is a set.
     """
 
     values: Sequence[object]
@@ -152,27 +152,27 @@ class Categories(PlainFields):
 
     @property
     def declared(self) -> tuple[object, ...]:
-        """The categories as they were given: 7 or "7"."""
+        """The categories in their given types: 7 or "7"."""
         return self._declared  # type: ignore[attr-defined, no-any-return]
 
     @property
     def width(self) -> int:
-        """One feature for each category."""
+        """Number of features: one per category."""
         return len(self.values)
 
     def names(self, column: str) -> list[str]:
-        """Return ``column=value`` for each category."""
+        """Return the names of the features: ``column=value`` for each category."""
         return [f"{column}={value}" for value in self.values]
 
     def coded(self, values: object) -> Floats:
-        """Return the places of the categories, 0, 1, ..., shape (rows,), NaN for none of them."""
+        """Return category indices 0, 1, ..., shape (rows,), with NaN for no category."""
         place = {label: float(i) for i, label in enumerate(self.values)}
         for one, other in (_TRUTHS, _TRUTHS[::-1]):
             if set(one) <= set(place) and not set(other) & set(place):
                 place |= {same: place[label] for label, same in zip(one, other, strict=True)}
         found, exact = entries(values), exact_in(values)
         rest = np.nan if self.other is None else place[self.other]
-        place = {"": np.nan} | place  # a CSV file has an empty text for what is missing
+        place = {"": np.nan} | place  # an empty text in a CSV file is a missing value
         return np.array(
             [
                 place.get(value, rest)
@@ -193,7 +193,7 @@ class Categories(PlainFields):
 
 
 def check_kind(what: str, kind: object) -> None:
-    """Raise ValueError unless it is what is known about a column."""
+    """Raise ValueError unless ``kind`` is the declaration of a column."""
     if not isinstance(kind, Numeric | Categories):
         raise ValueError(
             f"Expected {what} to be Numeric(low, high) or Categories([...]), got {kind!r}."
@@ -201,9 +201,9 @@ def check_kind(what: str, kind: object) -> None:
 
 
 def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> None:
-    """Log how many entries are not what is declared of their columns, of the worst columns.
+    """Log for the worst columns how many entries do not match the column's declaration.
 
-    The table has what is known about each column, and its entries.
+    ``table`` has the declaration and the entries of each column, by name.
     """
     found = [each for name, (kind, values) in table.items() for each in _beyond(name, kind, values)]
     worst = sorted(sorted(found, key=lambda each: -each[0])[:_MAX_COLUMNS_NAMED], key=found.index)
@@ -215,7 +215,7 @@ def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> Non
 
 
 def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[tuple[int, str]]:
-    """Yield how many entries are not what is declared, and that in words."""
+    """Yield the numbers of entries that do not match the declaration, each with its warning."""
     if isinstance(kind, Numeric):
         numbers = as_numbers(values)
         if beyond := int(((numbers < kind.low) | (numbers > kind.high)).sum()):
@@ -245,7 +245,7 @@ def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
 
 
 def plain_of(kind: Numeric | Categories) -> dict[str, Any]:
-    """Return what is declared as plain values, for JSON; see :func:`kind_of`."""
+    """Return a column's declaration as plain values, for JSON; see :func:`kind_of`."""
     if isinstance(kind, Categories):
         values = [
             value if type(value) in (bool, int, str) else label
@@ -256,19 +256,19 @@ def plain_of(kind: Numeric | Categories) -> dict[str, Any]:
 
 
 def exact_of(kind: Numeric | Categories) -> object:
-    """Return what is declared, in which 1 and 1.0 are the same."""
+    """Return a column's declaration as plain values for a digest, in which 1 equals 1.0."""
     if isinstance(kind, Categories):
         return [list(kind.values), kind.other]
     return {name: float(value) for name, value in plain_of(kind).items()}
 
 
 def kind_of(plain: Mapping[str, Any]) -> Numeric | Categories:
-    """Return what is declared of what :func:`plain_of` gave."""
+    """Return the declaration of a column from a result of :func:`plain_of`."""
     return Categories(**plain) if "values" in plain else Numeric(**plain)
 
 
 def _label(value: object) -> str | None:
-    """Return a category's text; 7, 7.0 and "7" are one, as a missing value makes 7 a float."""
+    """Return a category's text; 7, 7.0 and "7" are equal, since a missing value makes 7 a float."""
     return value if type(value) is str else of_entry(_text, value, None)
 
 

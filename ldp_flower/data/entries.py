@@ -1,11 +1,11 @@
-"""Entries: what each cell of a column is, looked at one by one before NumPy looks at all of them.
+"""Entries: the cells of a column, read one by one, independently of each other.
 
-NumPy gives a column one type, which one entry can change for all others: a single text
-makes texts of all integers. Here an entry becomes what it is on its own, whatever its
-neighbours are, and an entry that is nothing fails nobody else. Arrays of numbers, whose
-type is no longer in question, are converted at once, to the same result; see :mod:`.numbers`.
+NumPy gives a column one type, and one entry can change this type for all entries: a single text
+turns all integers into texts. This module reads each entry on its own, and an invalid entry does
+not make other entries fail. Arrays of numbers already have their type. They are converted at once,
+with the same result; see :mod:`.numbers`.
 
-Every column of every library comes in by :func:`entries` or :func:`as_array`.
+The columns of all libraries are read by :func:`entries` or :func:`as_array`.
 """
 
 import logging
@@ -16,47 +16,48 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: What may hold one entry a row: arrays, lists, columns of pandas.
+#: A column with one entry per row: an array, a list or a column of pandas.
 Column = ArrayLike | Sequence[object] | Iterable[object]
 T = TypeVar("T")
 
-_POLARS_PANICS = frozenset({"String", "Date"})  # of an entry in a millisecond; Arrow is faster
+_POLARS_PANICS = frozenset({"String", "Date"})  # a panic takes a millisecond; Arrow is faster
 
 
 class _Lost:
-    """An entry that its library cannot give."""
+    """Marker of an entry that its library cannot return."""
 
 
 _LOST: Final = _Lost()
 
 
 def of_entry(function: Callable[[Any], T], entry: Any, otherwise: T) -> T:
-    """Return what a function makes of one entry, ``otherwise`` if it fails in any way.
+    """Return ``function(entry)``, or ``otherwise`` if the function fails in any way.
 
-    A cell may hold anything, and a library written in Rust fails by what is no Exception.
+    A cell may hold any object. A library written in Rust may raise an error that is no Exception.
     """
     try:
         return function(entry)
-    except KeyboardInterrupt:  # is the operator's
+    except KeyboardInterrupt:  # comes from the operator
         raise
     except BaseException:
         return otherwise
 
 
 def has(value: Any, *names: str) -> bool:
-    """Whether a value's type has attributes of these names.
+    """Return True if a value's type has attributes of these names.
 
-    Attributes of the value itself may be labels of its index, or names of its columns.
+    An attribute of the value itself might be a label of its index or the name of a column.
     """
     return all(hasattr(type(value), name) for name in names)
 
 
 def entries(values: Any, what: str = "a column") -> list[Any]:
-    """Return a column's entries, or those of an array one after the other, as they are.
+    """Return the entries of a column, or of a flattened array, unchanged.
 
-    An entry that its library cannot give is None: Arrow keeps texts that are not UTF-8, and years
-    that Python has no dates for. How many there are of ``what`` is logged. Raises ValueError if it
-    is one text, one value that is no column, or a set or dict, whose order is nobody's rows.
+    An entry that its library cannot return becomes None: Arrow can hold texts that are not UTF-8,
+    and years for which Python has no dates. The number of such entries is logged, with ``what`` as
+    the column's name. Raise ValueError for a single text, for a value that is no column, and for a
+    set or dict, whose order does not match the rows.
     """
     unordered = isinstance(values, str | bytes | set | frozenset | dict)
     if unordered or not isinstance(values, Iterable):
@@ -76,14 +77,14 @@ def entries(values: Any, what: str = "a column") -> list[Any]:
 
 
 def _collect(column: Any, found: list[Any]) -> None:
-    """Append a column's entries as its library gives them, all at once or in ever smaller parts.
+    """Append a column's entries to ``found``, all at once or, if that fails, by bisection.
 
-    So an entry that cannot be given costs itself alone, and the others are given as ever.
+    So an entry that its library cannot return is lost alone, and all others are read.
     """
-    array = column.array if has(column, "array") else column  # pandas'
-    if str(getattr(array, "dtype", "")).startswith("dictionary"):  # Arrow's, in pandas
+    array = column.array if has(column, "array") else column  # of pandas
+    if str(getattr(array, "dtype", "")).startswith("dictionary"):  # of Arrow in pandas
         column = array = array.__arrow_array__()
-    if has(column, "iterchunks"):  # Arrow's: a part of many chunks would look through all of them
+    if has(column, "iterchunks"):  # of Arrow: a slice of many chunks would search all of them
         for chunk in column.iterchunks():
             _collect(chunk, found)
         return
@@ -96,9 +97,9 @@ def _collect(column: Any, found: list[Any]) -> None:
     try:
         found += list(column) if listing is None else getattr(column, listing)()
         return
-    except KeyboardInterrupt:  # is the operator's
+    except KeyboardInterrupt:  # comes from the operator
         raise
-    except BaseException:  # of a library written in Rust it need not be an Exception
+    except BaseException:  # a library written in Rust may raise an error that is no Exception
         if not has(column, "__len__", "__getitem__") or not len(column):
             raise
     if str(getattr(column, "dtype", "")) in _POLARS_PANICS and find_spec("pyarrow") is not None:
@@ -113,17 +114,17 @@ def _collect(column: Any, found: list[Any]) -> None:
 
 
 def _coded(array: Any) -> tuple[list[Any], dict[int, Any]] | None:
-    """Return the codes of a column of categories, and what they stand for; None if it is none.
+    """Return the codes of a categorical column, and the category of each code; else None.
 
-    Neither pandas nor Arrow looks whether there is a category for each code; and pandas makes
-    floats of categories that are integers, if an entry is missing.
+    Neither pandas nor Arrow checks that each code has a category. pandas also converts integer
+    categories to floats if an entry is missing.
     """
     for codes, words in (("codes", "categories"), ("indices", "dictionary")):
         if has(array, codes, words):
             known: list[Any] = []
             used, all_words = getattr(array, codes).tolist(), getattr(array, words)
             places = [i for i in set(used) - {None} if 0 <= i < len(all_words)]
-            if places:  # not all: each of many chunks may have all the words of a column
+            if places:  # only the used words: each chunk may hold all the words of the column
                 _collect(all_words.take(np.array(places)), known)
             return used, dict(zip(places, known, strict=True))
     return None
@@ -134,7 +135,7 @@ def _types(found: list[Any]) -> set[type]:
 
 
 def _plain(found: list[Any]) -> list[Any]:
-    """Return entries with texts of Python's own type: others may bring an equality of their own."""
+    """Return entries with all texts as plain ``str``: subclasses may redefine equality."""
     types: set[type] = of_entry(_types, found, {_Lost})
     if not any(each is _Lost or issubclass(each, str) for each in types - {str}):
         return found
@@ -145,27 +146,27 @@ def _plain(found: list[Any]) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell holds nothing: None, NaN, what a mask hides, or what pandas has for them."""
-    if type(value) is str or type(value) is int:  # most of them
+    """Return True if a value is missing: None, NaN, masked, or pandas' NA or NaT."""
+    if type(value) is str or type(value) is int:  # the most frequent types
         return False
     return value is None or of_entry(_differs, value, True)
 
 
 def _differs(value: Any) -> bool:
     differs = value != value
-    return differs is np.ma.masked or bool(differs)  # pandas' own has no truth
+    return differs is np.ma.masked or bool(differs)  # bool fails for pandas' NA: it is missing
 
 
 def is_blank(value: Any) -> bool:
-    """Whether a cell holds nothing, or a text of nothing but spaces."""
+    """Return True if a value is missing, or a text that is empty or has only spaces."""
     return not value.strip() if type(value) is str else is_missing(value)
 
 
 def columns_of(table: Any) -> list[tuple[str, Any]] | None:
-    """Return a table's columns with their names; None of what is no table."""
-    if has(table, "iloc", "columns"):  # pandas', of which several may have one name
+    """Return a table's columns with their names, or None if the value is no table."""
+    if has(table, "iloc", "columns"):  # of pandas, where several columns may have one name
         return [(str(name), table.iloc[:, i]) for i, name in enumerate(table.columns)]
-    if has(table, "iter_columns"):  # polars'
+    if has(table, "iter_columns"):  # of polars
         return [(column.name, column) for column in table.iter_columns()]
     if has(table, "itercolumns", "column_names"):
         return list(zip(table.column_names, table.itercolumns(), strict=True))
@@ -173,28 +174,28 @@ def columns_of(table: Any) -> list[tuple[str, Any]] | None:
 
 
 def as_array(values: Any) -> NDArray[Any] | None:
-    """Return what is an array already, or a column that stands for one; None for a list.
+    """Return an array, or the array of a column that converts to one; None for a list.
 
-    None as well for columns of types that only their library has, of which NumPy makes another
-    type if an entry is missing: their entries are looked at one by one.
+    Return None also for columns with a type that exists only in their library: NumPy would change
+    this type if an entry is missing. The entries of such columns are read one by one.
     """
     if isinstance(values, np.ndarray):
         return _unmasked(values)
-    kind = getattr(values, "dtype", None)  # tensors have one of their own, and no missing entries
+    kind = getattr(values, "dtype", None)  # a tensor's own type is fine: no entry can be missing
     own_type = not (kind is None or isinstance(kind, np.dtype) or has(values, "__dlpack__"))
     if own_type or has(values, "to_pylist") or not has(values, "__array__"):
         return None
-    return of_entry(np.asarray, values, None)  # PyTorch has types that NumPy has not
+    return of_entry(np.asarray, values, None)  # PyTorch has types that NumPy lacks
 
 
 def _unmasked(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array in which what a mask hides is missing, whatever lies beneath it."""
+    """Return an array in which masked entries are missing (NaT, NaN or None)."""
     if not isinstance(array, np.ma.MaskedArray):
         return array
     hidden = np.ma.getmaskarray(array)
-    if hidden.dtype.names:  # a record is hidden with any of its fields
+    if hidden.dtype.names:  # a record is masked if one of its fields is
         hidden = np.asarray(hidden.view(np.bool_).reshape(*hidden.shape, -1).any(axis=-1))
-    has_own = array.dtype.kind in "mMfc"  # NaT or NaN
+    has_own = array.dtype.kind in "mMfc"  # types with NaT or NaN
     shown = np.array(array.data, None if has_own else object)
     shown[hidden] = "NaT" if array.dtype.kind in "mM" else np.nan if has_own else None
     return shown

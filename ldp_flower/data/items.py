@@ -1,4 +1,4 @@
-"""Items: the number that an entry is, where users report what they have and not how much."""
+"""Items: numbers for the entries of a column, where users report items and not quantities."""
 
 import math
 from collections.abc import Sequence
@@ -17,33 +17,33 @@ _PERSON = b"ldp-flower items"
 
 @plain_arguments
 def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) -> NDArray[np.int64]:
-    """Return the item number of every string: the first bits of its BLAKE2b hash.
+    """Return the item number of each string: the first bits of its BLAKE2b hash.
 
     Parameters
     ----------
     strings : sequence of str, or ndarray of str, shape (rows,)
-        The strings, distinguished by their UTF-8 bytes: case, spaces and accents count.
-        Only NUL characters at the end do not, which NumPy's arrays cannot hold.
+        The strings. They differ by their UTF-8 bytes: case, spaces and accents count. Only NUL
+        characters at the end do not count, since NumPy's arrays cannot hold them.
     num_bits : int (default: 40)
-        Numbers lie in ``[0, 2**num_bits)``, 1 to 40 bits.
+        Number of bits, 1 to 40. Numbers lie in ``[0, 2**num_bits)``.
 
     Returns
     -------
     ndarray of int64, shape (rows,)
-        The same for the same string, on any machine.
+        The item numbers. A string has the same number on every machine.
 
     Raises
     ------
     ValueError
-        If ``num_bits`` is out of range, or something is no string.
+        If ``num_bits`` is out of range, or an entry is no string.
 
     Notes
     -----
-    Strings with the same number are one item. Among V strings chosen without regard to
-    the hash, a given one shares its number with another one with a probability of at
-    most ``V / 2**num_bits``, any two do with at most ``V**2 / 2**(num_bits + 1)``: 1e-6
-    and 0.45 for a million strings and 40 bits. The hash is public and hides nothing;
-    what protects a user is the randomizer.
+    Strings with the same number are one item. Take V strings that were chosen independently of the
+    hash. A given string shares its number with another one with a probability of at most
+    ``V / 2**num_bits``, and any two strings do so with a probability of at most
+    ``V**2 / 2**(num_bits + 1)``: 1e-6 and 0.45 for a million strings and 40 bits. The hash is
+    public and hides nothing. The randomizer protects the users.
     """
     check_integer("num_bits", num_bits, 1, 40)
     names = entries(strings)
@@ -56,12 +56,13 @@ def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) ->
 
 @plain_arguments
 def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
-    """Return the number that each entry is as an item by itself, NaN where it is none.
+    """Return each entry's item number, independently of the other entries; NaN for no item.
 
-    Integers and whole floats in ``[0, 2**53)`` are their own number (a missing entry makes
-    floats of pandas' integers; of NumPy's four bytes they are below ``2**24``, of two below
-    ``2**11``); a string is :func:`hash_items` of it; anything else is no
-    item. Raises ValueError if ``num_bits`` is out of range, or an array has several dimensions.
+    Integers and whole floats in ``[0, 2**53)`` are their own item numbers. Whole floats count since
+    pandas makes floats of integers beside a missing entry. NumPy's floats of four bytes have to be
+    below ``2**24``, and those of two bytes below ``2**11``. A string has the number that
+    :func:`hash_items` gives. Any other entry is no item. Raise ValueError if ``num_bits`` is out of
+    range, or if an array has several dimensions.
     """
     check_integer("num_bits", num_bits, 1, 40)
     array = as_array(items)

@@ -1,4 +1,4 @@
-"""Names of users: accounts on a ledger, of which one person must not have two."""
+"""Names of users, which are accounts on a ledger; a person must not have two accounts."""
 
 import re
 from typing import Any, Final, Literal
@@ -11,17 +11,17 @@ from ..validation import check_choice
 from .entries import Column, as_array, entries, is_blank
 from .merged import exact_below
 
-#: What becomes of rows without the name of a user: an error, or they are left out.
+#: Treatment of rows without the name of a user: raise an error, or leave them out.
 MissingIds = Literal["raise", "drop"]
 
 _CHOICES: Final = ("raise", "drop")
-_MAX_NAME_CHARS = 256  # characters; arrays of texts are as wide as their longest one
+_MAX_NAME_CHARS = 256  # characters; arrays of texts are as wide as their longest text
 _NOT_KEPT: Final = re.compile("[\0\ud800-\udfff]")
 _MAX_ROWS_NAMED = 5
 
 
 def check_missing_ids(missing_ids: str, named: object) -> None:
-    """Raise ValueError for what is no choice, or has no effect as nothing is named."""
+    """Raise ValueError for an unknown choice, or for "drop" without names of users."""
     check_choice("missing_ids", missing_ids, _CHOICES)
     if missing_ids == "drop" and named is None:
         raise ValueError('Expected missing_ids="drop" only where the user of each row is named.')
@@ -30,13 +30,13 @@ def check_missing_ids(missing_ids: str, named: object) -> None:
 def as_names(
     argument: str, values: Column, missing_ids: MissingIds = "raise"
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct names of a column, and which of them each entry is.
+    """Return the distinct names of a column, and for each entry the index of its name.
 
-    Names are accounts on the ledger, where one person must not have two: they are all texts, in
-    their order, or all integers, in order of size. 7 and ``np.int64(7)`` are the same. None, NaN
-    and texts of nothing but spaces are missing, which raises ValueError or, if they are to be
-    dropped, is -1. Raises ValueError as well if entries are anything else or both, or by
-    :func:`check_names`.
+    Names are accounts on the ledger, and one person must not have two accounts. So names are either
+    all texts, sorted, or all integers, in order of size. 7 and ``np.int64(7)`` are the same name.
+    None, NaN and blank texts are missing. A missing entry raises ValueError or, with "drop", has
+    the index -1. Raise ValueError also if texts and integers are mixed, if entries have another
+    type, or if :func:`check_names` does.
     """
     array = as_array(values)
     if array is not None and array.ndim != 1:
@@ -70,7 +70,7 @@ def as_names(
 
 
 def missing_rows(which: NDArray[np.int64]) -> str:
-    """Return how many rows have no user, and the first of them; empty if there are none."""
+    """Return a text with the number of rows without a user and the first of them, or ""."""
     return _rows(which < 0) if (which < 0).any() else ""
 
 
@@ -85,9 +85,10 @@ def _rows(absent: NDArray[np.bool_]) -> str:
 def _whole(
     argument: str, array: NDArray[Any] | None, listed: list[Any], absent: NDArray[np.bool_]
 ) -> list[Any]:
-    """Return pandas' integers, of which it makes floats beside a missing entry; others as is.
+    """Return whole floats as integers, since pandas makes floats of integers if one is missing.
 
-    Raises ValueError if they are too large for floats to tell them apart.
+    Other entries stay unchanged. Raise ValueError if the integers are so large that floats merge
+    them.
     """
     if array is None or array.dtype.kind != "f":
         return listed
@@ -120,10 +121,10 @@ def _text(argument: str, name: Any) -> str:
 
 
 def check_names(argument: str, names: list[str]) -> None:
-    """Raise ValueError unless a ledger can keep these distinct names, each of them another user's.
+    """Raise ValueError unless a ledger can store these distinct names, one per user.
 
-    Two spellings of one name are two accounts of one person: with spaces around it or without, or
-    with accents as characters of their own (NFD) or not (NFC).
+    Two spellings of a name would be two accounts of one person. Spellings differ by spaces around
+    the name, or by accents as separate characters (NFD) or not (NFC).
     """
     if (longest := max(map(len, names), default=0)) > _MAX_NAME_CHARS:
         raise ValueError(
@@ -133,7 +134,7 @@ def check_names(argument: str, names: list[str]) -> None:
         wrong = next(filter(_NOT_KEPT.search, names))
         raise ValueError(f"Expected {argument} without NUL and surrogates, got {wrong!r}.")
     spelled = [normalize("NFC", name).strip() for name in names]
-    if spelled == names:  # most of the time, and known at once
+    if spelled == names:  # the usual case, checked fast
         return
     known: dict[str, str] = {}
     for name, spelling in zip(names, spelled, strict=True):

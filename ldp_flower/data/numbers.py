@@ -1,4 +1,4 @@
-"""Numbers: what each entry of a column is as one, NaN where it is none."""
+"""Conversion of a column's entries to numbers; an entry that is no number becomes NaN."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from .entries import as_array, columns_of, entries, has, of_entry
 
 _NUMBERS = "biuf"
-_MAX_COLUMNS_NAMED = 5  # that a message names
-_MAX_NUMBER_CHARS = 1000  # characters of a text that may be a number
+_MAX_COLUMNS_NAMED = 5  # largest number of columns that a message names
+_MAX_NUMBER_CHARS = 1000  # a longer text is no number
 _ARROWS_NUMBERS = frozenset(
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 halffloat float double".split()
 )
@@ -20,11 +20,11 @@ _NO_NUMBERS = frozenset({type(None), date, datetime, time, timedelta})  # types,
 
 
 def number_of(value: Any) -> float:
-    """Return ``float(value)``, NaN where there is none.
+    """Return ``float(value)``, or NaN if the value is no number.
 
     True is 1 and ``"7"`` is 7. Dates, durations, complex numbers and arrays are no numbers.
     """
-    if type(value) is float or type(value) is bool:  # most of them
+    if type(value) is float or type(value) is bool:  # the most frequent types
         return float(value)
     return of_entry(_number, value, np.nan)
 
@@ -42,9 +42,9 @@ def _number(value: Any) -> float:
 
 
 def as_numbers(values: Any, what: str = "a column") -> NDArray[np.float64]:
-    """Return the number that each entry is by itself, NaN where there is none.
+    """Return each entry as a number, independently of the others; NaN for no number.
 
-    An array keeps its shape; of anything else every element is one entry.
+    An array keeps its shape. In any other value, each element is one entry.
     """
     array = _numbers_at_once(values) if (found := as_array(values)) is None else found
     with np.errstate(all="ignore"):
@@ -58,9 +58,10 @@ def as_numbers(values: Any, what: str = "a column") -> NDArray[np.float64]:
 
 
 def as_column(values: Any, what: str, numbers: bool) -> NDArray[Any] | list[Any]:
-    """Return an array of numbers as it is; of everything else the entries, to be read once.
+    """Return an array of numbers unchanged, and any other column as a list of its entries.
 
-    Where nothing but ``numbers`` counts, these are an array where their library has them as one.
+    If ``numbers`` is True, only numbers count, and a numeric column of Arrow or polars also becomes
+    an array.
     """
     array = as_array(values)
     if array is None and numbers:
@@ -71,14 +72,14 @@ def as_column(values: Any, what: str, numbers: bool) -> NDArray[Any] | list[Any]
 
 
 def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
-    """Return rows of numbers, NaN where there is none.
+    """Return rows as an array of numbers, shape (rows, columns), with NaN for no number.
 
-    Rows are an array of shape (rows, columns) or a sequence of rows, in which what is no row of
-    ``num_columns`` entries is a row of NaN. By default there are as many columns as an array has,
-    or as most rows of a sequence have. Raises ValueError if an array has another number of columns,
-    or no row shows how many there are.
+    ``rows`` is an array, a table or a sequence of rows. In a sequence, a row without
+    ``num_columns`` entries becomes a row of NaN. By default, the number of columns is the array's
+    or, for a sequence, the most frequent length. Raise ValueError if an array has another number of
+    columns, or if no row shows the number of columns.
     """
-    if (columns := columns_of(rows)) is not None:  # a column of texts makes no other one
+    if (columns := columns_of(rows)) is not None:  # a column of texts must not change the others
         rows = np.empty((len(rows), len(columns)))
         for i, (name, column) in enumerate(columns):
             rows[:, i] = as_numbers(column, f"column {name!r}")
@@ -103,10 +104,10 @@ def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
 
 
 def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -> str:
-    """Return which columns have entries that are no finite numbers, and in how many rows.
+    """Return a text with the columns that have non-finite entries, and with their numbers of rows.
 
-    The worst come first. The table is as :func:`as_table` gives it; columns without names are
-    listed by number.
+    The columns with the most such rows come first. ``table`` is a result of :func:`as_table`.
+    Columns without names are listed by index.
     """
     counts = (~np.isfinite(table)).sum(axis=0)
     worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_COLUMNS_NAMED] if counts[i]]
@@ -119,17 +120,17 @@ def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -
 
 
 def _numbers_at_once(column: Any) -> NDArray[Any] | None:
-    """Return a column of Arrow's or polars' numbers, NaN where one is missing; None of others."""
+    """Return a numeric column of Arrow or polars as an array (NaN: missing); None for others."""
     if has(column, "to_pylist", "__array__"):
         numbers = str(column.type) in _ARROWS_NUMBERS
     else:
         kind: Any = getattr(column, "dtype", None)
         numbers = has(kind, "is_integer", "is_float") and (kind.is_integer() or kind.is_float())
-    return of_entry(np.asarray, column, None) if numbers else None  # NumPy has none of 128 bits
+    return of_entry(np.asarray, column, None) if numbers else None  # NumPy lacks 128-bit numbers
 
 
 def _row(row: Any) -> NDArray[np.float64] | None:
-    """Return one row's numbers, None if it is no row."""
+    """Return one row's numbers, or None if the value is no row."""
     texts = isinstance(row, str | bytes | bytearray | memoryview)
     if texts or not (isinstance(row, Sequence) or hasattr(row, "__array__")):
         return None

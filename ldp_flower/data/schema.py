@@ -1,4 +1,4 @@
-"""Schema: what is publicly known about a table, and the features and targets that follow."""
+"""Schema: public facts about a table, which define its features and targets."""
 
 import hashlib
 import json
@@ -33,38 +33,38 @@ class Table(Protocol):
     """A mapping of column names to columns, or a pandas DataFrame."""
 
     def __getitem__(self, name: str, /) -> Any:
-        """Return one column, one value a row."""
+        """Return one column, with one value per row."""
 
 
 @dataclass(frozen=True)
 class Schema(PlainFields):
-    """What is publicly known about a table, and the features and targets that follow.
+    """Public facts about a table, which define its features and targets.
 
-    What is declared here need not be estimated with privacy budget. A row's features depend on that
-    row and on the schema alone, and are finite and bounded whatever the row holds: a value that is
+    Facts that are declared here need no privacy budget for an estimate. A row's features depend
+    only on that row and on the schema. They are finite and bounded for any row: a value that is
     missing or no number counts as typical. True is 1, ``"7"`` is 7, and dates and durations are no
     numbers. So a schema may be shared freely, and applying it on a client reveals nothing.
 
     Parameters
     ----------
     columns : mapping of str to Numeric or Categories
-        The columns that features are made of, in their order.
+        The columns of the features, in their order.
     target : str, optional
-        Name of the column to predict; none where nothing is predicted.
+        Name of the column to predict, by default none.
     bounds : Numeric or Categories, optional
-        What is known about the target, given with it: the bounds of a number, or the classes.
+        Public facts about the target, required with it: the bounds of a number, or the classes.
 
     Raises
     ------
     ValueError
-        If there is no column, one is neither a `Numeric` nor `Categories` or has a name that is no
-        text, the target is one of them, or only one of target and bounds is given.
+        If there is no column, if a column is neither `Numeric` nor `Categories` or its name is no
+        text, if the target is one of the columns, or if only one of target and bounds is given.
 
     Notes
     -----
-    The first feature is 1, for the intercept. Together with it, columns that are not centred make
-    gradient steps diverge; so the middle of the bounds, or better a typical value, is taken off.
-    Indicators are centred by one over the number of categories, and not divided by anything.
+    The first feature is 1, for the intercept. With an intercept, columns that are not centred make
+    gradient steps diverge. So the middle of the bounds, or better a typical value, is subtracted.
+    Indicators are centred by one over the number of categories, and not scaled.
     """
 
     columns: Mapping[str, Numeric | Categories]
@@ -111,11 +111,11 @@ class Schema(PlainFields):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Categories of the target, in their order; empty where it is none or a number."""
+        """Categories of the target, in their order; empty without a target or for a number."""
         return tuple(map(str, self.bounds.values)) if isinstance(self.bounds, Categories) else ()
 
     def kind(self, name: str) -> Numeric | Categories:
-        """Return what is known about a column, the target included; ValueError if there is none."""
+        """Return the declaration of a column or the target; raise ValueError if it is unknown."""
         if name == self.target and self.bounds is not None:
             return self.bounds
         if name not in self.columns:
@@ -123,9 +123,9 @@ class Schema(PlainFields):
         return self.columns[name]
 
     def places(self, name: str) -> range:
-        """Return which features a column is; the target comes after all of them.
+        """Return the indices of a column's features; the target's index follows all features.
 
-        Raises ValueError if there is no such column.
+        Raise ValueError if there is no such column.
         """
         if name == self.target:
             return range(self.num_features, self.num_features + 1)
@@ -136,15 +136,15 @@ class Schema(PlainFields):
 
     @property
     def centred(self) -> NDArray[np.bool_]:
-        """Which features, and last the target, need no centre: it is declared, or they are none.
+        """Mask of the features and, last, the target: True if its centre need not be estimated.
 
-        The intercept, indicators and classes have none.
+        The centre is then declared, or there is none, as for the intercept, indicators and classes.
         """
         return self._known(lambda column: column.centre is not None)
 
     @property
     def scaled(self) -> NDArray[np.bool_]:
-        """Which features, and last the target, need no scale, likewise."""
+        """Mask of the features and, last, the target: True if its scale need not be estimated."""
         return self._known(lambda column: column.scale is not None)
 
     def _known(self, declared: Callable[[Numeric], bool]) -> NDArray[np.bool_]:
@@ -155,9 +155,9 @@ class Schema(PlainFields):
     def features(self, table: Table) -> Floats:
         """Return the standardised features, shape (rows, num_features).
 
-        They are within [-2, 2] where columns declare bounds only. The table is a mapping of names
-        to columns, or a DataFrame, with all columns of the schema; others are not looked at. Raises
-        ValueError if a column is missing or columns differ in length.
+        Features of columns that declare only bounds are within [-2, 2]. The table is a mapping of
+        names to columns, or a DataFrame, with all columns of the schema. Other columns are ignored.
+        Raise ValueError if a column is missing or columns differ in length.
         """
         table = collected(table)
         blocks = [kind.standardise(self._read(table, name)) for name, kind in self.columns.items()]
@@ -167,21 +167,21 @@ class Schema(PlainFields):
         return np.hstack([np.ones((len(blocks[0]), 1)), *blocks])
 
     def targets(self, table: Table) -> Floats:
-        """Return the targets, standardised or the places of their classes, shape (rows,).
+        """Return the targets as standardised numbers or class indices, shape (rows,).
 
-        What is no number or none of the classes is NaN: a row without a target is no example of
-        anything, and users leave it out. Raises ValueError if the schema has no target or the table
-        lacks its column.
+        An entry that is no number, or none of the classes, becomes NaN. Users leave out rows
+        without a target. Raise ValueError if the schema has no target, or if the table lacks its
+        column.
         """
         if self.target is None or self.bounds is None:
             raise ValueError("Expected a schema with a target, got one without.")
         return self.bounds.coded(self._read(collected(table), self.target))
 
     def missing(self, table: Table) -> NDArray[np.bool_]:
-        """Return which entries count as missing, shape (rows, num_features).
+        """Return a mask of the missing entries, shape (rows, num_features).
 
-        These are no numbers, or none of the categories: all features of a column of categories are
-        missing together. Raises ValueError if the table lacks a column.
+        An entry is missing if it is no number, or none of the categories. All features of a column
+        of categories are missing together. Raise ValueError if the table lacks a column.
         """
         table = collected(table)
         codes = [kind.coded(self._read(table, name)) for name, kind in self.columns.items()]
@@ -204,32 +204,33 @@ class Schema(PlainFields):
         Parameters
         ----------
         table : mapping of str to array_like, or DataFrame
-            Has all columns of the schema, the target included. Tables of pandas, polars, pyarrow
-            and DuckDB are taken, and queries and data sets of theirs, which are run. An entry that
-            its library cannot give (no UTF-8, a year after 9999) is missing. A query that fails
-            on an entry fails for all rows: cast by ``TRY_CAST``, or with ``strict=False``.
+            The table with all columns of the schema, including the target. It may be a table, a
+            query or a data set of pandas, polars, pyarrow or DuckDB; queries are run. An entry that
+            its library cannot return (no UTF-8, a year after 9999) is missing. A query that fails
+            on one entry fails for all rows: use ``TRY_CAST``, or ``strict=False``.
         groups : str or array_like of str or int, optional
-            The user of each row, or the name of the column with it. By default each
-            row is a user of its own.
+            The user of each row, or the name of the column with the users. By default each row is a
+            separate user.
         ids : array_like of str or int, optional
-            All users, with those who have no rows.
+            All users, including users without rows.
         missing_ids : {"raise", "drop"} (default: "raise")
-            What becomes of rows without the name of a user, as of
+            Treatment of rows without the name of a user, as in
             :meth:`~ldp_flower.Users.from_rows`.
 
         Returns
         -------
         Users
-            They know which entries are missing. A row whose target is missing counts in nothing
-            that is about the target. How many numbers are beyond their bounds, and count as these,
-            is logged where the table is, and how many entries that are there count as missing.
+            The users, with a mask of the missing entries. Questions about the target ignore rows
+            whose target is missing. Two counts are logged, on the machine with the table: numbers
+            beyond their bounds, which count as the bound, and entries that are present but count as
+            missing.
 
         Raises
         ------
         ValueError
-            If a column is missing or there twice, columns differ in length, groups are a Series
-            whose index is not the table's, or groups or ids are refused as by
-            :meth:`~ldp_flower.Users.from_rows`.
+            If a column is missing or occurs twice, if columns differ in length, if groups are a
+            Series with another index than the table's, or if :meth:`~ldp_flower.Users.from_rows`
+            would refuse the groups or ids.
         """
         table = collected(table)
         read = {name: self._read(table, name) for name in self.columns_read}
@@ -242,10 +243,10 @@ class Schema(PlainFields):
                 alone = "Without groups each row is a user of its own."
                 raise ValueError(f"{error} {alone}") from None
         check_rows(table, named)
-        for name, values in read.items():  # once for what follows
+        for name, values in read.items():  # convert once, for the next three calls
             read[name] = as_numbers(values) if isinstance(self.kind(name), Numeric) else values
         targets = None if self.target is None else self.targets(read)
-        features = self.features(read)  # first: it says if columns differ in length
+        features = self.features(read)  # first, since it checks that columns have one length
         users = Users.from_rows(
             features, targets, named, ids, missing=self.missing(read), missing_ids=missing_ids
         )
@@ -262,47 +263,48 @@ class Schema(PlainFields):
         quoted: bool = True,
         missing_ids: MissingIds = "raise",
     ) -> "TableLoader":
-        """Return the ``load_users`` of a table on disk, for ``LdpClientApp``.
+        """Return the function ``load_users`` for a table on disk, for ``LdpClientApp``.
 
-        In a deployment it loads the whole table of a node, in a simulation the node's share of
-        one table.
+        In a deployment, the function loads the whole table of a node. In a simulation, it loads the
+        node's part of one table.
 
         Parameters
         ----------
         table : str or Path, optional
             A CSV or Parquet file with all columns of the schema. By default each node's operator
-            names it in ``node_config``, as ``data-path``.
+            names the file in ``node_config``, as ``data-path``.
         user_column : str, optional
-            The column with the user of each row. By default each row is a user of its own, which
-            only a simulation takes: a ledger needs names.
+            The column with the user of each row. By default each row is a separate user. Only a
+            simulation allows this, since a ledger needs names.
         ids : str or Path, optional
-            A text file with the names of all users, one a line, with those who have no rows. By
-            default ``ids-path`` in ``node_config``, if it is set; without either a server can
-            reveal how many users have rows.
+            A text file with the names of all users, one per line, including users without rows. The
+            default is ``ids-path`` in ``node_config``, if it is set. Without a list of users, a
+            server can find out how many users have rows.
         quoted : bool (default: True)
-            Whether fields of a CSV file may be in quotes; see :func:`~ldp_flower.read_table`.
+            True if fields of a CSV file may be in quotes; see :func:`~ldp_flower.read_table`.
         missing_ids : {"raise", "drop"} (default: "raise")
-            What becomes of rows without the name of a user: the file is refused, so that its node
-            answers nobody until it is mended, or they are left out, as of
-            :meth:`~ldp_flower.Users.from_rows`.
+            Treatment of rows without the name of a user, as in
+            :meth:`~ldp_flower.Users.from_rows`. With "raise", the file is refused, and its node
+            answers no query until the file is corrected. With "drop", the rows are left out.
 
         Raises
         ------
         ValueError
-            If the user column is one of the schema's, or ids are given without one.
+            If the user column is one of the schema's columns, or if ids are given without a user
+            column.
         """
         return TableLoader(self, table, user_column, ids, quoted, missing_ids)
 
     @property
     def columns_read(self) -> list[str]:
-        """Names of all columns that a table needs, the target last."""
+        """Names of all columns that a table needs, with the target last."""
         return [*self.columns, *([] if self.target is None else [self.target])]
 
     def digests(self) -> dict[str, int]:
-        """Return a number for each column and the target that differs where what is declared does.
+        """Return a digest of the declaration of each column and of the target, by name.
 
-        Of 63 bits each: two schemas with the same numbers are the same, unless somebody has
-        searched for two that agree.
+        A digest has 63 bits. Two schemas with equal digests are equal, unless an adversary has
+        searched for a collision.
         """
         parts = {
             f"column {name}": [place, exact_of(kind)]
@@ -315,9 +317,9 @@ class Schema(PlainFields):
         return {name: int.from_bytes(found[:8], "big") >> 1 for name, found in hashes.items()}
 
     def in_units(self, predictions: ArrayLike) -> Floats:
-        """Return predictions of standardised targets in the target's units.
+        """Return predictions of standardised targets, converted to the target's units.
 
-        Raises ValueError if the target is no number.
+        Raise ValueError if the target is no number.
         """
         if not isinstance(self.bounds, Numeric):
             raise ValueError("Expected a schema whose target is a number, got another.")
@@ -334,7 +336,7 @@ class Schema(PlainFields):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the schema that :meth:`to_dict` gave; ValueError for anything else."""
+        """Return the schema from a result of :meth:`to_dict`; raise ValueError if it is invalid."""
         try:
             kinds = {name: kind_of(kind) for name, kind in plain["columns"].items()}
             bounds = kind_of(plain["bounds"]) if "bounds" in plain else None
@@ -345,11 +347,11 @@ class Schema(PlainFields):
 
 @dataclass
 class TableLoader:
-    """Loads a node's users from a file; made by :meth:`Schema.loader <ldp_flower.Schema.loader>`.
+    """Loader of a node's users from a file; see :meth:`Schema.loader <ldp_flower.Schema.loader>`.
 
-    Without a table or ids their files are ``data-path`` and, if it is set, ``ids-path`` in
-    ``node_config``. Without a user column each row is a user. ``quoted`` is as of
-    :func:`read_table`, ``missing_ids`` as of :meth:`Users.from_rows`.
+    The default of ``table`` is ``data-path`` in ``node_config``, and the default of ``ids`` is
+    ``ids-path``, if it is set. Without a user column, each row is a user. ``quoted`` is as in
+    :func:`read_table`, and ``missing_ids`` as in :meth:`Users.from_rows`.
     """
 
     schema: Schema
@@ -371,13 +373,13 @@ class TableLoader:
 
     @property
     def schema_digests(self) -> Mapping[str, int]:
-        """A number for each column, for the census."""
+        """Digests of the schema's columns, for the census."""
         return self.schema.digests()
 
     def __call__(self, context: Context) -> Users:
-        """Return the users of a node: all of the table's or, in a simulation, the node's share.
+        """Return the users of a node: the whole table's or, in a simulation, the node's part.
 
-        Raises ValueError if no file is named, or it cannot be read as a table of the schema.
+        Raise ValueError if no file is named, or if it cannot be read as a table of the schema.
         """
         config = context.node_config
         table = config.get("data-path") if self.table is None else self.table
@@ -392,7 +394,7 @@ class TableLoader:
         return users
 
     def _users(self, table: Path, ids: Path | None) -> Users:
-        """Return the users of a file; it is read once in a process, and when it has changed."""
+        """Return the users of a file; a process reads it once, and again if it has changed."""
         files = [table] if ids is None else [table, ids.expanduser()]
         try:
             key = tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
@@ -412,12 +414,12 @@ class TableLoader:
 
 
 def check_rows(table: object, groups: object) -> None:
-    """Raise ValueError for groups of other rows: a Series whose index is not the table's."""
+    """Raise ValueError if groups are a Series with another index than the table's."""
     rows: Any = getattr(table, "index", None)
     named: Any = getattr(groups, "index", None)
     if not (hasattr(rows, "equals") and hasattr(named, "equals")) or rows.equals(named):
         return
-    if len(rows) == len(named):  # other lengths are refused with both numbers
+    if len(rows) == len(named):  # for other lengths, a later error states both numbers
         raise ValueError(
             "Expected groups with the index of the table, got another: whose row is whose? Name a "
             "column of the table, or give groups.to_numpy() if they are in its order."
@@ -425,9 +427,10 @@ def check_rows(table: object, groups: object) -> None:
 
 
 def collected(table: Any) -> Any:
-    """Return the rows of a query or data set that are elsewhere yet; anything else as it is.
+    """Run a query or load a data set, once; return anything else unchanged.
 
-    That is a polars ``LazyFrame``, a pyarrow ``Dataset`` or a relation of DuckDB. It is run once.
+    Such queries and data sets are a polars ``LazyFrame``, a pyarrow ``Dataset`` and a relation of
+    DuckDB.
     """
     if has(table, "collect") and not has(table, "__array__"):
         return table.collect()
@@ -437,19 +440,20 @@ def collected(table: Any) -> Any:
 
 
 def column_of(table: Table, name: str, numbers: bool = False) -> Any:
-    """Return a column of a table, one entry a row.
+    """Return a column of a table, with one entry per row.
 
-    ``numbers`` says whether nothing else counts in it; see :func:`~.values.numbers.as_column`.
-    Raises ValueError if there is none of that name, or there are two.
+    ``numbers`` is True if only numbers count in it; see
+    :func:`~ldp_flower.data.numbers.as_column`. Raise ValueError if the table has no column or two
+    columns of this name.
     """
     try:
         values = table[name]
-    except (IndexError, TypeError):  # an array's or a list's
+    except (IndexError, TypeError):  # arrays and lists raise these
         raise ValueError(
             "Expected a table with named columns, a DataFrame or a mapping of names to columns, "
             f"got {type(table).__name__}."
         ) from None
-    except Exception:  # polars' own is no KeyError
+    except Exception:  # the error of polars is no KeyError
         raise ValueError(f"Expected a column {name!r} in the table, got none.") from None
     if getattr(values, "ndim", 1) == 2 and hasattr(table, "columns"):
         raise ValueError(f"Expected one column {name!r} in the table, got {values.shape[1]}.")

@@ -1,8 +1,8 @@
-"""Tables on disk, in which no entry depends on another.
+"""Readers of tables on disk, in which no entry depends on another.
 
-pandas' reader of CSV files lets one field decide about a file: a quote that is never closed
-swallows the lines after it, one field too many fails all. Here what is no record costs its own
-line, and reading goes on at the next.
+In pandas' reader of CSV files, one field can affect the whole file: a quote that is never closed
+swallows the following lines, and one field too many makes the whole file fail. This reader drops a
+line that is no record, and goes on with the next line.
 """
 
 import csv
@@ -22,8 +22,8 @@ def read_table(
 ) -> dict[str, list[Any]]:
     """Return some columns of a CSV or Parquet file, in which no entry depends on another.
 
-    pandas' readers give a column one type, which a single missing entry or text changes for all,
-    and a stray quote or comma in a CSV file changes or fails other rows.
+    pandas' readers give a column one type, and a single missing entry or text changes this type for
+    all entries. A stray quote or comma in a CSV file changes other rows or makes them fail.
 
     Parameters
     ----------
@@ -32,21 +32,22 @@ def read_table(
     columns : sequence of str
         Names of the columns to read.
     quoted : bool (default: True)
-        Whether fields of a CSV file may be in quotes, as in RFC 4180 (pandas, R, Excel and
-        databases write such files). False, for a file that was written without: quotes are
-        characters like any other, and each line is a record.
+        True if fields of a CSV file may be in quotes, as in RFC 4180 (pandas, R, Excel and
+        databases write such files). False is for a file that was written without quotes: a quote is
+        then a character like any other, and each line is a record.
 
     Returns
     -------
     dict of str to list
-        The entries of each column: texts of a CSV file, Python's own values of a Parquet file.
-        Lines of a CSV file that are no record (more or fewer fields than the first line, quotes
-        that do not close) are left out, and logged.
+        The entries of each column: texts from a CSV file, Python's built-in types from a Parquet
+        file. Lines of a CSV file that are no record (more or fewer fields than the first line, or
+        quotes that do not close) are left out and logged.
 
     Raises
     ------
     ValueError
-        If the file is neither, cannot be read, or lacks columns or has several of one name.
+        If the file is neither CSV nor Parquet, if it cannot be read, if a column is missing, or if
+        several columns have one name.
     """
     path = Path(path)
     kind = path.suffix.lower()
@@ -63,7 +64,7 @@ def _of_csv(path: Path, columns: Sequence[str], quoted: bool) -> dict[str, list[
     if names is None:
         raise ValueError(f"Expected names of columns in the first line of {path}, got none.")
     _check_columns(path, columns, names)
-    chosen = itemgetter(*[names.index(name) for name in columns], 0)  # one more: a tuple always
+    chosen = itemgetter(*[names.index(name) for name in columns], 0)  # 0 makes it return a tuple
     rows, left_out = [], []
     for number, fields in found:
         if fields is None:
@@ -81,7 +82,7 @@ def _of_csv(path: Path, columns: Sequence[str], quoted: bool) -> dict[str, list[
 
 
 def _text(path: Path) -> str:
-    """Return what a file holds; a byte that is no UTF-8 costs its field alone."""
+    """Return the text of a file; bytes that are no UTF-8 affect only their own field."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -119,31 +120,31 @@ def _check_columns(path: Path, columns: Sequence[str], found: list[str]) -> None
 
 
 def names_in(path: Path) -> list[str]:
-    """Return the names in a text file, one a line; ValueError if it cannot be read."""
+    """Return the names in a text file, one per line; raise ValueError if it cannot be read."""
     try:
         return [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"The file {path} cannot be read: {error}") from error
 
 
-# A field in quotes, which are doubled within it, or one without; and what ends it.
+# A field with or without quotes (doubled inside a quoted field), and the separator that ends it.
 _FIELD = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"(,|\r?\n|\r?\Z)|((?!")[^,\n]*+)(,|\n|\Z)')
 
 
 def records(text: str, quoted: bool = True) -> Iterator[tuple[int, list[str] | None]]:
-    """Yield on which line each record begins, and its fields; None for a line that is no record.
+    """Yield the line number on which each record begins, and its fields; None for no record.
 
-    The first record, the header, decides how many fields all have. A line is no record if it has
-    more or fewer fields, or quotes that do not close before a comma or newline. Empty lines are
-    passed over.
+    The first record, the header, sets the number of fields of all records. A line is no record if
+    it has more or fewer fields, or quotes that do not close before a comma or newline. Empty lines
+    are skipped.
 
-    If ``quoted``, fields may be in quotes as in RFC 4180, within which commas and newlines are text
-    and quotes are doubled. If not, a quote is a character like any other, and each line is a
+    If ``quoted``, fields may be in quotes, as in RFC 4180: inside quotes, commas and newlines are
+    text and quotes are doubled. If not, a quote is a character like any other, and each line is a
     record.
 
-    In a file that was written with quotes no field affects another record. In one that was
-    written without, but is read with them, a field that begins with a quote hides the records up
-    to a field that ends with one, if as many fields as the header's remain.
+    In a file that was written with quotes, no field affects another record. A file that was written
+    without quotes may be read as quoted by mistake. Then a field that begins with a quote hides the
+    records up to a field that ends with a quote, if the number of fields still equals the header's.
     """
     lines = text.split("\n")
     width = place = at = 0
@@ -165,7 +166,7 @@ def records(text: str, quoted: bool = True) -> Iterator[tuple[int, list[str] | N
 
 
 def _in_line(line: str) -> list[str] | None:
-    """Return the fields of a record of one line; None if it is none."""
+    """Return the fields of a record of one line; None if the line is no record."""
     try:
         return next(csv.reader((line,), strict=True))
     except csv.Error:
@@ -173,10 +174,10 @@ def _in_line(line: str) -> list[str] | None:
 
 
 def _over_lines(text: str, start: int, width: int) -> tuple[list[str], int] | None:
-    """Return the fields of the record that begins here, and its lines; None if it is none.
+    """Return the fields of the record that begins at ``start``, and its number of lines.
 
-    Not more than ``width`` fields are looked for, 0 for any number: a file of nothing but stray
-    quotes is read as fast as others.
+    Return None if there is no record. The search stops after ``width`` fields (0: no limit), so
+    that a file with many stray quotes is read as fast as others.
     """
     fields: list[str] = []
     place = start

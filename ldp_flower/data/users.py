@@ -1,4 +1,4 @@
-"""The people on one node: a ragged batch of records."""
+"""The users of one node, as a ragged batch of records."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ from .numbers import as_numbers, as_table, without_numbers
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Users(PlainFields):
-    """The users that live on one Flower node, each with its own rows.
+    """The users of one Flower node, each with its rows.
 
-    A phone holds one user; a gateway, a hospital or a simulated node holds many.
-    User ``i`` owns rows ``offsets[i]`` to ``offsets[i + 1]``; it may own none.
+    A phone holds one user. A gateway, a hospital or a simulated node holds many. User ``i`` owns
+    the rows from ``offsets[i]`` up to, not including, ``offsets[i + 1]``. It may have no rows.
 
     Parameters
     ----------
@@ -30,37 +30,39 @@ class Users(PlainFields):
     targets : array_like, shape (rows,)
         One number per record.
     offsets : ndarray of int64, shape (users + 1,)
-        Where each user's rows begin.
+        Index of each user's first row and, last, the number of rows.
     ids : ndarray of str, shape (users,), optional
-        Stable names that the privacy ledger knows users by. A deployment needs them.
+        Stable names of the users, which are their accounts on the privacy ledger. A deployment
+        needs them.
     first : int, optional
-        Index of this node's first user among those of a whole simulation, which
-        makes results independent of how users are spread over nodes.
+        Index of this node's first user among all users of a simulation. It makes results
+        independent of the distribution of users over nodes.
     has_targets : bool (default: True)
-        Whether the targets are any; questions about them are refused otherwise.
+        True if the users have targets. Otherwise the client refuses questions about targets.
     missing : ndarray of bool, shape (rows, num_features), optional
-        Which entries were missing in the table that features were made from. By default none.
+        Mask of the entries that were missing in the table of the features. By default none.
     columns : sequence of str, optional
-        Names of the columns of ``features`` and, where it has one, last of the targets: for
-        messages and the ledger where the rows are.
+        Names of the columns of ``features`` and, last, of the targets, if there are targets. They
+        appear in messages and in the ledger on the node.
     schema_digests : mapping of str to int, optional
-        Of the public schema that made them: a strategy with another one asks nobody.
+        Digests of the public schema that made the features. A strategy with another schema asks no
+        user.
 
     Raises
     ------
     ValueError
-        If shapes disagree, offsets are no integers or decrease, or ids are not unique or empty, or
-        no names that a ledger keeps; see :meth:`from_rows`.
+        If shapes disagree, if offsets are no integers or decrease, or if ids are empty, repeated
+        or no valid names for a ledger; see :meth:`from_rows`.
 
     Notes
     -----
-    Features and targets are kept as float64, row after row, whatever they come as: an entry's
-    number depends on that entry alone. True is 1, ``"7"`` is 7, and what is no number
-    (``None``, a date, an integer beyond all floats) is NaN. A record in which anything is not
-    finite costs its user the record's use, and nobody else anything: it is left out, or, if
-    the user has no other, reported as the centre; see :meth:`finite`.
+    Features and targets are stored as float64, row after row. An entry's number depends on that
+    entry alone. True is 1, ``"7"`` is 7, and an entry that is no number (``None``, a date, an
+    integer beyond all floats) is NaN. A record with a non-finite number affects its own user only.
+    The record is left out. If the user has no other records, the user reports the centre; see
+    :meth:`finite`.
 
-    The representation shows how many users and features there are, and nothing of what they hold.
+    The representation shows the numbers of users and features, and no data.
     """
 
     features: NDArray[np.float64]
@@ -117,12 +119,12 @@ class Users(PlainFields):
 
     @property
     def num_features(self) -> int:
-        """Number of columns of ``features``; public."""
+        """Number of columns of ``features``, which is public."""
         return int(self.features.shape[1])
 
     @property
     def num_rows(self) -> NDArray[np.int64]:
-        """Number of rows of each user; private."""
+        """Number of rows of each user, shape (users,), which is private."""
         return np.diff(self.offsets)
 
     @classmethod
@@ -142,44 +144,46 @@ class Users(PlainFields):
         Parameters
         ----------
         features : array_like, shape (rows, num_features), or sequence of array_like
-            One row per record. In a list of rows, one of another length is a row of NaN. Which
-            columns of a table (of pandas, polars or Arrow) hold what is no number is logged;
-            :func:`~ldp_flower.simulate` refuses users without a usable row, and a node, whose
-            data decide nothing that a server sees, lets them answer at random.
+            One row per record. In a list of rows, a row of the wrong length counts as a row of
+            NaN. If columns of a table (pandas, polars or Arrow) hold entries that are no numbers,
+            these columns are logged. :func:`~ldp_flower.simulate` refuses users without a usable
+            row. A node lets such users answer at random, so that its data decide nothing that a
+            server sees.
         targets : array_like, shape (rows,), optional
-            One number per record. By default there are none, which counts need none of and
-            means neither; a client refuses what is asked about them.
+            One number per record, by default none. Questions for counts and means need no targets.
+            Without targets, a client refuses questions about them.
         groups : array_like of str or int, shape (rows,), optional
-            The user of each row, as ``groups`` in scikit-learn; becomes the ids.
-            By default each row is a user of its own.
+            The user of each row, like ``groups`` in scikit-learn. The groups become the ids. By
+            default each row is a separate user.
         ids : array_like of str or int, shape (users,), optional
-            All users of the node, distinct, with those who have no rows. By default
-            those in ``groups``: then a server learns who has rows, since it
-            learns how many users a node has.
+            All users of the node, distinct, including users without rows. By default the users in
+            ``groups``. A server then learns which users have rows, since it learns the number of
+            users of a node.
         num_features : int, optional
-            Number of features. By default that of an array; of a list of rows, the length that
-            most rows have. It is public: where rows come as lists, declare it.
+            Number of features. The default is the number of an array's columns or, for a list of
+            rows, the most frequent length. The number is public: declare it if rows come as lists.
         missing : ndarray of bool, shape (rows, num_features), optional
-            Which entries were missing, as :meth:`~ldp_flower.Schema.missing` returns.
+            Mask of the missing entries, as returned by :meth:`~ldp_flower.Schema.missing`.
         missing_ids : {"raise", "drop"} (default: "raise")
-            What becomes of rows whose entry in ``groups`` is missing (None, NaN, an empty text):
-            an error that names them, or they are left out, which is logged. Whole floats, of which
-            pandas makes integers beside a missing entry, are integers then.
+            Treatment of rows whose entry in ``groups`` is missing (None, NaN, an empty text):
+            raise an error that names them, or leave them out and log them. With missing entries,
+            whole floats count as integers, since pandas turns integers beside a missing entry into
+            floats.
 
         Returns
         -------
         Users
-            In the sorted order of their ids (of ``groups``, without ``ids``); rows keep
+            The users in the sorted order of their ids (of ``groups``, without ``ids``). Rows keep
             their order within a user.
 
         Raises
         ------
         ValueError
-            If shapes disagree, groups or ids are neither all strings nor all integers (7 and
-            ``"7"``, or 7.0, would be two accounts of one person) or missing, ids repeat, a group
-            is not among them, a name has two spellings (spaces around it, or accents as NFC and
-            NFD), or cannot be kept on a ledger: it has more than 256 characters, or NUL or half a
-            surrogate pair among them.
+            If shapes disagree. If groups or ids are missing, or neither all strings nor all
+            integers (7 and ``"7"``, or 7.0, would be two accounts of one person). If ids repeat, or
+            a group is not among them. If a name has two spellings (spaces around it, or accents as
+            NFC and NFD). If a ledger cannot store a name: it has more than 256 characters, a NUL or
+            half a surrogate pair.
         """
         table = as_table(features, num_features)
         named = columns_of(features)
@@ -204,11 +208,11 @@ class Users(PlainFields):
         missing: NDArray[np.bool_] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Self:
-        """Return users of rows of numbers; see :meth:`from_rows`."""
+        """Collect rows of numbers into users; see :meth:`from_rows`."""
         check_missing_ids(missing_ids, groups)
         has_targets = targets is not None
         numbers = np.zeros(len(table)) if targets is None else targets
-        each = np.arange(len(table) + 1)  # a row is a user
+        each = np.arange(len(table) + 1)  # each row is one user
         users = cls(table, numbers, each, has_targets=has_targets, missing=missing, columns=columns)
         if groups is None:
             if ids is not None:
@@ -223,7 +227,7 @@ class Users(PlainFields):
                 "Rows without the name of a user are left out: %s.", missing_rows(user)
             )
             users, user = users._with_rows(known), user[known]
-        if ids is not None:  # as texts: the order is the ids' own, whoever has rows
+        if ids is not None:  # sorted as texts: the order depends on all ids, not on who has rows
             given, which = as_names("ids", ids, missing_ids)
             if len(given) < (number := int((which >= 0).sum())):
                 raise ValueError(f"Expected distinct ids, got {len(given)} among {number}.")
@@ -246,25 +250,25 @@ class Users(PlainFields):
         num_bits: int = 40,
         missing_ids: MissingIds = "raise",
     ) -> Self:
-        """Collect items into users: one item a row, in a single column of features; no targets.
+        """Collect items into users without targets: one item per row, in one column of features.
 
         Parameters
         ----------
         items : array_like of int or str, shape (rows,)
-            Each entry counts by its own type, whatever the others are: an integer (or a
-            float that is one; of four bytes below ``2**24``, of two below ``2**11``) in
-            ``[0, 2**53)`` is its own number, a string becomes a number
+            The type of each entry decides how it counts, independently of the other entries. An
+            integer in ``[0, 2**53)`` is its own item number. So is a whole float in this range (of
+            four bytes below ``2**24``, of two bytes below ``2**11``). A string becomes a number
             below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
-            Anything else is no item, and its row is passed over.
+            Any other entry is no item, and its row is skipped.
         groups, ids, missing_ids
             As in :meth:`from_rows`.
         num_bits : int (default: 40)
-            Bits of the numbers of strings, 1 to 40.
+            Number of bits of the strings' numbers, 1 to 40.
 
         Raises
         ------
         ValueError
-            If shapes disagree, or groups or ids are refused as by :meth:`from_rows`.
+            If shapes disagree, or if :meth:`from_rows` would refuse the groups or ids.
         """
         numbers = item_numbers(items, num_bits)
         if lost := int(np.isnan(numbers).sum()):
@@ -276,7 +280,7 @@ class Users(PlainFields):
         return cls._collected(numbers[:, None], None, groups, ids, missing_ids)
 
     def __getitem__(self, users: slice) -> Self:
-        """Return a run of users, without copying their rows."""
+        """Return a contiguous range of users, without copying their rows."""
         start, stop, step = users.indices(len(self))
         if step != 1:
             raise ValueError(f"Expected a slice of step 1, got {step}.")
@@ -294,7 +298,7 @@ class Users(PlainFields):
         return self._with(features=features, targets=targets, missing=missing, **changed)
 
     def _with(self, **changed: Any) -> Self:
-        """Return the users with parts of their own arrays, which have been checked as a whole."""
+        """Return a copy with some fields replaced by parts of its arrays, without a new check."""
         users = copy(self)
         for name, value in changed.items():
             object.__setattr__(users, name, value)
@@ -303,7 +307,8 @@ class Users(PlainFields):
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
         """Return some users, in the given order, each with its first ``max_rows`` rows.
 
-        ValueError if one of users with ids is named twice: it would be charged twice.
+        Raise ValueError if users have ids and one of them is selected twice: the user would be
+        charged twice.
         """
         if self.ids is not None and (distinct := len(np.unique(users))) < len(users):
             raise ValueError(f"Expected {len(users)} distinct ids, got {distinct}.")
@@ -317,10 +322,10 @@ class Users(PlainFields):
         return self._with_rows(rows, offsets=offsets, ids=ids, first=None)
 
     def finite(self) -> Self:
-        """Return the users without the records in which something is not finite.
+        """Return the users without their records that have a non-finite number.
 
-        Who has no other records keeps them all, and reports a centre instead of whatever they
-        make of a statistic. Which records a user keeps depends on its own ones alone.
+        A user without finite records keeps all its records, and reports a centre instead of a
+        statistic of them. The records that a user keeps depend on its own records only.
         """
         kept = np.isfinite(self.features).all(axis=1) & np.isfinite(self.targets)
         if kept.all():
@@ -329,11 +334,11 @@ class Users(PlainFields):
         return self.only(kept)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
-        """Return the users with these of their rows, of which some may have none left."""
+        """Return the users with the rows of this mask only; some users may have no rows left."""
         return self._with_rows(kept, offsets=_counted(kept)[self.offsets])
 
     def ordered(self, keys: NDArray[Any]) -> Self:
-        """Return the users with the rows of each in the order of these keys, one a row."""
+        """Return the users with each user's rows sorted by these keys, shape (rows,)."""
         order = np.lexsort((keys, np.repeat(np.arange(len(self)), self.num_rows)))
         return self._with_rows(order)
 
@@ -364,12 +369,12 @@ def _check_missing(missing: object, shape: tuple[int, ...]) -> None:
 
 
 def _counted(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return how many rows are kept before each one, and last how many in all."""
+    """Return the number of kept rows before each row and, last, the number of all kept rows."""
     return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
 
 
 def _checked_offsets(offsets: ArrayLike, rows: int) -> NDArray[np.int64]:
-    """Return where rows begin, as int64; an error says nothing about who has how many."""
+    """Return the offsets as int64; errors reveal no user's number of rows."""
     ends = np.asarray(offsets)
     if ends.dtype.kind not in "iu" or ends.ndim != 1 or not len(ends):
         raise ValueError(
@@ -383,29 +388,29 @@ def _checked_offsets(offsets: ArrayLike, rows: int) -> NDArray[np.int64]:
     return ends.astype(np.int64, copy=False)
 
 
-#: Name of the record in a census that says which schema a node's tables have.
+#: Name of the record in a census that holds the digests of a node's schema.
 SCHEMA: Final = "schema"
 
 
 @runtime_checkable
 class UserSource(Protocol):
-    """The users of a node: at hand as :class:`Users`, or made while they are asked."""
+    """The users of a node: in memory as :class:`Users`, or made when they are queried."""
 
     @property
     def ids(self) -> NDArray[np.str_] | None:
-        """Names that the privacy ledger knows users by; None: in a simulation only."""
+        """Names of the users on the privacy ledger; None is for a simulation only."""
 
     @property
     def first(self) -> int | None:
-        """Index of the first user among those of a whole simulation, where it is one's share."""
+        """Index of the first user among all users of a simulation, if this is a part of them."""
 
     @property
     def has_targets(self) -> bool:
-        """Whether the users have targets."""
+        """True if the users have targets."""
 
     @property
     def num_features(self) -> int:
-        """Number of columns of their features; public."""
+        """Number of columns of their features, which is public."""
 
     def __len__(self) -> int: ...
 

@@ -1,1 +1,1 @@
-"""What the guarantee rests on, on both sides: budget and ledger, messages, keys, users."""
+"""Code of both halves that the privacy guarantee rests on: budget, ledger, messages and keys."""

@@ -1,4 +1,4 @@
-"""One answer at a time to one question, whichever process of a node computes it."""
+"""A lock between a node's processes: only one of them answers a query at a time."""
 
 import os
 import struct
@@ -13,11 +13,11 @@ if sys.platform != "win32":
 
 @contextmanager
 def answering(path: Path, digest: str) -> Iterator[None]:
-    """Wait until nobody else answers the question with this digest, and keep others waiting.
+    """Hold the lock of the query with this digest; other processes and threads wait for it.
 
-    One byte of the file at ``path`` is locked, whose place follows from the digest. The system ends
-    a lock with the process that holds it. On Windows, where Flower runs no nodes, nothing is
-    locked.
+    The lock covers one byte of the file at ``path``. The position of the byte follows from the
+    digest. The operating system releases a lock when the process that holds it ends. On Windows,
+    where Flower runs no nodes, there is no lock.
     """
     if sys.platform == "win32":
         yield
@@ -25,7 +25,7 @@ def answering(path: Path, digest: str) -> Iterator[None]:
     place = int(digest[:15], 16)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if sys.platform == "linux":  # the lock is this open file's: threads have one each
+        if sys.platform == "linux":  # a lock per open file, so that threads exclude each other
             lock = struct.pack("hh4xqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
             fcntl.fcntl(file, fcntl.F_OFD_SETLKW, lock)
         else:

@@ -1,4 +1,4 @@
-"""What a user's data may cost for life: the operator's policy, and what a query costs."""
+"""Privacy budget: the operator's policy with its lifetime limits, and the cost of a query."""
 
 import math
 import re
@@ -13,22 +13,22 @@ from ..randomizers import NodeSum, Randomizer, RecordMechanism
 from ..randomizers.sums import PARTS
 from ..validation import PlainFields, check_choice, check_integer, check_number
 
-#: What a policy's limits are about: everything of a user, or each record of a silo.
+#: Privacy units of a policy: all data of a user, or each record of a silo.
 UNITS = ("user", "record")
 #: Where noise may be added: to each user's value, or once to the sum over a node's users.
 NOISE = ("user", "node")
 _OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
 _SECONDS = {"h": 3600, "d": 86_400}
-_NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not ledger-path
+_NEARLY = 0.7  # cutoff of difflib: max-rowz is near max-rows, data-path is not near ledger-path
 
 in_process_grid: ContextVar[bool] = ContextVar("in_process_grid", default=False)
 
 
 def in_simulation() -> bool:
-    """Whether the calling code runs in the in-process grid or in a Ray actor of Flower's engine.
+    """Return True if the caller runs in the in-process grid or in a Ray actor of Flower's engine.
 
-    What a node's configuration looks like says nothing: everywhere else a client insists on its
-    operator's policy and ledger and refuses to be seeded.
+    The node's configuration does not matter for this. Outside of a simulation, a client requires
+    its operator's policy and ledger and refuses a seed.
     """
     if in_process_grid.get():
         return True
@@ -42,8 +42,8 @@ def in_simulation() -> bool:
 class Cost(PlainFields):
     """A privacy cost, or the sum of several by basic composition.
 
-    A cost with the name of a ``plan`` is that of the plan's ``steps`` reports together: it is paid
-    with the first of them. A report may count as several of them, its ``weight``.
+    A cost with the name of a ``plan`` covers all ``steps`` reports of the plan. It is paid with the
+    first of them. A report counts as ``weight`` of them.
     """
 
     epsilon: float
@@ -59,9 +59,9 @@ class Cost(PlainFields):
 
     @classmethod
     def of(cls, randomizer: Randomizer, salt: int = 0) -> Self:
-        """Return the cost of one report, read off the mechanism itself.
+        """Return the cost of one report, as the mechanism states it.
 
-        Plans of runs with another ``salt`` are other plans.
+        Runs with different ``salt`` have different plans.
         """
         if not isinstance(randomizer, RecordMechanism | NodeSum):
             return cls(randomizer.epsilon, randomizer.delta)
@@ -72,7 +72,10 @@ class Cost(PlainFields):
 
 
 def seconds_in(period: str) -> int:
-    """Return the length of a period such as ``"30d"`` or ``"12h"``; ValueError if it is none."""
+    """Return the length in seconds of a period such as ``"30d"`` or ``"12h"``.
+
+    Raise ValueError if the text is no period.
+    """
     found = re.fullmatch(r"([1-9][0-9]{0,5})([hd])", period)
     if found is None:
         raise ValueError(f"Expected a period of days or hours, as '30d' or '12h', got {period!r}.")
@@ -81,52 +84,52 @@ def seconds_in(period: str) -> int:
 
 @dataclass(frozen=True)
 class PrivacyPolicy(PlainFields):
-    """What the operator of a client allows, whatever a server asks.
+    """The operator's limits for all queries that a client answers.
 
     Parameters
     ----------
     max_epsilon : float
-        Largest sum of the epsilons of all reports about one user, for life; with a ``period``, in
-        each of them.
+        Largest sum of the epsilons of all reports about one user, for life. With a ``period``,
+        largest sum in each period.
     max_delta : float (default: 0.0)
         Largest sum of the deltas.
     allow_inexact : bool (default: False)
-        Whether to accept mechanisms with real-valued outputs, whose guarantee holds
-        in real arithmetic only.
+        True to accept mechanisms with real-valued outputs, whose guarantee holds in real arithmetic
+        only.
     max_rows : int, optional
         Largest number of rows used per user (the first ones); by default all.
     unit : {"user", "record"} (default: "user")
-        What the limits are about: all data of a user, or, where a node's users are silos
-        (hospitals), each record of a silo. With ``"user"``, mechanisms that protect single
-        records are refused.
+        Privacy unit of the limits: all data of a user, or each record of a silo (hospital) if the
+        node's users are silos. With ``"user"``, mechanisms that protect single records are refused.
     noise : {"user", "node"} (default: "user")
         Where noise may be added: to each user's value alone, or also once to the exact sum over all
-        users of the node. ``"node"`` is right where users trust the node that holds their rows. The
+        users of the node. ``"node"`` suits users who trust the node that holds their rows. The
         number of the node's users is public, and ``max_delta`` has to be above 0.
     num_records : int, optional
-        Public number of records of a silo: the first so many are used. No guarantee rests on it.
-        A deployment that protects records needs it; in simulation it is by default the true one.
+        Public number of records of a silo; only the first ``num_records`` are used. The guarantee
+        does not depend on it. A deployment that protects records needs this number. In simulation
+        the default is the true number.
     min_epsilon : float (default: 0.001)
-        Smallest epsilon of a report, or of each report of a plan. Reports that cost next to
-        nothing would let a server ask without end, and fill the ledger.
+        Smallest epsilon of a report, or of each report of a plan. Reports of almost no cost would
+        let a server ask without end, and fill the ledger.
     max_width : int (default: 1,048,576)
-        Largest number of coordinates of the value that a query may ask of a user: time and
-        memory grow with it. Mechanisms that work longer on a coordinate have limits of their own.
+        Largest number of coordinates of the value that a query may ask of a user. Time and memory
+        grow with it. Mechanisms that need more time per coordinate have additional limits.
     reply_after : float (default: 0.0)
-        Seconds after which a reply leaves, at the earliest, so that neither its time nor its date
-        shows how long it took. It hides what takes less.
+        Earliest time at which a reply leaves, in seconds, so that neither its arrival nor its date
+        shows how long the computation took. This hides computations that take less time.
     features_public : bool (default: False)
-        Whether everything but the targets is public, the number of a user's rows included, so
-        that protocols that protect targets only may send it as it is.
+        True if everything but the targets is public, including the number of a user's rows.
+        Protocols that protect only the targets may then send the public data unchanged.
     allow_public_changes : bool (default: False)
-        Whether a server may learn when a user's answer changes: then a series of collections
-        may ask for permanent answers, which hide everything else about the user's whole history.
+        True if a server may learn when a user's answer changes. A series of collections may then
+        ask for permanent answers, which hide everything else about the user's whole history.
     period : str, optional
         Length of a period, in days or hours (``"30d"``, ``"12h"``), after which ``max_epsilon``
-        may be spent anew; by the clock of the node. Deltas have none: ``max_delta`` has to be 0. A
-        simulation is in one period.
+        may be spent again. The node's clock counts. Deltas have no period, so ``max_delta`` has to
+        be 0. A simulation is in one period.
     lifetime_epsilon : float, optional
-        Largest sum over all periods; goes with ``period``.
+        Largest sum of epsilons over all periods. Required with ``period``, and only with it.
 
     Raises
     ------
@@ -189,15 +192,15 @@ class PrivacyPolicy(PlainFields):
 
     @classmethod
     def from_node_config(cls, node_config: Mapping[str, object]) -> Self | None:
-        """Read the policy that a node's operator has set, or None without ``max-epsilon``.
+        """Return the policy that a node's operator has set, or None without ``max-epsilon``.
 
-        The keys are the parameters with hyphens (``max-epsilon``, ``allow-inexact``).
+        The keys are the parameters' names with hyphens (``max-epsilon``, ``allow-inexact``).
 
         Raises
         ------
         ValueError
-            If a value is not allowed, or a key is a setting's but for capitals and
-            underscores (``max_rows``): it would be taken for the app's own.
+            If a value is not allowed, or if a key differs from a setting only by capitals and
+            underscores (``max_rows``). Such a key would otherwise count as a setting of the app.
         """
         settings = cls._settings()
         for key in node_config.keys() - settings:
@@ -213,7 +216,7 @@ class PrivacyPolicy(PlainFields):
             raise ValueError("Expected num-records, the public number of a silo's records.")
         try:
             return cls(**given)  # type: ignore[arg-type]
-        except ValueError as error:  # about a parameter, which the operator knows as a key
+        except ValueError as error:  # its text names parameters, but the operator knows the keys
             text = str(error)
             for name, key in keys.items():
                 text = text.replace(name, key)
@@ -226,12 +229,12 @@ class PrivacyPolicy(PlainFields):
 
     @classmethod
     def unknown_settings(cls, keys: Iterable[str]) -> set[str]:
-        """Return those keys that are no setting, and so an app's own."""
+        """Return the keys that are no setting of the policy, and so belong to an app."""
         return set(keys) - cls._settings()
 
     @classmethod
     def nearly_settings(cls, keys: Iterable[str]) -> dict[str, str]:
-        """Return those of an app's own keys that look like a misspelt setting, and which."""
+        """Return the unknown keys that look like a misspelt setting, with the similar setting."""
         settings = cls._settings()
         matches = {
             key: get_close_matches(key, settings, n=1, cutoff=_NEARLY)
@@ -240,7 +243,7 @@ class PrivacyPolicy(PlainFields):
         return {key: match[0] for key, match in matches.items() if match}
 
     def tightened_by(self, other: "PrivacyPolicy | None") -> "PrivacyPolicy":
-        """Return the stricter of two policies in every respect."""
+        """Return a policy with the stricter limit of two policies in every respect."""
         if other is None:
             return self
         rows = [rows for rows in (self.max_rows, other.max_rows) if rows is not None]
@@ -267,11 +270,11 @@ class PrivacyPolicy(PlainFields):
         return self.max_epsilon if self.lifetime_epsilon is None else self.lifetime_epsilon
 
     def allows(self, randomizer: Randomizer) -> bool:
-        """Whether one report of this mechanism is allowed to a user who spent nothing."""
+        """Return True if a user who has spent nothing may send one report of this mechanism."""
         return self.objection(randomizer) is None
 
     def objection(self, randomizer: Randomizer) -> str | None:
-        """Return what the policy has against one report of this mechanism, or None."""
+        """Return the reason why the policy forbids one report of this mechanism, or None."""
         by_record = isinstance(randomizer, RecordMechanism)
         if isinstance(randomizer, NodeSum) and self.noise != "node":
             return "it adds noise to the node's sum, and noise is user"
@@ -279,10 +282,11 @@ class PrivacyPolicy(PlainFields):
         return self.objection_to(cost, randomizer.width, by_record, randomizer.exact)
 
     def objection_to(self, cost: Cost, width: int, by_record: bool, exact: bool) -> str | None:
-        """Return what the policy has against an answer of this cost, or of a plan of it, or None.
+        """Return the reason why the policy forbids an answer, or a plan, of this cost, or None.
 
-        ``width`` is the number of coordinates of a value. ``by_record`` says whether only single
-        records are protected, ``exact`` whether the guarantee has no floating-point caveat.
+        ``width`` is the number of coordinates of a value. ``by_record`` is True if the mechanism
+        protects single records only. ``exact`` is True if the guarantee also holds in
+        floating-point arithmetic.
         """
         each = cost.epsilon * cost.weight / cost.steps
         rules = (

@@ -1,14 +1,14 @@
-"""The ledger: what every user has spent, and the answers already given.
+"""The ledger: the privacy budget that each user has spent, and the answers given so far.
 
-One transaction debits the users who can pay and stores who they are, in the place of the
-reply, before any data are computed with. A second one puts the encoded reply there, before
-anything is sent. So nothing of data shows without its cost on the ledger: neither a reply nor
-its absence, nor how long it takes. The same query asked again (after a lost reply, a time-out, a
-crashed server) gets the stored bytes; if there are none yet, the same users answer it. Neither
-costs anything more.
+A first transaction debits the users who can pay, and stores which users these are in the row of the
+reply. It ends before the client computes with any data. A second transaction stores the encoded
+reply in the same row, before the client sends it. So every visible effect of data has its cost on
+the ledger: a reply, a missing reply and the time that a reply takes. If the server repeats a query
+(after a lost reply, a time-out or a crash), the client sends the stored bytes. If no reply is
+stored yet, the same users answer. Neither repetition costs more.
 
-A plan of several reports is paid as a whole with its first one; the ledger counts the
-reports and gives no more of them than were paid.
+The first report of a plan pays for all reports of the plan. The ledger counts the reports and
+allows only as many as were paid.
 """
 
 import logging
@@ -36,9 +36,9 @@ Allowed = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Entry:
-    """An answer that is about to be computed: the query's digest, and what is booked.
+    """Book entry of an answer that is about to be computed, with the query's digest.
 
-    The run's number is as the server gives it.
+    ``run_id`` is the number of the run that the server states.
     """
 
     digest: str
@@ -58,27 +58,27 @@ class Series:
 #: Columns of :meth:`SqliteLedger.book`.
 BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
 
-#: How often data are computed with for one answer: again if the process ended in the first attempt.
-#: An end that data cause shows something of them each time.
+#: Largest number of attempts to compute one answer. The second one follows if the process ended
+#: during the first. If the data make the process end, each such end reveals something about them.
 ATTEMPTS: Final = 2
 
-# Begins what is stored in the place of a reply that is reserved: the number of attempts follows,
-# and who answers. No encoded report begins so.
+# Prefix of the placeholder for a reply that is not computed yet. The number of attempts and a bit
+# for each user follow: 1 if the user answers. No encoded report begins with this prefix.
 _RESERVED: Final = b"reserved"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a ledger holds of a query: its reply or, before there is one, who answers.
+    """State of a query on a ledger: its reply or, before there is a reply, the answering users.
 
     Attributes
     ----------
     users : ndarray of bool
-        Which of the addressed users answer: they have paid.
+        Mask of the addressed users: True for those who have paid and so answer.
     attempts : int
-        How many times the reply has been begun.
+        Number of attempts begun to compute the reply.
     reply : bytes or None
-        The encoded reply, empty if it was forgotten; None if it is not computed yet.
+        The encoded reply; empty if it was deleted, None if it is not computed yet.
     """
 
     users: Allowed
@@ -86,20 +86,20 @@ class Claim:
     reply: bytes | None = None
 
     def begun(self) -> Self:
-        """Return the claim with one attempt more, as far as they are counted."""
+        """Return the claim with one more attempt; the count stops at ``ATTEMPTS`` + 1."""
         return replace(self, attempts=min(self.attempts, ATTEMPTS) + 1)
 
     def to_bytes(self) -> bytes:
-        """Encode for the place of the reply."""
+        """Encode the claim as a placeholder for the reply."""
         return _RESERVED + bytes([self.attempts]) + np.packbits(self.users).tobytes()
 
     @classmethod
     def of(cls, stored: bytes, count: int) -> Self:
-        """Return what is stored about a query to ``count`` users."""
+        """Decode the stored content of the reply to a query that addresses ``count`` users."""
         if not stored.startswith(_RESERVED):
             return cls(np.zeros(count, bool), reply=stored)
         kept = stored.removeprefix(_RESERVED)
-        if not kept:  # of a version that reserved for nodes of one user only
+        if not kept:  # written by an old version, which reserved for nodes of one user only
             return cls(np.ones(count, bool), 1)
         bits = np.unpackbits(np.frombuffer(kept[1:], np.uint8), count=count)
         return cls(bits.astype(bool), kept[0])
@@ -116,15 +116,16 @@ def _affordable(
     policy: PrivacyPolicy,
     for_life: NDArray[np.float64] | None = None,
 ) -> Allowed:
-    """Return which users can pay ``cost`` under ``policy``.
+    """Return a mask of the users who can pay ``cost`` under ``policy``.
 
-    ``spent`` is what each user has spent since its budget was last renewed, and ``for_life`` what
-    it has spent in all. ``used`` is the number of reports that each user has sent of the cost's
-    plan; the first of them paid for all ``cost.steps`` reports.
+    ``spent`` holds the epsilon and delta that each user has spent since its budget was last
+    renewed, and ``for_life`` the epsilon that it has spent in total. ``used`` is the number of
+    reports that each user has sent in the cost's plan. The first of them paid for all
+    ``cost.steps`` reports.
     """
     epsilon, delta = spent
-    # No tolerance but the rounding of a sum, relative 1e-16 a report: three times 0.1 does
-    # not fit into 0.3.
+    # The limits have no tolerance for the rounding of a sum, which is relative 1e-16 a report:
+    # three times 0.1 does not fit into 0.3.
     total_epsilon, total_delta = epsilon + cost.epsilon, delta + cost.delta
     within = (total_epsilon <= policy.max_epsilon) & (total_delta <= policy.max_delta)
     if policy.lifetime_epsilon is not None:
@@ -134,10 +135,10 @@ def _affordable(
 
 
 class StateLedger:
-    """A ledger in a Flower ``Context.state``, for simulation: it ends with the run.
+    """A ledger in a Flower ``Context.state``, for simulation; it ends with the run.
 
-    Accounts are the slots of the node's users. Its records have the names :attr:`RECORDS`; they
-    begin with ``name``.
+    Accounts are the slots of the node's users. The names of the ledger's records begin with
+    ``name``. :attr:`RECORDS` lists the names for both values of ``name`` in use.
     """
 
     RECORDS = frozenset(
@@ -152,14 +153,17 @@ class StateLedger:
 
     @cached_property
     def _spent(self) -> NDArray[np.float64]:
-        """What is spent, read once: a ledger lives as long as one message is answered."""
+        """Spent epsilon and delta, shape (2, users).
+
+        They are read once, since the object lives only while one message is answered.
+        """
         if self._spent_name not in self._state:
             return np.zeros((2, self._num_users))
         (spent,) = self._state.array_records[self._spent_name].to_numpy_ndarrays()
         return spent
 
     def _config(self, name: str) -> ConfigRecord:
-        """Return a record of the state, empty in the first message."""
+        """Return a record of the state, or an empty one in the first message."""
         return self._state.config_records.get(name, ConfigRecord())
 
     def _used(self, accounts: Accounts, cost: Cost) -> NDArray[np.int64]:
@@ -168,7 +172,7 @@ class StateLedger:
         return np.array(plans[cost.plan], np.int64)[accounts]
 
     def claim(self, digest: str, count: int) -> Claim | None:
-        """Return what is stored about a query to ``count`` users."""
+        """Return the state of a query that addresses ``count`` users; None if it is new."""
         stored = self._config(self._replies_name).get(digest)
         return Claim.of(stored, count) if isinstance(stored, bytes) else None
 
@@ -184,8 +188,8 @@ class StateLedger:
         policy: PrivacyPolicy,
         series: Series | None = None,
     ) -> Claim:
-        """Debit those of the users who can pay, as that of :class:`SqliteLedger`."""
-        assert series is None  # of a simulation nobody keeps secrets
+        """Debit the users who can pay, like :meth:`SqliteLedger.reserve`."""
+        assert series is None  # a simulated node keeps no secrets
         claim = self.claim(entry.digest, len(accounts))
         if claim is None:
             claim = Claim(self.affordable(accounts, cost, policy))
@@ -205,11 +209,11 @@ class StateLedger:
         return claim
 
     def answering(self, digest: str) -> AbstractContextManager[None]:
-        """Keep nobody waiting: a simulated node is one process."""
+        """Return a context without a lock: a simulated node is one process."""
         return nullcontext()
 
     def fulfil(self, digest: str, reply: bytes) -> bytes:
-        """Store the reply to a reserved query: a simulated node is one process."""
+        """Store the reply to a reserved query, and return the reply."""
         replies = self._config(self._replies_name)
         replies[digest] = reply
         self._state[self._replies_name] = replies
@@ -219,28 +223,29 @@ class StateLedger:
 class SqliteLedger(LedgerFile):
     """A durable ledger in an SQLite file that the operator has created.
 
-    Accounts are the users' stable ids. Several processes may share the file; every
-    commit is synchronised to the disk before it counts.
+    Accounts are the users' stable ids. Several processes may share the file. Every commit is
+    synchronised to the disk before the program goes on.
 
     Parameters
     ----------
     path : str or Path
-        The file, made by :meth:`create` (``ldp-flower ledger init``).
+        The file that :meth:`create` made (``ldp-flower ledger init``).
     timeout : float (default: 60.0)
         Seconds to wait for another process's transaction.
 
     Raises
     ------
     LedgerError
-        If the file is missing or is no ledger, and by all methods if another file takes its place.
+        If the file is missing or is no ledger. All methods raise it, too, if another file has
+        replaced this one.
     """
 
     def answering(self, digest: str) -> AbstractContextManager[None]:
-        """Wait until nobody else answers a query, see :func:`~.answer_lock.answering`."""
+        """Lock a query while it is answered, see :func:`~.answer_lock.answering`."""
         return answering(self._path.with_name(f"{self._path.name}-answers"), digest)
 
     def check(self, unit: str) -> None:
-        """Raise LedgerError unless costs with this privacy unit could be written now.
+        """Raise LedgerError if a cost with this privacy unit could not be written now.
 
         A user-level epsilon also bounds what each of the user's records loses. A record-level
         epsilon does not bound what the user loses. So a ledger with record-level costs takes no
@@ -250,7 +255,7 @@ class SqliteLedger(LedgerFile):
             _check_unit(connection, unit)
         with self.open() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            # Opens the journal, which a folder may refuse that lets the file be written.
+            # This opens the journal: a folder may forbid new files though the ledger is writable.
             connection.execute("UPDATE fact SET value = value")
             connection.execute("ROLLBACK")
 
@@ -258,7 +263,7 @@ class SqliteLedger(LedgerFile):
     def _columns(
         connection: sqlite3.Connection, accounts: Accounts, query: str, *given: Any, after: str = ""
     ) -> NDArray[np.float64]:
-        """Return two numbers of each account, zero without a row: (2, accounts)."""
+        """Return two numbers per account, 0 if it has no row; shape (2, accounts)."""
         found = {}
         names = texts(accounts)
         for start in range(0, len(names), 500):
@@ -288,7 +293,7 @@ class SqliteLedger(LedgerFile):
         return np.asarray(found[0], np.int64)
 
     def claim(self, digest: str, count: int) -> Claim | None:
-        """Return what is stored about a query to ``count`` users; None if it is new."""
+        """Return the state of a query that addresses ``count`` users; None if the query is new."""
         with self.open() as connection:
             return _claim(connection, digest, count)
 
@@ -302,7 +307,7 @@ class SqliteLedger(LedgerFile):
 
     @staticmethod
     def _begin_period(connection: sqlite3.Connection, policy: PrivacyPolicy) -> None:
-        """Give all users their budget anew if a period is over."""
+        """Renew the budgets of all users if a period is over."""
         if policy.period is not None and is_over(connection, policy.period, time.time()):
             _renew(connection, _spenders(connection))
 
@@ -314,18 +319,19 @@ class SqliteLedger(LedgerFile):
         policy: PrivacyPolicy,
         series: Series | None = None,
     ) -> Claim:
-        """Debit those of the users who can pay, in one transaction on disk.
+        """Debit the users who can pay, in one transaction on disk.
 
-        Of a query that is on the ledger already nobody is debited, whoever asks, and the claim is
-        the first one. If nobody can pay, nothing is written.
+        If the query is on the ledger already, this debits no user and returns the first claim. If
+        no user can pay, this writes nothing.
 
         Parameters
         ----------
         accounts : ndarray
-            The addressed users: the same, in the same order, each time that the query is asked.
+            The addressed users: the same users in the same order for each repetition of the query.
         series : Series, optional
-            The series that the answer belongs to. The secrets of those who pay are then drawn and
-            stored as well; LedgerError as :func:`~.ledger_file.series_keys`.
+            The series that the answer belongs to. The transaction then also draws and stores the
+            secrets of the paying users, and raises LedgerError like
+            :func:`~.ledger_file.series_keys`.
         """
         with self.transaction() as connection:
             self._begin_period(connection, policy)
@@ -345,7 +351,7 @@ class SqliteLedger(LedgerFile):
             connection.execute(
                 "UPDATE reply SET content = ? WHERE digest = ?", (claim.to_bytes(), entry.digest)
             )
-        # In the file as whoever opens it next will find it, or nothing is computed.
+        # Read the file again, as the next process will: without the entry, no answer is computed.
         if self.claim(entry.digest, len(accounts)) is None:
             raise LedgerError("The ledger does not hold what was just written to it.")
         if new:
@@ -363,7 +369,7 @@ class SqliteLedger(LedgerFile):
         cost: Cost,
         policy: PrivacyPolicy,
     ) -> int:
-        """Write a new answer down, and what it costs; return how many of those who give it pay."""
+        """Book a new answer and its cost; return how many of the answering users pay for it."""
         _set_unit(connection, policy.unit)
         paying = texts(accounts[self._used(connection, accounts, cost) == 0])
         connection.executemany(
@@ -379,7 +385,7 @@ class SqliteLedger(LedgerFile):
             )
         number = connection.execute(
             "INSERT INTO reply (digest, run, statistic, mechanism) VALUES (?, ?, ?, ?)",
-            # As text: run numbers are unsigned, SQLite's integers are not.
+            # The run's number is stored as text: it is unsigned, SQLite's integers are signed.
             (entry.digest, str(entry.run_id), entry.statistic, entry.mechanism),
         ).lastrowid
         connection.executemany(
@@ -389,9 +395,10 @@ class SqliteLedger(LedgerFile):
         return len(paying)
 
     def fulfil(self, digest: str, reply: bytes) -> bytes:
-        """Store the reply to a reserved query, on disk, and return what is stored.
+        """Store the reply to a reserved query on disk, and return the reply that is stored.
 
-        This is another one if another process was first, and empty if it was forgotten.
+        The stored reply is a different one if another process stored its own first. It is empty if
+        it was deleted.
         """
         with self.transaction() as connection:
             connection.execute(
@@ -404,12 +411,12 @@ class SqliteLedger(LedgerFile):
         return claim.reply
 
     def numbers(self, accounts: Accounts) -> Words:
-        """Return a public number of each user, below 2**63, which stays the user's on this ledger.
+        """Return each user's public number, below 2**63, which never changes on this ledger.
 
-        It follows from the user's name and from what the ledger drew when it was made, so that
-        it tells nobody else a name.
+        The number is a hash of the user's name. The key of the hash is the identity that the
+        ledger drew when it was made, so that the number does not reveal the name.
         """
-        with self.transaction() as connection:  # which upgrades a ledger without identity
+        with self.transaction() as connection:  # upgrades a ledger without identity
             key = str(fact(connection, "identity")).encode()
         hashes = [blake2b(name.encode(), digest_size=8, key=key) for name in texts(accounts)]
         whole = b"".join(each.digest() for each in hashes)
@@ -418,21 +425,21 @@ class SqliteLedger(LedgerFile):
     def series_keys(self, accounts: Accounts, series: Series) -> list[bytes]:
         """Return the secrets of users who have paid for a series of permanent answers.
 
-        Raises LedgerError as :func:`~.ledger_file.series_keys`.
+        Raise LedgerError like :func:`~.ledger_file.series_keys`.
         """
-        with self.open() as connection:  # as whoever opens it next will find them
+        with self.open() as connection:  # reads the file, as the next process will
             return series_keys(connection, texts(accounts), series.name, series.coins)
 
     def spent(self) -> dict[str, Cost]:
-        """Return what every user on the ledger has spent, since its budget was last renewed."""
+        """Return each user's spending since its budget was last renewed."""
         with self.open() as connection:
             rows = connection.execute("SELECT user, epsilon, delta FROM spent ORDER BY user")
             return {user: Cost(epsilon, delta) for user, epsilon, delta in rows}
 
     def book(self) -> Iterator[tuple[str, ...]]:
-        """Yield all that ever happened on the ledger, oldest first: rows of :data:`BOOK`.
+        """Yield all charges and renewals of the ledger, oldest first, as rows of :data:`BOOK`.
 
-        A renewal gives back what is negative in it.
+        The epsilon and delta of a renewal are negative: the user may spend them again.
         """
         with self.open() as connection:
             yield from connection.execute(
@@ -443,12 +450,12 @@ class SqliteLedger(LedgerFile):
             )
 
     def renew(self, users: Sequence[str] | None = None) -> int:
-        """Give users (by default all) their whole budget again; return how many had spent any.
+        """Renew the whole budget of users (default: all); return how many had spent some of it.
 
-        A renewal does not undo earlier answers. The limits of a policy then hold for the time
-        before a renewal and for the time after it, each on its own. Over both times a user loses up
-        to twice the limits, or ``lifetime_epsilon`` where a policy has one. If one of the users has
-        never answered anything, LedgerError is raised and nobody's is renewed.
+        A renewal does not undo earlier answers. The limits of a policy then hold separately for
+        the time before a renewal and for the time after it. Over both times a user loses up to
+        twice the limits, or ``lifetime_epsilon`` if the policy has one. If one of the users has
+        never answered a query, this raises LedgerError and renews no budget.
         """
         with self.transaction() as connection:
             ever = {user for (user,) in connection.execute("SELECT DISTINCT user FROM charge")}
@@ -463,8 +470,8 @@ class SqliteLedger(LedgerFile):
     def forget_replies(self, days: float) -> int:
         """Delete the stored bytes of replies older than ``days``; return how many were deleted.
 
-        With 0 days all replies are deleted, also those whose date lies in the future. Their costs
-        stay on the ledger. A query whose reply was deleted is refused if it is asked again.
+        With 0 days all replies are deleted, even those whose date lies in the future. Their costs
+        stay on the ledger. If a query whose reply was deleted comes again, it is refused.
         """
         with self.transaction() as connection:
             return connection.execute(
@@ -474,7 +481,7 @@ class SqliteLedger(LedgerFile):
             ).rowcount
 
 
-#: Spent budgets and stored replies of the users of one operator.
+#: A ledger of either kind: spent budgets and stored replies of one operator's users.
 Ledger = StateLedger | SqliteLedger
 
 
@@ -485,12 +492,12 @@ def _claim(connection: sqlite3.Connection, digest: str, count: int) -> Claim | N
 
 
 def _spenders(connection: sqlite3.Connection) -> list[str]:
-    """Return the users who have spent any of their budget."""
+    """Return the users who have spent some of their budget."""
     return [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
 
 
 def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
-    """Give users their whole budget again, and keep a record of it."""
+    """Renew the whole budget of users, and record the renewal."""
     for user in users:
         connection.execute(
             "INSERT INTO renewal (user, epsilon, delta) "
@@ -498,12 +505,12 @@ def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
             (user,),
         )
         connection.execute("DELETE FROM spent WHERE user = ?", (user,))
-        # What is left of a plan was paid in the time that ends: it has to be paid anew.
+        # The rest of a plan was paid in the period that ends: the user has to pay for it again.
         connection.execute("DELETE FROM plan WHERE user = ?", (user,))
 
 
 def texts(accounts: Accounts) -> list[str]:
-    """Return accounts as a ledger file stores them; LedgerError if one is empty or no UTF-8."""
+    """Return accounts as text for a ledger file; raise LedgerError if one is empty or no UTF-8."""
     names = [str(account) for account in accounts]
     if not all(names):
         raise LedgerError("Expected ids that are not empty, got one that is.")
@@ -518,8 +525,8 @@ def texts(accounts: Accounts) -> list[str]:
 def _unit(connection: sqlite3.Connection) -> str | None:
     """Return the privacy unit of a ledger's costs: "user", "record" or None.
 
-    If the ledger does not state it, the unit is "record" if there is a plan or an answer of a
-    mechanism for records, and otherwise None.
+    If the ledger does not state the unit, it is "record" if the ledger holds a plan or an answer of
+    a mechanism for records, and otherwise None.
     """
     if (unit := fact(connection, "unit")) is not None:
         return unit

@@ -1,21 +1,23 @@
-"""The file of a ledger: that it is one, that it stays the same one, and what it is about.
+"""The SQLite file of a ledger: format, identity, periods and the users' secrets.
 
-Its format has a number. A ledger of an older one is answered from as it is, and becomes one of
-today's with the first answer: in one transaction, after a copy was made. A newer one is refused.
+The format has a number. A ledger of an older format can be read as it is. The first transaction
+that writes to it makes a copy and upgrades it. A ledger of a newer format is refused.
 
-A ledger has an identity, drawn when it is made. Whoever opened it works on this one file:
-if another takes its place, if only for a moment, everything fails instead.
+A ledger draws an identity when it is made. An object of this module works on the one file that it
+opened first. If another file takes its place, even for a moment, all methods raise an error.
 
-A ledger keeps the latest time that it was asked at: a clock that goes back gives no new period. One
-that jumps ahead gives one, however far, which lasts until the time that it showed is over.
+A ledger stores the latest time that a clock has shown. A clock that goes back starts no new
+period. A clock that jumps ahead starts one new period, however far it jumps. That period ends one
+period length after the time that the clock showed.
 
-It also keeps users' secrets for series of permanent answers, drawn once. All that a user answers in
-such a series follows from its value and this secret. A second one would be a second draw of the
-noise, which nobody has paid: where a series is paid and its secret is gone, the node refuses. A
-secret is for one public coin, which names the column of a user's bit: the same noise on two columns
-would give a value away by their difference. The coin follows from the user's number on the ledger,
-which no server, node or place changes. It is kept with the secret, so that the node refuses should
-it ever be another one.
+A ledger also stores users' secrets for series of permanent answers. Each secret is drawn once. A
+user's answers in such a series follow from its value and this secret. A second secret would be a
+second draw of the noise, which was not paid for. So the node refuses to answer if a user has paid
+for a series and the secret is gone. A secret belongs to one public coin, which selects the column
+of the user's bit: the difference of two columns with the same noise would reveal a value. The coin
+follows from the user's number on the ledger. Neither the server nor the node nor the user's place
+on it changes this number. The coin is stored with the secret, so that the node can refuse if the
+coin has changed.
 """
 
 import logging
@@ -31,7 +33,7 @@ from .budget import seconds_in
 
 
 class LedgerError(RuntimeError):
-    """A ledger that is missing, foreign or replaced, or cannot be written."""
+    """Error of a ledger that is missing, foreign or replaced, or that cannot be written."""
 
 
 _SCHEMA = """
@@ -55,9 +57,10 @@ _SCHEMA = """
         user TEXT, plan TEXT, used INTEGER NOT NULL, PRIMARY KEY (user, plan)
     ) WITHOUT ROWID;
 """
-#: Number of the format that is written.
+#: Number of the format that this version writes.
 FORMAT: Final = 2
-# From one format to the next. Ledgers of before there were numbers may have the table.
+# Statements that upgrade from one format to the next. A ledger older than the format numbers may
+# already have the table "fact".
 _UPGRADES: Final = (
     (
         "CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) "
@@ -72,18 +75,18 @@ _UPGRADES: Final = (
 
 
 class LedgerFile:
-    """An SQLite file that an operator has created with :meth:`create`, and that stays where it is.
+    """An SQLite file that an operator has created with :meth:`create`, at a fixed path.
 
-    ``timeout`` is how many seconds it waits for another process's transaction.
+    ``timeout`` is the number of seconds to wait for another process's transaction.
 
     Raises
     ------
     LedgerError
-        If the file is missing or is no ledger. A missing ledger is never replaced by
-        an empty one: that would forget what users have spent.
+        If the file is missing or is no ledger. A missing ledger is never replaced by an empty one,
+        since that would forget the users' spending.
     """
 
-    _APPLICATION_ID = 0x1D9F10E6  # marks the file as a ledger of this format
+    _APPLICATION_ID = 0x1D9F10E6  # marks the file as a ledger
 
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
         self._timeout = timeout
@@ -124,10 +127,10 @@ class LedgerFile:
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
-        """Connect to the file, which is the one that this object was made for."""
+        """Connect to the file; raise LedgerError if it is not the file that was opened first."""
         try:
             with closing(self._connect()) as connection:
-                # FULL leaves the journal's removal, which is the commit, to the next sync.
+                # With FULL, the journal's removal, which is the commit, waits for the next sync.
                 connection.execute("PRAGMA synchronous=EXTRA")
                 self._leave_wal(connection)
                 self._check(connection)
@@ -145,26 +148,30 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Connect and write, alone: on disk afterwards, at this path, or an error and nothing."""
+        """Open a write transaction, which excludes other writers.
+
+        The changes are on disk, in the file at this path, when the context ends. Otherwise an error
+        is raised.
+        """
         with self.open() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            self._check(connection)  # anew: from here on nobody else writes
+            self._check(connection)  # again, since from here on no other process can write
             self._upgrade(connection)
             yield connection
             connection.execute("COMMIT")
             self._check(connection)
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Make a ledger of an older format one of today's, if the transaction ends well."""
+        """Copy a ledger of an older format, and upgrade it as part of the open transaction."""
         before = _format(connection)
         if before == FORMAT:
             return
         copy = self._path.with_name(f"{self._path.name}.format-{before}")
-        try:  # anew, if an upgrade was interrupted
+        try:  # overwrites the copy of an interrupted upgrade
             os.close(os.open(copy, os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_WRONLY, 0o600))
         except OSError as error:
             raise LedgerError(f"Cannot copy the ledger to {copy}: {error.strerror}.") from error
-        # Not the connection that is about to write: SQLite does not copy from that.
+        # SQLite does not copy from a connection in a write transaction: open a second one.
         with closing(self._connect()) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
         for statements in _UPGRADES[before:]:
@@ -180,7 +187,10 @@ class LedgerFile:
         )
 
     def _leave_wal(self, connection: sqlite3.Connection) -> None:
-        """Undo what another tool may have set, as the file alone is to hold all spending."""
+        """Leave write-ahead logging, which another tool may have set.
+
+        The file alone must hold all spending.
+        """
         if _journal(connection) == "wal":
             connection.execute("PRAGMA journal_mode=DELETE")  # fails while others have it open
             logging.getLogger(__name__).warning(
@@ -209,7 +219,7 @@ class LedgerFile:
         self._identity = identity
 
     def _found_at(self) -> tuple[int, int]:
-        """Return which file lies at the path."""
+        """Return device and inode of the file at the path; raise LedgerError if there is none."""
         try:
             found = os.stat(self._path)
         except OSError as error:
@@ -221,7 +231,7 @@ class LedgerFile:
 
 
 def fact(connection: sqlite3.Connection, name: str) -> str | None:
-    """Return what a ledger says about itself under this name, if anything."""
+    """Return the ledger's fact of this name, or None if it has no such fact."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'fact'").fetchone():
         return None
     row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
@@ -241,9 +251,10 @@ _BEGAN: Final = "period began"
 
 
 def is_over(connection: sqlite3.Connection, period: str, clock: float) -> bool:
-    """Whether a new period begins, which it does then; note what the clock shows.
+    """Return True if a period is over, and begin the next one; record the clock's time.
 
-    Of a ledger without periods so far the first one begins: what was spent before counts in it.
+    A ledger without periods so far begins its first one and returns False: earlier spending counts
+    in this first period.
     """
     now = max(clock, float(fact(connection, _SEEN) or 0))
     began = fact(connection, _BEGAN)
@@ -255,7 +266,7 @@ def is_over(connection: sqlite3.Connection, period: str, clock: float) -> bool:
 
 
 def began_at(connection: sqlite3.Connection) -> str:
-    """Return when the current period began, UTC; empty if there is none."""
+    """Return the start of the current period (ISO format, UTC); empty if there is no period."""
     began = fact(connection, _BEGAN)
     if began is None:
         return ""
@@ -270,21 +281,23 @@ _SECRET_BYTES: Final = 32
 
 
 def plan_of(series: str) -> str:
-    """Return the name of the plan under which a series is paid, once for all collections."""
+    """Return the name of a series' plan, which pays once for all its collections."""
     return f"series {series}"
 
 
 def series_keys(
     connection: sqlite3.Connection, users: Sequence[str], series: str, coins: Sequence[int]
 ) -> list[bytes]:
-    """Return the users' secrets, drawn by the operating system where a series is new to them.
+    """Return the users' secrets for a series; draw and store those of users new to the series.
 
-    In a transaction, so that they are on disk before anything that follows from them.
+    The operating system draws the secrets. New secrets need a transaction of the caller, so that
+    they are on disk before they are used.
 
     Raises
     ------
     LedgerError
-        If a user has paid for the series and its secret is gone, or of another coin.
+        If a user has paid for the series and its secret is gone, or if the secret belongs to
+        another coin.
     """
     known = dict(connection.execute("SELECT user, content FROM secret WHERE series = ?", (series,)))
     paid = {

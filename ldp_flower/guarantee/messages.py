@@ -1,9 +1,9 @@
-"""What crosses the wire: whom a query is for, the query and the report, each with one encoding.
+"""Messages between server and clients: addressed users, query and report, with their encodings.
 
-A message is one ConfigRecord that describes it and one packed byte array, since
-Flower uploads every array of a message on its own. Decoding trusts nothing: a
-field that is missing, unknown, of the wrong type or outside its range is refused,
-and no array is built whose size the payload does not bear out.
+A message is one ConfigRecord that describes it and one packed byte array, since Flower uploads
+every array of a message separately. Decoding trusts no message. It refuses a field that is missing,
+unknown, of the wrong type or outside its range. It builds an array only if the payload holds all
+bytes of the array.
 """
 
 import hashlib
@@ -26,18 +26,18 @@ from ..randomness import Words, derive
 
 Slots = NDArray[np.int64]
 
-#: Hashes lie in [0, HASH_END); 63 bits, so that bounds fit Flower's integers.
+#: Hashes lie in [0, HASH_END). They have 63 bits, so that bounds fit Flower's integers.
 HASH_END = 1 << 63
 
-_RUN = 1 << 15  # users that are hashed at a time: their hashes stay in the cache
+_RUN = 1 << 15  # number of users hashed at a time, so that their hashes stay in the cache
 
 
 class Purpose(IntEnum):
-    """What a user's key is hashed for; hashes for different purposes have nothing in common."""
+    """Purpose for which a user's key is hashed; different purposes give unrelated hashes."""
 
     COHORT = 1
     COIN = 2
-    NOISE = 3  # this one and those below follow from a secret, in simulation only
+    NOISE = 3  # this purpose and those below use a secret seed, in simulation only
     TRAINING = 4
     ROWS = 5
 
@@ -46,12 +46,13 @@ class Purpose(IntEnum):
 class NodeKeys:
     """The keys of one node's users: (``group``, ``first`` + i) for slot i of ``count``.
 
-    Everything random about a user hangs on its key, not on the node that hosts it: in simulation
-    (0, index among all users), in a deployment (node id, slot on the node). Server and clients hash
-    it the same way, so the server can cut users into cohorts of exact sizes by naming two hash
-    values, and both can generate a user's public coin. In a series (of panels or of permanent
-    answers) a deployed user's key is (0, a number from its ledger), which stays where users join,
-    leave or move: ``numbers``, below 2**63, are these.
+    A user's random choices depend on its key, not on the node that hosts the user. The key is
+    (0, index among all users) in simulation and (node id, slot on the node) in a deployment. Server
+    and clients hash the key in the same way. So the server can cut users into cohorts of exact
+    sizes by naming two hash values, and both sides can generate a user's public coin. In a series
+    of panels or of permanent answers, a deployed user's key is (0, a number from its ledger). This
+    number stays the same when users join, leave or move. ``numbers`` holds these numbers, all below
+    2**63.
     """
 
     group: int
@@ -60,7 +61,7 @@ class NodeKeys:
     numbers: Words | None = field(default=None, compare=False)
 
     def states(self, purpose: Purpose, seed: int, step: int, slots: Slots) -> Words:
-        """Return what users' keys are hashed to, for one step of the run that a seed stands for."""
+        """Return the hashes of the users' keys for one purpose, seed of a run and step."""
         if self.numbers is None:
             index = slots.astype(np.uint64) + np.uint64(self.first)
         else:
@@ -88,25 +89,25 @@ class NodeKeys:
 
 
 FORMAT_VERSION = 1
-MAX_COLLECTIONS = 1000  # of a series with permanent answers
+MAX_COLLECTIONS = 1000  # largest number of collections in a series with permanent answers
 
 QUERY = "report"
 CENSUS = "census"
-NUMBERS = "numbers"  # what the census of a series asks for, and replies
+NUMBERS = "numbers"  # record in the census of a series that asks for, or holds, users' numbers
 
 
 class ErrorCode(IntEnum):
-    """Why a client does not answer; code and text depend on public facts only."""
+    """Reason for which a client does not answer; code and text depend on public facts only."""
 
     MALFORMED = 100
     FORBIDDEN = 101
     EXHAUSTED = 102  # no addressed user can afford the answer
     MISCONFIGURED = 103
     FAILED = 104
-    GONE = 105  # the answer was paid for before, and is no longer kept
+    GONE = 105  # the answer was paid for before, and its bytes were deleted since
 
 
-# Of a flat array of bytes, as numpy.save writes it, of 128 bytes.
+# Header of 128 bytes that numpy.save writes for a flat array of bytes.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00v\x00{'descr': '\|u1', 'fortran_order': False, "
     rb"'shape': \(([0-9]{1,18}),\), } *\n"
@@ -114,18 +115,18 @@ _HEADER = re.compile(
 
 _DTYPES = {"<f8", "<f4", "|u1", "<u2", "<u4", "<i8"}
 
-# What is looked at of a message at all. These bounds come first, so that the work is small
-# whatever a message holds.
-_MAX_FIELDS, _MAX_CHARS = 64, 256  # number of fields or arrays, characters of a name or text
+# Limits on the size of a message. They are checked first, so that any message, also a hostile one,
+# causes little work.
+_MAX_FIELDS, _MAX_CHARS = 64, 256  # number of fields or arrays; characters of a name or text
 _MAX_LAYOUT = 1 << 20  # characters of a layout
 _MAX_DIGITS, _MAX_DIMS = 13, 8  # digits of a number in a layout, and number of dimensions
 
 
 def bounded(config: Mapping[str, Any], *long: str) -> dict[str, Any]:
-    """Return the fields of a ConfigRecord that anybody may have written.
+    """Return the fields of an untrusted ConfigRecord, after a check of their sizes.
 
-    Raise MessageError unless they are few, and each is one number of 64 bits or a short text;
-    those named in ``long`` may be texts or bytes of any length.
+    Raise MessageError if there are too many fields, or if a field is neither one number of 64 bits
+    nor a short text. A field named in ``long`` may be text or bytes of any length.
     """
     if len(config) > _MAX_FIELDS:
         raise MessageError(f"Expected at most {_MAX_FIELDS} fields, got {len(config)}.")
@@ -144,7 +145,7 @@ def bounded(config: Mapping[str, Any], *long: str) -> dict[str, Any]:
 
 
 def pack(arrays: Arrays) -> tuple[str, bytes]:
-    """Return arrays as a layout (JSON) and their bytes, in order of their names."""
+    """Return a layout (JSON) of the arrays and their bytes, both in the order of their names."""
     named = sorted(arrays.items())
     layout = [[name, a.dtype.newbyteorder("<").str, list(a.shape)] for name, a in named]
     contents = [np.ascontiguousarray(a, a.dtype.newbyteorder("<")).tobytes() for _, a in named]
@@ -152,10 +153,10 @@ def pack(arrays: Arrays) -> tuple[str, bytes]:
 
 
 def unpack(layout: str, payload: bytes, *, own: bool = False) -> dict[str, NDArray[Any]]:
-    """Undo :func:`pack`; MessageError if the layout is malformed or does not fit the payload.
+    """Undo :func:`pack`; raise MessageError if the layout is malformed or misfits the payload.
 
-    A message has few arrays of short names; what one has packed and kept oneself, a network's
-    parameters, may have more.
+    An array of a message has a short name, and a message has few arrays. ``own`` lifts these two
+    limits for bytes that the caller packed itself, such as a network's parameters.
     """
     arrays: dict[str, NDArray[Any]] = {}
     position = 0
@@ -188,7 +189,7 @@ def unpack(layout: str, payload: bytes, *, own: bool = False) -> dict[str, NDArr
 
 
 def _short(digits: str) -> int:
-    """Return an integer of a layout; raise ValueError if it has more digits than any array's."""
+    """Return an integer of a layout; raise ValueError if it has more than 13 digits."""
     if len(digits) > _MAX_DIGITS:
         raise ValueError
     return int(digits)
@@ -219,8 +220,8 @@ def _from_record_dict(content: RecordDict) -> tuple[dict[str, Any], dict[str, ND
 def _payload(packed: ArrayRecord) -> bytes:
     """Return the bytes of a record's one array.
 
-    Its header is compared with the only one that NumPy writes for it: to read whatever
-    else a header may say takes longer than all the rest of a message.
+    The array's header must equal the one that NumPy writes for a flat array of bytes. To parse any
+    other header would take longer than the rest of the message.
     """
     if len(packed) != 1:
         raise MessageError("Expected one packed array.")
@@ -239,16 +240,18 @@ class Query:
     Attributes
     ----------
     salt : int
-        Public salt of the run, in ``[0, 2**63)``: hashes keys into cohorts and coins.
+        Public salt of the run, in ``[0, 2**63)``. It seeds the hashes of keys for cohorts and
+        coins.
     low, high : int
-        Users whose hash lies in ``[low, high)`` are addressed.
+        The query addresses the users whose hash lies in ``[low, high)``.
     step : int
         Number of the question in its run, from 1.
     collections : int, optional
-        Of a series with permanent answers: how many times it is asked in all. What a user answers
-        then follows from its value and from a secret that it keeps for the series.
+        Number of collections in a series with permanent answers. A user's answer then follows from
+        its value and from a secret that it keeps for the series.
     numbered : bool (default: False)
-        Whether keys are those of the numbers that users keep, not of their places on a node.
+        True if keys are built from the numbers on the users' ledgers, not from their slots on a
+        node.
     """
 
     question: Question
@@ -278,21 +281,21 @@ class Query:
 
     @property
     def statistic(self) -> str:
-        """What the wire and the ledger call the question."""
+        """Name of the question on the wire and in the ledger."""
         return self.question.name
 
     @property
     def series(self) -> str:
-        """What identifies a series of permanent answers: all but the number of the question."""
+        """Identifier of a series of permanent answers: the query's digest without its step."""
         return replace(self, step=1).digest()
 
     @property
     def coin_step(self) -> int:
-        """The step of the users' public coins: of a series with permanent answers always 0."""
+        """Step of the users' public coins; always 0 in a series with permanent answers."""
         return self.step if self.collections is None else 0
 
     def to_config(self) -> dict[str, Any]:
-        """Return all but the arrays as plain values for a Flower ConfigRecord."""
+        """Return the query without its arrays as plain values for a Flower ConfigRecord."""
         statistic, _, params = self.question.to_wire()
         return (
             {"statistic": statistic, "salt": self.salt, "step": self.step}
@@ -311,9 +314,9 @@ class Query:
     def from_record_dict(
         cls, content: RecordDict, forms: Mapping[str, WireType] = WIRE_TYPES
     ) -> "Query":
-        """Decode a Flower message's content; ``forms`` is what can be asked by.
+        """Decode a Flower message's content; ``forms`` maps names to the known wire types.
 
-        Raises MessageError if it is not a well-formed query.
+        Raise MessageError if the content is not a well-formed query.
         """
         return cls.from_config(*_from_record_dict(content), forms)
 
@@ -321,7 +324,7 @@ class Query:
     def from_config(
         cls, config: Mapping[str, Any], arrays: Arrays, forms: Mapping[str, WireType] = WIRE_TYPES
     ) -> "Query":
-        """Build a query from untrusted plain values; raise MessageError if it is none."""
+        """Build a query from untrusted plain values; raise MessageError if they are invalid."""
         sections: dict[str, dict[str, Any]] = {"param": {}, "randomizer": {}, "": {}}
         for name, value in config.items():
             section, _, rest = name.rpartition(".")
@@ -340,14 +343,14 @@ class Query:
 
     @property
     def summary(self) -> tuple[str, str]:
-        """What is asked and how it is randomised, by name."""
+        """Names of the question and of the randomizer's class."""
         return self.statistic, type(self.randomizer).__name__
 
     def digest(self, *about: object) -> str:
-        """Hash all that decides the reports: this query and ``about`` (keys, users).
+        """Hash everything that decides the reports: this query and ``about`` (keys, users).
 
-        The id of the run and of the message are no part of it: the same question
-        asked again is the same question.
+        The hash leaves out the ids of the run and of the message, so that a repeated query has the
+        same digest.
         """
         layout, payload = pack(self.question.to_wire()[1])
         described = json.dumps([self.to_config(), layout, *map(str, about)], sort_keys=True)
@@ -356,12 +359,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Report:
-    """What a node answers: single randomised reports, or their sums if those are shorter.
+    """A node's answer: single randomised reports, or their sums if those are shorter.
 
-    ``arrays`` are ``slots`` and ``reports``, with ``public`` if the statistic sends public data of
-    the same users; ``count``, ``sum`` and ``sum_of_squares``; or, with noise at the node,
-    ``count`` and ``noisy_sum``. Where users have numbers
-    that stay theirs, ``numbers`` take the place of ``slots``.
+    For single reports, ``arrays`` holds ``slots`` and ``reports``, and ``public`` if the statistic
+    sends public data of the same users. For sums, it holds ``count``, ``sum`` and
+    ``sum_of_squares``. For the sum of a node with noise, it holds ``count`` and ``noisy_sum``. In a
+    series where users have numbers on their ledger, ``numbers`` replaces
+    ``slots``.
     """
 
     arrays: Arrays
@@ -376,7 +380,7 @@ class Report:
     ) -> "Report":
         """Return the single reports of the users in ``slots``, and their public data.
 
-        ``numbers`` are those of all users of the node, if they have any.
+        ``numbers`` holds the numbers of all users of the node, if they have numbers.
         """
         users = {"slots": slots.astype(np.uint32)}
         if numbers is not None:
@@ -412,7 +416,7 @@ class Report:
 
     @classmethod
     def from_record_dict(cls, content: RecordDict) -> "Report":
-        """Decode a Flower message's content; raise MessageError if it is no well-formed report."""
+        """Decode a Flower message's content; raise MessageError unless it is a valid report."""
         config, arrays = _from_record_dict(content)
         by = {"slots", NUMBERS} & set(arrays)
         single = len(by) == 1 and set(arrays) - {"public"} == {*by, "reports"}

@@ -1,16 +1,14 @@
-"""An app's own train messages: what rides on them, and a model's parameters as one vector.
+"""Train messages of an app with an added query, and a model's parameters as one vector.
 
-A query is one more ConfigRecord beside the app's records.
+The query is an additional ConfigRecord beside the app's records. The app's train function sees only
+the app's records. The reply is a :class:`~ldp_flower.guarantee.messages.Report`. If the client
+declares metrics public, the reply also has a MetricRecord.
 
-The app's train function sees its own records only, as if there were no other. The reply
-is a :class:`~ldp_flower.guarantee.messages.Report`, with a MetricRecord of its own beside it if
-the client declares metrics public.
+Parameters are the arrays of floats in an ArrayRecord, in the order of their names. They may have
+any shape, including no dimensions. Other arrays of the record (counters, masks) are no parameters.
+A question may be about some of the parameters only.
 
-Parameters are the arrays of floats in an ArrayRecord, whatever their shapes, those without
-dimensions included, in the order of their names. Everything else in it (counters, masks) is no
-parameter. A question may be about some of them only.
-
-To nodes that train a network which comes as data goes a round instead: its text, and the plan.
+Nodes that train a network sent as data receive a round instead: the network's text and the plan.
 """
 
 import hashlib
@@ -36,7 +34,7 @@ from .messages import (
     unpack,
 )
 
-#: Name of the record that rides along.
+#: Name of the record with the query in an app's message.
 RIDER = "ldp-flower"
 
 #: Name of the record of a reply that holds metrics declared public, if there are any.
@@ -53,13 +51,16 @@ def with_query(content: RecordDict, query: Query) -> RecordDict:
 
 
 def census(own: RecordDict | None = None) -> RecordDict:
-    """Return the question how many users a node holds, with an app's own records for other mods."""
+    """Return the message that asks a node for its number of users, with the app's records."""
     rider = ConfigRecord({"version": FORMAT_VERSION, "ask": CENSUS})
     return RecordDict({**(own or {}), RIDER: rider})
 
 
 def taken_apart(content: RecordDict) -> tuple[Query | None, RecordDict]:
-    """Undo :func:`with_query` or, without a query, :func:`census`; MessageError if it is none."""
+    """Undo :func:`with_query` or :func:`census`; raise MessageError if the content is neither.
+
+    Return the query, or None for a census, and the app's records.
+    """
     own = RecordDict({name: record for name, record in content.items() if name != RIDER})
     rider = content.get(RIDER)
     if not isinstance(rider, ConfigRecord):
@@ -76,7 +77,7 @@ def taken_apart(content: RecordDict) -> tuple[Query | None, RecordDict]:
 
 
 def digest(content: RecordDict) -> str:
-    """Hash an app's records: together with the query they decide what is asked."""
+    """Return a hash of an app's records, which define the question together with the query."""
     whole = hashlib.sha256()
     for name, record in sorted(content.items()):
         described: list[object] = [name, type(record).__name__]
@@ -108,9 +109,10 @@ def flattened(parameters: Parameters) -> Floats:
 def with_parameters(
     record: ArrayRecord, vector: Floats, names: Sequence[str] | None = None
 ) -> ArrayRecord:
-    """Return a copy of a record with the parameters of these names (all) taken from a vector.
+    """Return a copy of a record whose parameters are taken from a vector.
 
-    Everything else is the record's own, unchanged; parameters keep their types.
+    ``names`` lists the parameters to replace, by default all. The other entries stay as they are.
+    Parameters keep their shapes and types.
     """
     replaced: dict[str, Array] = dict(record.items())
     position = 0
@@ -130,16 +132,16 @@ _OF_PLAN = tuple(field.name for field in fields(DpSgdPlan))
 
 @dataclass(frozen=True)
 class NetworkRound(PlainFields):
-    """One round: the network's text, the plan of all rounds, and how steps are taken.
+    """One round of training: the network's text, the plan of all rounds, and the optimiser.
 
     Attributes
     ----------
     text : str
         The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
     optimizer : {"sgd", "adam"}
-        The optimiser, which sees noisy means only.
+        The optimiser, which receives noisy means only.
     salt : int
-        Number of the run, in ``[0, 2**63)``: a plan is paid once for each.
+        Number of the run, in ``[0, 2**63)``. A plan is paid once in each run.
     number : int
         Number of the round, from 1.
     """
@@ -165,7 +167,7 @@ class NetworkRound(PlainFields):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Read what anybody may have written; raise MessageError if it is not one round."""
+        """Decode untrusted fields; raise MessageError if they are not a valid round."""
         _check_fields(config, {*_OWN, *_OF_PLAN}, "a round of training")
         try:
             plan = DpSgdPlan(**{key: config[key] for key in _OF_PLAN})
@@ -175,14 +177,15 @@ class NetworkRound(PlainFields):
 
 
 _OWN = ("optimizer", "learning_rate", "salt", "number")
-_MAX_STEPS = 10_000  # of one user: a message can ask for them
+_MAX_STEPS = 10_000  # largest number of local steps that a message can request from one user
 
 
 @dataclass(frozen=True)
 class LocalTraining(PlainFields):
-    """How each user trains a network on its own rows: ``steps`` plain steps down their mean loss.
+    """A user's training of a network on its rows: ``steps`` gradient steps on their mean loss.
 
-    ``text`` is as that of :class:`NetworkRound`; a step is ``learning_rate`` times the gradient.
+    ``text`` is the network, as in :class:`NetworkRound`. A step is ``learning_rate`` times the
+    gradient.
     """
 
     text: str
@@ -200,7 +203,7 @@ class LocalTraining(PlainFields):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Read what anybody may have written; raise MessageError if it is no local training."""
+        """Decode untrusted fields; raise MessageError if they are not a valid local training."""
         _check_fields(config, {"steps", "learning_rate"}, "a local training")
         try:
             return cls(config["text"], config["steps"], config["learning_rate"])

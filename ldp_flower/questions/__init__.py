@@ -1,8 +1,8 @@
-"""Questions: what users can be asked, each a typed object with one form on the wire.
+"""Questions to users: typed objects, each with one encoding on the wire.
 
-Strategies ask with these objects and clients compute by their classes; only here do statistics
-have names. A message can ask for these, for public transformations around them, and for questions
-that the node's own app brings a statistic for (:func:`wire_types_with`).
+Strategies send these objects. Clients choose the statistic by the object's class. Only this package
+gives statistics names. A message can ask one of these questions, a public transformation of one,
+and a question for which the node's app supplies a statistic (:func:`wire_types_with`).
 """
 
 from .base import *

@@ -1,9 +1,9 @@
-"""What a question is: typed fields, what of them crosses the wire, and what they must fit.
+"""Base classes of questions: typed fields, their encoding on the wire, and their checks.
 
-A field's annotation says all of it: a float or an integer is a positive number, a bool a
-flag, an array has one number for each of what its :class:`Per` names. ``Annotated[int, 16]`` has
-a largest value: a message can ask for more than anybody should compute. A field with a default is
-optional, and does not cross the wire unless it is given.
+A field's annotation defines its encoding and its checks. A float or an integer is a positive
+number, and a bool is a flag. The :class:`Per` of an array says for what it has one number each.
+``Annotated[int, 16]`` has the largest value 16, so that a message cannot demand too large a
+computation. A field with a default is optional: it crosses the wire only if it is given.
 """
 
 import math
@@ -21,34 +21,34 @@ from ..validation import Floats, check_number, plain
 Arrays = Mapping[str, NDArray[Any]]
 Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
 
-_MAX_INTEGER = 1 << 53  # that a float holds, as all below
+_MAX_INTEGER = 1 << 53  # a float holds all integers up to this one
 
 
 class MessageError(ValueError):
-    """A message that is not what this version of the format allows."""
+    """Error of a message that this version of the format does not allow."""
 
 
 class Per(Enum):
-    """What an array has one number for."""
+    """Meaning of an array's entries: for what an array has one number each."""
 
     FEATURE = auto()
-    COORDINATE = auto()  # that is wanted: of those named, by default of the features
-    COLUMN = auto()  # features of the users' rows and, last, the target
-    VALUE = auto()  # coordinate of a user's value
-    INNER = auto()  # coordinate of the value of the question inside this one
-    ONE = auto()  # the array is a number, of either sign
+    COORDINATE = auto()  # a wanted coordinate: the chosen ones, by default all features
+    COLUMN = auto()  # a column: the features of the users' rows and, last, the target
+    VALUE = auto()  # a coordinate of a user's value
+    INNER = auto()  # a coordinate of the value of the inner question
+    ONE = auto()  # the array holds one number, of either sign
     CHOSEN = auto()  # the array lists coordinates
-    MARK = auto()  # the array lists any number of places on a scale
+    MARK = auto()  # the array lists places on a scale, and may have any length
 
 
 class Rows(Enum):
-    """Which of its rows a user answers from, and in which order."""
+    """Selection and order of the user's rows that a question uses."""
 
     ALL = auto()
-    FINITE = auto()  # those without a number that is not finite
-    PRESENT = auto()  # those with entries in all columns that the question is about
-    DRAWN = auto()  # these, in an order drawn at random by the user: the first is any of them
-    SHUFFLED = auto()  # all, in an order drawn at random by the user
+    FINITE = auto()  # rows whose numbers are all finite
+    PRESENT = auto()  # rows with entries in all columns that the question is about
+    DRAWN = auto()  # as PRESENT, in a random order that the user draws
+    SHUFFLED = auto()  # all rows, in a random order that the user draws
 
 
 PerFeature = Annotated[Floats, Per.FEATURE]
@@ -59,15 +59,15 @@ PerInner = Annotated[Floats, Per.INNER]
 Marks = Annotated[Floats, Per.MARK]
 Signed = Annotated[float, Per.ONE]
 Coordinates = Annotated[NDArray[np.int64], Per.CHOSEN]
-Prior = Annotated[float, "centre"]  # what the wire calls it
+Prior = Annotated[float, "centre"]  # its name on the wire is "centre"
 
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """How one field of a question crosses the wire, where it has the name ``wire``.
+    """Encoding of one field of a question on the wire, where it has the name ``wire``.
 
-    ``kind`` is float, int, bool or ndarray. ``per`` is what it is an array for; None: a number.
-    ``most`` is the largest integer that is valid.
+    ``kind`` is float, int, bool or ndarray. ``per`` is the meaning of an array's entries, or None
+    for a field that crosses the wire as a number. ``most`` is the largest valid integer.
     """
 
     field: str
@@ -78,7 +78,7 @@ class FieldSpec:
     most: int = _MAX_INTEGER
 
     def valid(self, value: Any) -> Any:
-        """Return a field's value in its own type; raise MessageError if it is none."""
+        """Return a field's value, converted to its type; raise MessageError if it is invalid."""
         if self.kind is np.ndarray:
             if not np.isfinite(value).all():
                 raise MessageError(f"Expected finite numbers in array {self.wire!r}.")
@@ -101,7 +101,7 @@ class FieldSpec:
         return self.kind(value)
 
     def read(self, arrays: Arrays, params: Mapping[str, object]) -> Any:
-        """Return what an untrusted message has for this field, None if it has nothing."""
+        """Return this field's value in an untrusted message, or None if the field is missing."""
         given: Mapping[str, Any] = params if self.per is None else arrays
         if self.wire not in given:
             return None
@@ -109,7 +109,7 @@ class FieldSpec:
         if self.per is None:
             if type(found) is not float:
                 raise MessageError(f"Expected a finite float for {self.wire!r}, got {found!r}.")
-            if found <= 0:  # a flag, too
+            if found <= 0:  # flags have to be positive, too
                 raise MessageError("Expected positive numbers.")
         elif self.per is Per.ONE:
             _check_floats(self.wire, found, 1)
@@ -118,7 +118,7 @@ class FieldSpec:
 
 
 def integer_expected(name: str, high: int, value: float) -> MessageError:
-    """Return the error of a number that is no integer up to ``high``."""
+    """Return the error for a number that is not an integer up to ``high``."""
     return MessageError(f"Expected an integer {name} of at most {high}, got {value}.")
 
 
@@ -126,7 +126,7 @@ _SLOTS: dict[type["Question"], tuple[FieldSpec, ...]] = {}
 
 
 def slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
-    """Return the fields of a question that cross the wire beside its name."""
+    """Return the encodings of a question's fields, which cross the wire beside its name."""
     if kind not in _SLOTS:
         _SLOTS[kind] = _slots(kind)
     return _SLOTS[kind]
@@ -140,7 +140,7 @@ def _slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
         if NoneType in get_args(hint):
             (hint,) = (option for option in get_args(hint) if option is not NoneType)
         plain, *marks = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
-        if plain is Question or plain is str:  # the inner question, the link: in the name
+        if plain is Question or plain is str:  # the name encodes the inner question and the link
             continue
         per = next((mark for mark in marks if isinstance(mark, Per)), None)
         wire = next((mark for mark in marks if isinstance(mark, str)), own.name)
@@ -152,30 +152,30 @@ def _slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Base class: what each user computes, with its public arguments.
+    """Base class of questions: a computation on each user's rows, with its public arguments.
 
-    Subclasses are frozen dataclasses whose fields are these arguments. Their docstrings say
-    what a user computes; :mod:`ldp_flower.clients.statistics` has the functions that do.
-    Wherever there are ``coordinates`` they are those wanted (of features, or of all columns),
-    by default all. MessageError if an argument is not finite, or a number not positive, unless its
-    field is :data:`Signed`.
+    Subclasses are frozen dataclasses whose fields are these arguments. Their docstrings describe
+    the value that a user computes. The functions that compute it are in
+    :mod:`ldp_flower.clients.statistics`. A field ``coordinates`` lists the wanted coordinates of
+    the features (or of all columns), by default all. A question raises MessageError if an argument
+    is not finite, or if a number is not positive and its field is not :data:`Signed`.
     """
 
-    #: What the wire calls it, but for what other fields and the question inside add.
+    #: Name of the question on the wire, without the parts for its link and its inner question.
     stem: ClassVar[str] = ""
-    #: What its name has behind that of the question inside, as ``stem`` is before it.
+    #: Part of the name that follows the inner question's name, as ``stem`` precedes it.
     suffix: ClassVar[str] = ""
-    #: The links that it can be asked for, if it has one.
+    #: Links that the question allows, if it has a link.
     links: ClassVar[tuple[str, ...]] = ("identity",)
-    #: Whether a message can ask for it by itself, and not only within a transformation.
+    #: True if a message can ask the question without a transformation around it.
     alone: ClassVar[bool] = True
-    #: Whether the features leave as they are beside the reports.
+    #: True if the features are sent beside the reports without randomisation.
     features_public: ClassVar[bool] = False
-    #: The rows that count.
+    #: The rows that the question uses.
     rows: ClassVar[Rows] = Rows.FINITE
-    #: Whether users draw a part of their value at random.
+    #: True if users draw a part of their value at random.
     draws: ClassVar[bool] = False
-    #: Number of coordinates of a user's value, where neither rows nor arguments change it.
+    #: Number of coordinates of a user's value, if neither rows nor arguments change it.
     fixed_width: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
@@ -187,11 +187,11 @@ class Question:
 
     @property
     def name(self) -> str:
-        """What the wire, the ledger and a result call it."""
+        """Name of the question on the wire, in the ledger and in a result."""
         return name_of((type(self),), getattr(self, "link", "identity"))
 
     def to_wire(self) -> Wire:
-        """Return the name, the arrays and the numbers that cross the wire."""
+        """Return the question's encoding for the wire: its name, arrays and numbers."""
         arrays: dict[str, NDArray[Any]] = {}
         params: dict[str, float] = {}
         for slot in slots(type(self)):
@@ -205,37 +205,40 @@ class Question:
         return self.name, arrays, params
 
     def width(self, num_features: int) -> int:
-        """Return the number of coordinates of a user's value, given those of its rows.
+        """Return the number of coordinates of a user's value, for rows of ``num_features``.
 
-        MessageError if the question does not fit such rows.
+        Raise MessageError if the question does not fit such rows.
         """
         return self.num_wanted(num_features) if self.fixed_width is None else self.fixed_width
 
     def features(self, num_features: int) -> int:
-        """Return the number of features that it is about, of rows with so many."""
+        """Return the number of features that the question sees in rows of ``num_features``."""
         return num_features
 
     def num_wanted(self, num_features: int) -> int:
-        """Return the number of coordinates that are wanted."""
+        """Return the number of wanted coordinates."""
         chosen = getattr(self, "coordinates", None)
         return self.features(num_features) if chosen is None else len(chosen)
 
     def needs_targets(self, num_features: int) -> bool:
-        """Whether it is about targets, which some users do not have; of so many features."""
+        """Return True if the question uses targets, which some users do not have.
+
+        ``num_features`` is the number of features of the users' rows.
+        """
         return True
 
     @property
     def classes_asked(self) -> int:
-        """Number of classes that targets are places of, from 0; 0 where they are numbers."""
+        """Number of classes if targets are class indices from 0; 0 if they are other numbers."""
         return 2 if getattr(self, "link", "") == "logistic" else 0
 
     @property
     def record_centre(self) -> Floats | float:
-        """What a mechanism for silos adds to every record's value."""
+        """Centre that a mechanism for silos adds to every record's value."""
         return 0.0
 
     def check(self, num_features: int, width: int) -> None:
-        """Raise MessageError unless it can be asked of such rows, for reports of this width."""
+        """Raise MessageError unless the question fits rows of ``num_features`` and this width."""
         users_have = f"the node's users have {num_features} features"
         expected = self.check_arrays(num_features, users_have)
         if width != expected:
@@ -244,7 +247,7 @@ class Question:
             )
 
     def check_arrays(self, num_features: int, users_have: str) -> int:
-        """Raise MessageError unless all arrays fit; return the width."""
+        """Raise MessageError unless all arrays fit the users' rows; return the value's width."""
         chosen = getattr(self, "coordinates", None)
         if chosen is not None:
             check_coordinates(chosen, self.features(num_features), users_have)
@@ -267,7 +270,7 @@ class Question:
 
 
 class AboutFeatures(Question):
-    """Base class: targets play no part."""
+    """Base class of questions that use features only, no targets."""
 
     def needs_targets(self, num_features: int) -> bool:
         """Return False."""
@@ -275,26 +278,26 @@ class AboutFeatures(Question):
 
 
 class OfColumns(Question):
-    """Base class: all columns are features here, the target the last one."""
+    """Base class of questions that treat the target as the last feature."""
 
     def features(self, num_features: int) -> int:
-        """Return one more: the target is a column, too."""
+        """Return ``num_features + 1``, since the target counts as a feature."""
         return num_features + 1
 
 
 class AboutColumns(OfColumns):
-    """Base class: about some columns, and rows with entries in all of them.
+    """Base class of questions about some columns, and about the rows with entries in all of them.
 
-    Its field ``coordinates`` names them: features or, as the last column, the target.
+    The field ``coordinates`` lists the columns: features or, as the last column, the target.
     """
 
     def needs_targets(self, num_features: int) -> bool:
-        """Whether the target is among the columns."""
+        """Return True if the target is among the columns."""
         return num_features in getattr(self, "coordinates")  # noqa: B009
 
 
 class OneNumber(Question):
-    """Base class: a user's value is one number."""
+    """Base class of questions whose value is one number per user."""
 
     fixed_width: ClassVar[int] = 1
 
@@ -307,7 +310,7 @@ def _check_floats(name: str, array: NDArray[Any], length: int, because: str = ""
 
 
 def check_coordinates(coordinates: NDArray[Any], num_features: int, users_have: str) -> None:
-    """Raise MessageError unless these are distinct indices of so many things."""
+    """Raise MessageError unless ``coordinates`` are distinct indices below ``num_features``."""
     if coordinates.ndim != 1 or coordinates.dtype != np.int64 or not len(coordinates):
         raise MessageError("Expected a list of coordinates.")
     if coordinates.min() < 0 or coordinates.max() >= num_features:
@@ -317,7 +320,11 @@ def check_coordinates(coordinates: NDArray[Any], num_features: int, users_have: 
 
 
 def name_of(kinds: Sequence[type[Question]], link: str = "identity") -> str:
-    """Return what the wire calls a question, given its class and, before it, those around it."""
+    """Return a question's name on the wire.
+
+    ``kinds`` are the classes of the transformations around the question, outermost first, and last
+    the question's class.
+    """
     name = "" if link == "identity" else f"{link}_"
     name += kinds[-1].stem + kinds[-1].suffix
     for kind in reversed(kinds[:-1]):
@@ -326,7 +333,7 @@ def name_of(kinds: Sequence[type[Question]], link: str = "identity") -> str:
 
 
 def together(**given: object) -> None:
-    """Raise MessageError if some of these are given and others are not."""
+    """Raise MessageError if some of these arguments are given and others are None."""
     if len({value is None for value in given.values()}) > 1:
         *names, last = given
         raise MessageError(f"Expected {', '.join(names)} and {last} together.")

@@ -1,4 +1,4 @@
-"""Questions about columns of a table: what a row of the user's has there, and its cell."""
+"""Questions about columns of a table: shares, and the cell or the entry of one row of a user."""
 
 import math
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from .base import (
     together,
 )
 
-_MOST_MARKS, _MOST_CELLS = 1 << 12, 1 << 16  # a message can ask for them
+_MOST_MARKS, _MOST_CELLS = 1 << 12, 1 << 16  # largest numbers that a message can request
 
 
 class _OneColumn(AboutColumns):
-    """Base class: about one column of numbers."""
+    """Base class of questions about one column of numbers."""
 
     coordinates: Coordinates
 
@@ -41,12 +41,12 @@ class _OneColumn(AboutColumns):
 
 @dataclass(frozen=True, eq=False)
 class SharesBelow(_OneColumn):
-    """For each threshold, twice the share of the user's rows that are not above it, minus 1.
+    """Twice the share of a user's entries that are at or below each threshold, minus 1.
 
-    ``thresholds`` are in the column's standardised units; ``levels`` are the shares of everybody
-    that are sought by them. Rows without an entry do not count. Without any other, the value is
-    twice ``levels``, minus 1: where just that share of the others is below, who has no entry
-    changes nothing.
+    ``thresholds`` are in the column's standardised units. ``levels`` are the shares of all users'
+    entries that the strategy wants to lie at or below them. Rows without an entry do not count. A
+    user without any entry has twice ``levels``, minus 1. Such users do not change the mean if the
+    other users' shares equal ``levels``.
     """
 
     stem: ClassVar[str] = "shares_below"
@@ -67,10 +67,11 @@ class SharesBelow(_OneColumn):
 
 @dataclass(frozen=True, eq=False)
 class Cell(_OneColumn, OneNumber):
-    """The cell that the entry of a row drawn at random lies in.
+    """The cell that contains the entry of a row drawn at random.
 
-    The number of ``edges``, in the column's standardised units, that are below the entry, from 0 to
-    k; what lies on an edge is below it. k + 1 without a row.
+    The cell's number is the number of ``edges`` below the entry, from 0 to k for k edges. ``edges``
+    are in the column's standardised units. An entry on an edge belongs to the cell below it. A user
+    without a row has k + 1.
     """
 
     stem: ClassVar[str] = "cell"
@@ -88,10 +89,10 @@ class Cell(_OneColumn, OneNumber):
 class Grain(_OneColumn, OneNumber):
     """The coarsest step of which the entry of a row drawn at random is a multiple.
 
-    The place of the coarsest step that it is a multiple of, among ``step``, ``step / 2``,
-    ``step / 10``, ``step / 20`` and so on; ``num_steps`` if of none of them, and
-    ``num_steps + 1`` without a row. ``step`` and ``origin``, where 0 lies, are in the column's
-    standardised units.
+    The value is the index of this step among ``step``, ``step / 2``, ``step / 10``, ``step / 20``
+    and so on. It is ``num_steps`` if the entry is a multiple of none of them, and ``num_steps + 1``
+    for a user without a row. ``step`` and ``origin``, the place of the number 0, are in the
+    column's standardised units.
     """
 
     stem: ClassVar[str] = "grain"
@@ -105,20 +106,20 @@ class Grain(_OneColumn, OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class TableCell(AboutColumns, OneNumber):
-    """The cell of a table that a user falls in: categories, a level of a number, or both.
+    """The user's cell in a table of categories, of levels of a number, or of both.
 
-    The categories are those of a row drawn at random among those with entries in all columns. The
-    number is the mean of the rows that have these categories, too, or with ``one_row`` that of the
-    row that was drawn. It is rounded to one of ``levels`` levels from ``low`` to ``high``, all as
-    far from the next: to one of the two around it, at random with the right mean. Cells are
-    numbered row by row, levels last.
+    The user draws a row at random among its rows with entries in all columns. The categories are
+    those of this row. The number is the mean over the user's rows with the same categories, or,
+    with ``one_row``, the number of the drawn row. The number is rounded to one of ``levels`` evenly
+    spaced levels from ``low`` to ``high``: at random to one of the two neighbouring levels, so that
+    the mean is unbiased. Cells are numbered row by row, with the levels as the last dimension.
 
-    A user without such rows has the number behind all cells or, if there is ``instead``, a cell
-    drawn from these probabilities.
+    A user without such rows has ``num_cells``, the index after the last cell. If ``instead`` is
+    given, it has a cell drawn with these probabilities.
 
-    ``coordinates`` are the columns one after the other: of categories all indicators or, if it is
-    the target, the target, whose numbers are the categories; the number last. ``sizes`` are how
-    many categories each has, integers.
+    ``coordinates`` lists the columns one after the other, the number last. A column of categories
+    has all its indicators there. If the target is a column of categories, its numbers are the
+    category indices. ``sizes`` holds the number of categories of each column, as integers.
     """
 
     stem: ClassVar[str] = "table_cell"
@@ -155,11 +156,11 @@ class TableCell(AboutColumns, OneNumber):
 
     @property
     def num_cells(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return int(math.prod(self.sizes.tolist())) * (self.levels or 1)
 
     def check_arrays(self, num_features: int, users_have: str) -> int:
-        """Raise MessageError unless there are as many coordinates as the columns take."""
+        """Raise MessageError unless ``coordinates`` matches the columns; return the width."""
         width = super().check_arrays(num_features, users_have)
         self.blocks(num_features)
         return width
@@ -167,7 +168,8 @@ class TableCell(AboutColumns, OneNumber):
     def blocks(self, num_features: int) -> list[list[int]]:
         """Return the coordinates of each column of categories and, last, of the number.
 
-        MessageError if there are more coordinates, or fewer, or the target stands among indicators.
+        Raise MessageError if there are too many or too few coordinates, or if the target is among a
+        column's indicators.
         """
         given, found, end = self.coordinates.tolist(), [], 0
         for size in [*self.sizes.astype(np.int64).tolist(), *([1] if self.levels else [])]:
@@ -185,10 +187,11 @@ class TableCell(AboutColumns, OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class LevelRounding(TableCell):
-    """How uncertain the rounding of the number is: 1 in the middle between two levels.
+    """Uncertainty of the rounding of the number in a :class:`TableCell`, minus 1/2.
 
-    ``4 f (1 - f) - 1 / 2`` where the number is a fraction f of the way from one level to the
-    next; NaN without rows. Else as :class:`TableCell`.
+    The value is ``4 f (1 - f) - 1 / 2`` if the number is a fraction f of the way from one level to
+    the next. The uncertainty ``4 f (1 - f)`` is 1 in the middle between two levels. A user without
+    rows has NaN. The arguments are those of :class:`TableCell`.
     """
 
     stem: ClassVar[str] = "level_rounding"

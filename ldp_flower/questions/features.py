@@ -1,4 +1,4 @@
-"""Questions about rows: means of features, which of them matter most, moments, items, labels."""
+"""Questions about rows: means of features, selected features, moments, records, items, labels."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from .moments import MAX_DEGREE, num_moments, tensor_powers
 
 @dataclass(frozen=True, eq=False)
 class Mean(AboutFeatures):
-    """A user's mean row of features minus ``centre``, NaN without rows."""
+    """A user's mean row of features minus ``centre``; NaN without rows."""
 
     stem: ClassVar[str] = "mean"
 
@@ -33,7 +33,7 @@ class Mean(AboutFeatures):
 
 @dataclass(frozen=True, eq=False)
 class WeightedMean(AboutFeatures):
-    """``weights`` times a user's :class:`Mean`, one weight a wanted coordinate."""
+    """``weights`` times a user's :class:`Mean`, with one weight per wanted coordinate."""
 
     stem: ClassVar[str] = "weighted_mean"
 
@@ -46,7 +46,7 @@ class WeightedMean(AboutFeatures):
 class DistanceBin(AboutFeatures, OneNumber):
     """The bin of the length of a user's mean row minus ``centre``.
 
-    Bins are those of :class:`TargetScaleBin`.
+    Bins are as in :class:`TargetScaleBin`.
     """
 
     stem: ClassVar[str] = "distance_scale"
@@ -59,7 +59,7 @@ class DistanceBin(AboutFeatures, OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class ColumnMeans(OfColumns):
-    """:class:`Mean` of all columns: the target counts as the last feature."""
+    """The :class:`Mean` of all columns; the target counts as the last feature."""
 
     stem: ClassVar[str] = "column_means"
     alone: ClassVar[bool] = False
@@ -70,7 +70,7 @@ class ColumnMeans(OfColumns):
 
 @dataclass(frozen=True, eq=False)
 class ColumnMeanNorm(OfColumns, OneNumber):
-    """``log(norm / prior) / log_range`` of a user's :class:`ColumnMeans`, one number."""
+    """``log(norm / prior) / log_range`` for the norm of a user's :class:`ColumnMeans`."""
 
     stem: ClassVar[str] = "column_mean_norm"
     alone: ClassVar[bool] = False
@@ -83,9 +83,9 @@ class ColumnMeanNorm(OfColumns, OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class ColumnLogSizes(OfColumns):
-    """The logarithm of each column's root mean square over ``prior``.
+    """The logarithm of each column's root mean square divided by ``prior``.
 
-    Clipped to ``log_range`` in either direction. Users without rows, or with zeros only,
+    The logarithm is clipped to ``[-log_range, log_range]``. Users without rows, or with zeros only,
     have zeros.
     """
 
@@ -99,24 +99,24 @@ class ColumnLogSizes(OfColumns):
 
 @dataclass(frozen=True, eq=False)
 class _FeatureSet(Question):
-    """Base class: a user's value is ``set_size`` features by their numbers, -1 for a missing one.
+    """Base class of questions for ``set_size`` features, given by their indices.
 
-    Shape (users, ``set_size``).
+    The value has shape (users, ``set_size``). The index -1 stands for a missing feature.
     """
 
     set_size: int
 
     def width(self, num_features: int) -> int:
-        """Return ``set_size`` if there are so many features."""
+        """Return ``set_size``, or ``num_features`` if that is smaller."""
         return min(self.set_size, num_features)
 
 
 @dataclass(frozen=True, eq=False)
 class OutstandingFeatures(AboutFeatures, _FeatureSet):
-    """The features whose means stand out most.
+    """The features whose means are largest relative to their root mean square.
 
-    A mean is compared with the root mean square of the user's own rows, which is drawn
-    towards that of all features as if by four more rows.
+    The root mean square is that of the feature in the user's rows. It is shrunk towards the root
+    mean square of all features, which weighs as much as four additional rows.
     """
 
     stem: ClassVar[str] = "outstanding_features"
@@ -126,8 +126,8 @@ class OutstandingFeatures(AboutFeatures, _FeatureSet):
 class CorrelatedFeatures(_FeatureSet):
     """The features with the largest ``|X'y|``.
 
-    With ``ridge``, those with the largest ridge coefficients, which takes off what is due to
-    correlated features.
+    With ``ridge``, the features with the largest ridge coefficients. These account for the effects
+    of correlated features.
     """
 
     stem: ClassVar[str] = "correlated_features"
@@ -152,7 +152,7 @@ class LassoFeatures(_FeatureSet):
 class PostLassoFeatures(_FeatureSet):
     """The features with the largest least-squares coefficients of the Lasso's support.
 
-    ``penalty`` as of :class:`LassoFeatures`.
+    ``penalty`` is as in :class:`LassoFeatures`.
     """
 
     stem: ClassVar[str] = "post_lasso_features"
@@ -167,7 +167,8 @@ class PursuedFeatures(_FeatureSet):
     stem: ClassVar[str] = "pursued_features"
 
 
-#: How users may rank features for a vote, by name: from a set's size to the question.
+#: Ways in which users can rank features for a vote: functions of the set's size that return the
+#: question, by name.
 SELECTORS: Mapping[str, Callable[[int], Question]] = {
     "ridge": partial(CorrelatedFeatures, ridge=3.0),
     "marginal": CorrelatedFeatures,
@@ -177,18 +178,19 @@ SELECTORS: Mapping[str, Callable[[int], Question]] = {
 }
 
 
-MAX_WIDTH = 1 << 14  # a message can ask for it
+MAX_WIDTH = 1 << 14  # largest number of coordinates that a message can request
 
 
 @dataclass(frozen=True, eq=False)
 class SecondMoments(Question):
-    """A user's means of x y and of x x', packed, one after the other.
+    """A user's means of x y and of the packed x x', concatenated.
 
-    They are multiplied by ``product_weight`` and ``square_weight``. x is a row over
-    ``feature_bound``, shortened to length 1, y its target over ``target_bound``, clipped to [-1,
-    1]. The d products x y come first, then the upper triangle of x x' row by row, off the diagonal
-    times sqrt(2), see :func:`~ldp_flower.questions.moments.packed_power`. A value is no longer than
-    the root of the sum of the weights' squares. Without rows it is zero.
+    The means are multiplied by ``product_weight`` and ``square_weight``. x is a row divided by
+    ``feature_bound``, and shortened to length 1 if it is longer. y is the row's target divided by
+    ``target_bound``, clipped to [-1, 1]. The d products x y come first. The upper triangle of x x'
+    follows row by row, with its off-diagonal entries times sqrt(2), see
+    :func:`~ldp_flower.questions.moments.packed_power`. The length of a value is at most the root of
+    the sum of the weights' squares. Without rows it is zero.
     """
 
     stem: ClassVar[str] = "second_moments"
@@ -199,16 +201,16 @@ class SecondMoments(Question):
     square_weight: float
 
     def width(self, num_features: int) -> int:
-        """Return the number of products."""
+        """Return the number of moments."""
         return limited(num_moments(num_features, [2]))
 
 
 @dataclass(frozen=True, eq=False)
 class TensorMoments(Question):
-    """A user's means of x y and of several tensor powers of x, packed.
+    """A user's means of x y and of several packed tensor powers of x, concatenated.
 
-    x and y as in :class:`SecondMoments`. The powers are every ``stride``-th one (1 or 2) up to
-    ``degree + 1``. All parts have the weight that keeps a value within the unit ball.
+    x and y are as in :class:`SecondMoments`. The exponents are the multiples of ``stride`` (1 or 2)
+    up to ``degree + 1``. All parts have one weight, which keeps a value within the unit ball.
     """
 
     stem: ClassVar[str] = "tensor_moments"
@@ -229,7 +231,7 @@ class TensorMoments(Question):
             )
 
     def width(self, num_features: int) -> int:
-        """Return the number of products."""
+        """Return the number of moments."""
         return limited(num_moments(num_features, tensor_powers(self.degree, self.stride)))
 
 
@@ -237,8 +239,8 @@ class TensorMoments(Question):
 class Record(Question):
     """A user's first row and its target, shape (users, num_features + 1); NaN without rows.
 
-    The row is over ``feature_bound``, shortened to length 1, the target over
-    ``target_bound``, clipped to [-1, 1].
+    The row is divided by ``feature_bound``, and shortened to length 1 if it is longer. The target
+    is divided by ``target_bound``, and clipped to [-1, 1].
     """
 
     stem: ClassVar[str] = "record"
@@ -247,15 +249,15 @@ class Record(Question):
     target_bound: float
 
     def width(self, num_features: int) -> int:
-        """Return one more than there are features."""
+        """Return the number of features plus one, for the target."""
         return num_features + 1
 
 
 @dataclass(frozen=True, eq=False)
 class RecordCopies(Question):
-    """A user's first row times its target, then ``copies`` times the row.
+    """A user's first row times its target, followed by ``copies`` copies of the row.
 
-    Bounded as by :class:`Record`; shape (users, (copies + 1) num_features).
+    Row and target are bounded as in :class:`Record`. Shape (users, (copies + 1) num_features).
     """
 
     stem: ClassVar[str] = "record_copies"
@@ -265,7 +267,7 @@ class RecordCopies(Question):
     copies: int
 
     def width(self, num_features: int) -> int:
-        """Return the features of all copies."""
+        """Return the number of coordinates: the product with the target and all copies."""
         if (self.copies + 1) * num_features > MAX_WIDTH:
             raise MessageError(f"Expected few copies, got {self.copies}.")
         return (self.copies + 1) * num_features
@@ -275,12 +277,11 @@ class RecordCopies(Question):
 class DrawnItems(AboutFeatures):
     """The items of a user's rows in an order drawn at random, shape (users, ``set_size``).
 
-    Items are the first column of the features, integers below ``domain_size``;
-    what is none (NaN, a fraction, a number out of range) is passed over, and so is an item that
-    came before: the first one is that of a row drawn at random. A user with fewer distinct
-    items than ``set_size`` has the numbers ``domain_size``, ``domain_size + 1``, ... in place
-    of the rest. They stand for no item, and one that is outside the randomizer's domain
-    becomes a random item.
+    Items are the integers from 0 to ``domain_size - 1`` in the first column of the features. The
+    statistic skips invalid items (NaN, fractions, numbers out of range) and repeated items. So the
+    first item is that of a random row. A user with fewer distinct items than ``set_size`` has
+    ``domain_size``, ``domain_size + 1``, ... in the remaining places. These numbers stand for no
+    item. The randomizer replaces a number outside its domain by a random item.
     """
 
     stem: ClassVar[str] = "drawn_items"
@@ -296,9 +297,9 @@ class DrawnItems(AboutFeatures):
 
 @dataclass(frozen=True, eq=False)
 class FrequentItems(DrawnItems):
-    """A user's most frequent items, the most frequent first, else as :class:`DrawnItems`.
+    """A user's most frequent items, the most frequent first; otherwise as :class:`DrawnItems`.
 
-    Equally frequent ones are in the order that was drawn.
+    Equally frequent items are in the order that was drawn.
     """
 
     stem: ClassVar[str] = "frequent_items"
@@ -306,17 +307,18 @@ class FrequentItems(DrawnItems):
 
 @dataclass(frozen=True, eq=False)
 class Labels(Question):
-    """A user's first ``labels_per_user`` targets, zero where there are fewer or one is not finite.
+    """A user's first ``labels_per_user`` targets; zero for a missing or non-finite target.
 
-    With ``theta`` and ``offset`` what this linear model predicts is subtracted from each target.
-    They are clipped to ``[-label_bound, label_bound]``. The rows that they belong to leave beside
-    the reports, as they are: of a node only whose operator has declared features public.
+    With ``theta`` and ``offset``, the prediction of this linear model is subtracted from each
+    target. The targets are then clipped to ``[-label_bound, label_bound]``. The features of the
+    same rows are sent unchanged beside the reports, but only by a node whose operator has declared
+    features public.
     """
 
     stem: ClassVar[str] = "labels"
-    rows: ClassVar[Rows] = Rows.ALL  # or the block would show which targets are finite
+    rows: ClassVar[Rows] = Rows.ALL  # FINITE would reveal by the block which targets are finite
     features_public: ClassVar[bool] = True
-    #: Largest number of targets: with each a row of features leaves.
+    #: Largest number of targets. Each of them sends a row of features along.
     most: ClassVar[int] = 16
 
     labels_per_user: Annotated[int, most]
@@ -331,14 +333,14 @@ class Labels(Question):
 
 @dataclass(frozen=True, eq=False)
 class DrawnLabels(Labels):
-    """A user's targets as in :class:`Labels`, of rows in an order that the user draws."""
+    """A user's targets as in :class:`Labels`, from its rows in a random order that it draws."""
 
     stem: ClassVar[str] = "drawn_labels"
     rows: ClassVar[Rows] = Rows.SHUFFLED
 
 
 def limited(width: int) -> int:
-    """Return a number of moments; MessageError if nobody should compute so many."""
+    """Return ``width``; raise MessageError if it exceeds ``MAX_WIDTH``."""
     if width > MAX_WIDTH:
         raise MessageError(f"Expected at most {MAX_WIDTH} moments, got {width}.")
     return width

@@ -1,4 +1,4 @@
-"""Links: how a target depends on the linear predictor ``u = <x, theta>``.
+"""Links: models of a target's mean, given the linear predictor ``u = <x, theta>``.
 
 The registry is closed: a query names a link, and no code crosses the wire.
 """
@@ -15,15 +15,15 @@ from ..validation import Floats
 
 @dataclass(frozen=True)
 class Link:
-    """A model of the target's mean, and the loss that it is fitted by.
+    """A model of the target's mean, and the loss to fit it with.
 
-    ``mean`` is the function ``u -> mean of the target``, where ``target`` makes a number of what
-    users hold: 0 or 1 of a class. ``loss`` is the function ``(u, y) -> loss``
-    of a record, and ``score`` its derivative in u: a record's gradient is the score times its row.
-    ``curvature`` is a usual second derivative of the loss in u, the inverse of a good step size for
-    features of unit variance; for the squared and the logistic loss it is the largest.
-    ``largest_score`` bounds the score's magnitude for targets that the link can have, infinity
-    where nothing does.
+    ``mean`` is the function ``u -> mean of the target``. ``target`` converts the users' targets to
+    numbers on this scale, such as a class to 0 or 1. ``loss`` is the function ``(u, y) -> loss`` of
+    a record, and ``score`` its derivative in u. A record's gradient is the score times its row.
+    ``curvature`` is a typical second derivative of the loss in u. Its inverse is a good step size
+    for features of unit variance. For the squared and the logistic loss it is the largest second
+    derivative. ``largest_score`` bounds the score's magnitude for all targets that the link allows;
+    it is infinity if there is no bound.
     """
 
     mean: Callable[[Floats], Floats]
@@ -34,12 +34,12 @@ class Link:
     target: Callable[[Floats], Floats] = np.asarray
 
     def residual(self, u: Floats, y: Floats) -> Floats:
-        """Return how far targets are above their means."""
+        """Return the targets minus their means under the model."""
         return np.asarray(self.target(y) - self.mean(u))
 
 
 def _class(y: Floats) -> Floats:
-    """Return 1 for class 1, 0 for class 0, which may be coded -1, and NaN for none."""
+    """Return 1 for class 1, 0 for class 0, which may be coded -1, and NaN for a missing label."""
     return np.where(np.isnan(y), np.nan, np.where(np.greater(y, 0), 1.0, 0.0))
 
 
@@ -57,7 +57,7 @@ def _cosine_score(u: Floats, y: Floats) -> Floats:
 
 
 #: ``identity``: y = u + noise, squared loss. ``logistic``: y is 1 with probability
-#: 1 / (1 + exp(-u)), otherwise 0, or -1, which means the same; logistic loss.
+#: 1 / (1 + exp(-u)), otherwise 0 or -1, which mean the same; logistic loss.
 #: ``cosine``: y = 2 u + cos(u) + noise, squared loss.
 LINKS: Mapping[str, Link] = {
     "identity": Link(lambda u: u, lambda u, y: (u - y) ** 2 / 2, lambda u, y: u - y, 1.0, np.inf),

@@ -1,6 +1,6 @@
-"""Tensor powers of vectors, packed: every monomial once, so that lengths are kept.
+"""Packed tensor powers of vectors: each monomial occurs once, with a weight that keeps lengths.
 
-Clients pack, the server unpacks; nothing here is part of the guarantee.
+Clients pack, and the server unpacks. The privacy guarantee does not depend on this module.
 """
 
 import math
@@ -12,44 +12,46 @@ import numpy as np
 
 from ..validation import Floats, Integers
 
-MAX_DEGREE = 7  # of a polynomial whose gradient is estimated
+MAX_DEGREE = 7  # largest degree of a polynomial whose gradient is estimated
 
 
 def num_monomials(dim: int, degree: int) -> int:
-    """Return the number of different products of ``degree`` of ``dim`` coordinates."""
+    """Return the number of different products of ``degree`` factors out of ``dim`` coordinates."""
     return math.comb(dim + degree - 1, degree)
 
 
 def num_moments(dim: int, powers: Sequence[int]) -> int:
-    """Return the size of the products with a target and of these tensor powers."""
+    """Return the size of the ``dim`` products with a target plus these tensor powers."""
     return dim + sum(num_monomials(dim, power) for power in powers)
 
 
 def tensor_powers(degree: int, stride: int) -> Sequence[int]:
-    """Return the powers that the gradient of a polynomial loss needs.
+    """Return the exponents of the tensor powers that the gradient of a polynomial loss needs.
 
-    With ``stride`` 1 those of ``(c_0 + c_1 <w, x> + ...) x``, with 2 those for an odd polynomial.
+    With ``stride`` 1, these are the exponents in ``(c_0 + c_1 <w, x> + ...) x``. With ``stride`` 2,
+    they are those for an odd polynomial.
     """
     return range(stride, degree + 2, stride)
 
 
 def tensor_weight(powers: Sequence[int]) -> float:
-    """Return the weight of products and powers that keeps all together in the unit ball."""
+    """Return the common weight that keeps products and powers together in the unit ball."""
     return 1 / math.sqrt(1 + len(powers))
 
 
 @lru_cache(maxsize=16)
 def monomials(dim: int, degree: int) -> tuple[Integers, Floats]:
-    """Return the coordinates of every monomial and the root of how often it occurs.
+    """Return the coordinates of each monomial, and its weight.
 
-    Coordinates, shape (monomials, degree), are in lexical order; for degree 2 that of
-    ``numpy.triu_indices``. The weights are roots of the multinomial coefficients: with them the
+    Coordinates, shape (monomials, degree), are in lexical order. For degree 2 this is the order of
+    ``numpy.triu_indices``. The weights are the roots of the multinomial coefficients. With them the
     packed power of a vector x has length ``|x|**degree``, and the inner product of two packed
     powers is ``<x, z>**degree``.
     """
     chosen = list(combinations_with_replacement(range(dim), degree))
     coordinates = np.array(chosen, np.int64).reshape(len(chosen), degree)
-    # degree! over the product of the factorials of the lengths of runs of one coordinate
+    # A multinomial coefficient is degree! over the product of the factorials of the run lengths,
+    # where a run is a sequence of equal coordinates.
     runs = np.ones((len(chosen), degree), np.int64)
     for place in range(1, degree):
         same = coordinates[:, place] == coordinates[:, place - 1]
@@ -60,7 +62,7 @@ def monomials(dim: int, degree: int) -> tuple[Integers, Floats]:
 def packed_power(rows: Floats, degree: int, part: slice = slice(None)) -> Floats:
     """Return the packed ``degree``-th tensor power of each row, shape (rows, monomials).
 
-    ``part`` chooses monomials, by default all. A row's result does not depend on others.
+    ``part`` selects monomials, by default all. A row's result does not depend on other rows.
     """
     coordinates, weights = monomials(rows.shape[1], degree)
     powers = rows[:, coordinates[part, 0]] * weights[part]

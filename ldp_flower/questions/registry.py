@@ -1,7 +1,7 @@
 """Registry: the questions that a message can ask, by their names on the wire.
 
-It is closed: it has the questions of this package's modules, made when the package is imported,
-and a node's app can bring statistics for more (:func:`wire_types_with`).
+The registry is closed: it holds the questions of this package's modules, and it is built when the
+package is imported. A node's app can add questions with statistics (:func:`wire_types_with`).
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from . import columns, features, regression, sizes, updates  # noqa: F401 -- whose questions they are
+from . import columns, features, regression, sizes, updates  # noqa: F401 -- define the questions
 from .base import Arrays, FieldSpec, MessageError, Per, Question, name_of, slots
 from .transformed import TransformedQuestion
 from .updates import UpdateQuestion
@@ -18,10 +18,10 @@ from .updates import UpdateQuestion
 
 @dataclass(frozen=True)
 class WireType:
-    """What a name on the wire stands for.
+    """Classes and link that a name on the wire stands for.
 
-    Its classes are the question's and, before it, those of the transformations around it, the
-    outermost first.
+    ``kinds`` are the classes of the transformations around the question, outermost first, and last
+    the question's class.
     """
 
     kinds: tuple[type[Question], ...]
@@ -29,7 +29,7 @@ class WireType:
 
     @property
     def slots(self) -> tuple[FieldSpec, ...]:
-        """All that crosses the wire beside the name."""
+        """Encodings of all fields that cross the wire beside the name."""
         return tuple(slot for kind in self.kinds for slot in slots(kind))
 
 
@@ -46,12 +46,12 @@ def _forms() -> dict[str, WireType]:
 
 
 def _all_of(kind: type[Question]) -> list[type[Question]]:
-    """Return the questions of this package that are one: those with a name of their own."""
+    """Return ``kind`` and its subclasses, without the base classes: those that define a stem."""
     own = [kind] if "stem" in vars(kind) and kind.stem else []
     return own + [each for below in kind.__subclasses__() for each in _all_of(below)]
 
 
-#: Every name that a message can ask by.
+#: The questions that a message can ask, by their names on the wire.
 WIRE_TYPES: Mapping[str, WireType] = _forms()
 
 
@@ -59,9 +59,10 @@ _STEM = re.compile("[a-z][a-z0-9_]{0,63}")
 
 
 def wire_types_with(kinds: Iterable[type[Question]]) -> Mapping[str, WireType]:
-    """Return what a message can ask by where these questions are known, too.
+    """Return the registry with these additional questions.
 
-    ValueError if one is no question of its own with a new name, all of whose fields cross the wire.
+    Raise ValueError if one of them is not a question about private rows with a new name, or if one
+    of its fields does not cross the wire.
     """
     forms = dict(WIRE_TYPES)
     for kind in kinds:
@@ -78,7 +79,7 @@ def _check_new(kind: type[Question]) -> None:
     name = kind.__name__
     if issubclass(kind, TransformedQuestion | UpdateQuestion) or kind.features_public:
         raise ValueError(f"Expected {name} to be about rows, all of which stay private.")
-    if "__dataclass_params__" not in vars(kind):  # its fields would not be any; all are frozen
+    if "__dataclass_params__" not in vars(kind):  # no fields otherwise; subclasses are frozen
         raise ValueError(f"Expected {name} to be a frozen dataclass.")
     if not isinstance(kind.stem, str) or not _STEM.fullmatch(kind.stem):
         raise ValueError(
@@ -103,7 +104,7 @@ def question_from_wire(
     params: Mapping[str, object],
     forms: Mapping[str, WireType] = WIRE_TYPES,
 ) -> Question:
-    """Build a question of one of ``forms`` from untrusted plain values, or raise MessageError."""
+    """Build a question in ``forms`` from untrusted plain values; raise MessageError if invalid."""
     if not isinstance(name, str):
         raise MessageError("Expected the name of a statistic.")
     if name not in forms:

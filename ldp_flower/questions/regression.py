@@ -1,8 +1,7 @@
-"""Questions of regression: a loss's gradients and curvatures, users' own coefficients, sizes.
+"""Questions for regression: gradients and curvatures of a loss, local coefficients, sizes.
 
-Those about one class are the last: whether a row is of it, and what predicts that. Users' targets
-are then the classes' places, 0, 1, ..., as a schema makes them of categories. A row with any other
-target is none of their rows.
+The last questions are about one class of a classification. Targets are then class indices 0, 1,
+..., which a schema makes from categories. Rows with any other target are left out.
 """
 
 from dataclasses import dataclass
@@ -28,26 +27,29 @@ from .sizes import Octave
 
 @dataclass(frozen=True, eq=False)
 class Gradient(Question):
-    """A loss's mean gradient at ``theta`` over a user's rows, shape (users, wanted coordinates).
+    """The mean gradient of a loss over a user's rows, shape (users, wanted coordinates).
+
+    A record's gradient is its score, the derivative of the loss in ``<x, theta>``, times its row.
 
     Attributes
     ----------
     centre : ndarray, shape (wanted coordinates,), optional
-        What a mechanism for silos adds to every record's gradient.
+        Centre that a mechanism for silos adds to every record's gradient.
     feature_centre : ndarray, shape (num_features,), optional
-        What is taken off each row in the gradient. The scores are of the rows as they are.
+        Centre that is subtracted from each row in the gradient, but not in the scores.
     offset : float, optional
-        What is added to ``<x, theta>``.
+        Number that is added to ``<x, theta>``.
     constant : float, optional
-        There is a last coordinate, of a feature that is this number in all rows.
+        Adds a last coordinate: the gradient of a feature that has this value in all rows.
     feature_bound, row_bound : float, optional
-        Clips features in the gradient to ``[-bound, bound]``; shortens rows to this length, and
-        their scores alike. Scores are of the rows as they are: where a model holds its gradient is
-        zero then, too, whatever is clipped.
+        ``feature_bound`` clips features in the gradient to ``[-bound, bound]``. ``row_bound``
+        shortens rows to this length, and multiplies their scores by the same factors. Scores are
+        computed from the unclipped rows, so that clipping keeps the mean gradient at the true model
+        at zero.
     residual_bound : float, optional
         Clips the score, which is ``<x, theta> - y`` for the squared loss.
     link : str (default: "identity")
-        Whose loss.
+        Link that defines the loss.
     """
 
     stem: ClassVar[str] = "gradient"
@@ -65,7 +67,7 @@ class Gradient(Question):
     link: str = "identity"
 
     def width(self, num_features: int) -> int:
-        """Return the number of wanted coordinates, one more with a constant."""
+        """Return the number of wanted coordinates, plus one with a constant."""
         return self.num_wanted(num_features) + (self.constant is not None)
 
     @property
@@ -76,7 +78,7 @@ class Gradient(Question):
 
 @dataclass(frozen=True, eq=False)
 class Curvature(OneNumber):
-    """The mean of ``min(<x, direction>**2, cap)`` over a user's rows, moved to [-1, 1]."""
+    """The mean of ``min(<x, direction>**2, cap)`` over a user's rows, rescaled to [-1, 1]."""
 
     stem: ClassVar[str] = "curvature"
 
@@ -86,7 +88,7 @@ class Curvature(OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class RootCurvature(OneNumber):
-    """``log(size / prior) / log_range`` of the root mean square of ``<x, direction>``."""
+    """``log(size / prior) / log_range`` for the root mean square ``size`` of ``<x, direction>``."""
 
     stem: ClassVar[str] = "root_curvature"
 
@@ -97,23 +99,23 @@ class RootCurvature(OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class ResidualCoefficients(Question):
-    """Weighted ridge coefficients of what ``theta`` leaves of a user's targets.
+    """Weighted ridge coefficients of a user's residuals under the model ``theta``.
 
-    Targets are in units of the user's own root mean square, and so is ``theta``; the
-    residual is then brought to mean square 1 itself. Shape (users, k), or (users, k + 1) with
-    a scale. Users whose targets are all zero have zeros.
+    The user's targets are divided by their root mean square, and ``theta`` predicts these scaled
+    targets. The residuals are then scaled to mean square 1. Shape (users, k), or (users, k + 1)
+    with a scale. Users whose targets are all zero have zeros.
 
     Attributes
     ----------
     weights : ndarray, shape (k,)
-        What the coefficients are multiplied by.
+        Weights that multiply the coefficients.
     ridge : float
         Penalty, in units of a feature's mean square.
     coordinates : ndarray of int64, shape (k,), optional
-        The features that the residual is regressed on, by default all.
+        Features that the residual is regressed on, by default all.
     scale, scale_weight : float, optional
-        Together: there is a last column, ``scale_weight`` times the logarithm of the
-        targets' root mean square over ``scale``.
+        If both are given, there is a last column: ``scale_weight`` times the logarithm of the
+        targets' root mean square divided by ``scale``.
     """
 
     stem: ClassVar[str] = "residual_coefficients"
@@ -130,23 +132,23 @@ class ResidualCoefficients(Question):
         together(scale=self.scale, scale_weight=self.scale_weight)
 
     def width(self, num_features: int) -> int:
-        """Return k, one more if the scale is asked for."""
+        """Return k, plus one with a scale."""
         return self.num_wanted(num_features) + (self.scale is not None)
 
 
 @dataclass(frozen=True, eq=False)
 class LocalCoefficients(Question):
-    """A user's own ridge coefficients of what a model leaves, shape (users, coordinates + 1).
+    """A user's ridge coefficients of a model's residuals, shape (users, coordinates + 1).
 
-    Of the residuals ``y - offset - <x, theta>``, on the wanted features and, last, on a feature
-    that is ``constant`` in all rows.
+    The residuals ``y - offset - <x, theta>`` are regressed on the wanted features and, last, on a
+    feature that is ``constant`` in all rows.
 
     Attributes
     ----------
     theta, offset
         The model.
     ridge : float
-        Penalty, in units of the wanted features' and the constant's mean square in the user's own
+        Penalty, in units of the mean square of the wanted features and the constant in the user's
         rows.
     """
 
@@ -159,24 +161,24 @@ class LocalCoefficients(Question):
     coordinates: Coordinates | None = None
 
     def width(self, num_features: int) -> int:
-        """Return one more than there are wanted features."""
+        """Return the number of wanted features plus one, for the constant."""
         return self.num_wanted(num_features) + 1
 
 
 @dataclass(frozen=True, eq=False)
 class RidgeShift(Question):
-    """A user's own ridge step from ``theta``, shape (users, num_features).
+    """A user's ridge step from ``theta``, shape (users, num_features).
 
-    With A the user's k rows and ``e = clip((y - centre) / scale - A theta, -residual_bound,
-    residual_bound)`` it is ``A' (A A' / k + ridge / of_rows I)^-1 e / k``. A user without rows, or
-    with no residual, has zeros.
+    Let A be the user's k rows, and ``e = clip((y - centre) / scale - A theta, -residual_bound,
+    residual_bound)``. The step is ``A' (A A' / k + ridge / of_rows I)^-1 e / k``. A user without
+    rows, or with residuals of zero, has zeros.
 
     Attributes
     ----------
     ridge : float
-        Penalty for a user of one row, in units of a row's mean square length.
+        Penalty for a user with one row, in units of a row's mean square length.
     of_rows : float, optional
-        How many rows the penalty is for; by default those of each user, k.
+        Number of rows by which the penalty is divided; by default each user's number of rows, k.
     """
 
     stem: ClassVar[str] = "ridge_shift"
@@ -191,7 +193,7 @@ class RidgeShift(Question):
 
 @dataclass(frozen=True, eq=False)
 class RidgeStep(RidgeShift):
-    """The direction of a :class:`RidgeShift`: a vector of length 1, whatever the rows."""
+    """The direction of a :class:`RidgeShift`: a vector of length 1; zero for a zero shift."""
 
     stem: ClassVar[str] = "ridge_step"
 
@@ -205,10 +207,10 @@ class RidgeShiftOctave(Octave, RidgeShift):
 
 @dataclass(frozen=True, eq=False)
 class TargetScaleBin(OneNumber):
-    """The bin of the root mean square of a user's targets; -1, no bin, if it is 0 or NaN.
+    """The bin of the root mean square of a user's targets; -1, for no bin, if it is 0 or NaN.
 
-    Bin b of ``num_bins`` begins at ``smallest * 2**(b / per_octave)``; the first and the last one
-    take what is beyond.
+    Bin b of ``num_bins`` begins at ``smallest * 2**(b / per_octave)``. The first and the last bin
+    also hold the smaller and larger values.
     """
 
     stem: ClassVar[str] = "target_scale"
@@ -222,9 +224,9 @@ class TargetScaleBin(OneNumber):
 class SquaredErrors(OneNumber):
     """A weighted sum of two mean squares over a user's rows, one number.
 
-    ``loss_weight`` times the mean of ``(y - <x, theta>)**2`` plus ``baseline_weight`` times the
-    mean of ``(y - centre)**2`` minus ``offset``. Without rows both means are zero, which leaves
-    their ratio over all users as it is.
+    The value is ``loss_weight`` times the mean of ``(y - <x, theta>)**2``, plus
+    ``baseline_weight`` times the mean of ``(y - centre)**2``, minus ``offset``. For a user without
+    rows both means are zero, so that the user does not change their ratio over all users.
     """
 
     stem: ClassVar[str] = "squared_errors"
@@ -238,13 +240,13 @@ class SquaredErrors(OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class Teacher(Question):
-    """The sparse model that fits a user's own rows best, minus ``centre``.
+    """The sparse model that fits a user's rows best, minus ``centre``.
 
-    The model has at most ``sparsity`` coefficients, of at most the length ``radius``. It minimises
-    the mean loss of ``link`` over the user's rows, plus ``ridge / 2`` times its squared length; it
-    is zero for a user without rows. Shape (users, num_features). With ``num_answers`` and
-    ``synthetic_seed`` the difference's products with so many
-    :func:`~ldp_flower.questions.public_maps.synthetic_features` are wanted instead, shape (users,
+    The model has at most ``sparsity`` nonzero coefficients, and a length of at most ``radius``. It
+    minimises the mean loss of ``link`` over the user's rows, plus ``ridge / 2`` times its squared
+    length. It is zero for a user without rows. Shape (users, num_features). With ``num_answers``
+    and ``synthetic_seed``, the value is instead the product of this difference with ``num_answers``
+    rows of :func:`~ldp_flower.questions.public_maps.synthetic_features`, shape (users,
     num_answers).
     """
 
@@ -264,7 +266,7 @@ class Teacher(Question):
         together(num_answers=self.num_answers, synthetic_seed=self.synthetic_seed)
 
     def width(self, num_features: int) -> int:
-        """Return the number of answers if they are asked for, otherwise of features."""
+        """Return the number of answers if it is given, otherwise the number of features."""
         if self.num_answers is None:
             return num_features
         if self.num_answers > num_features:
@@ -274,7 +276,7 @@ class Teacher(Question):
 
 @dataclass(frozen=True, eq=False)
 class RowCount(OneNumber):
-    """``log(rows / prior) / log_range`` of a user's number of rows; none counts as one."""
+    """``log(rows / prior) / log_range`` for a user's number of rows; 0 rows count as one."""
 
     stem: ClassVar[str] = "row_count"
 
@@ -286,7 +288,7 @@ NumClasses = Annotated[int, 1 << 16]
 
 
 class ClassQuestion(Question):
-    """Base class: targets are class indices 0, ..., num_classes - 1."""
+    """Base class of questions whose targets are class indices 0, ..., num_classes - 1."""
 
     num_classes: NumClasses
 
@@ -298,14 +300,14 @@ class ClassQuestion(Question):
 
 @dataclass(frozen=True, eq=False)
 class ClassStep(ClassQuestion):
-    """The direction of a user's own logistic step from ``theta``, shape (users, num_features).
+    """The direction of a user's logistic step from ``theta``, shape (users, num_features).
 
-    A label is 1 for a row of the class at ``place`` and -1 for another, and e is the label minus
-    ``tanh(<x, theta>)``, its expectation: ``theta`` is half of what logistic regression calls
-    coefficients. With A the user's k rows it is the direction of ``A' (A A' / k + ridge I)^-1 e /
-    k``, with ``ridge`` in units of a row's mean square length: a vector of length 1, or, if
-    ``weighted``, of the root mean square of e, at most 1, so that users whom ``theta`` serves well
-    say less. A user without rows has zeros.
+    A label is 1 for a row of the class with index ``place``, and -1 for another row. The residual e
+    is the label minus its expectation ``tanh(<x, theta>)``. So ``theta`` is half the usual
+    coefficients of logistic regression. Let A be the user's k rows. The value is the direction of
+    ``A' (A A' / k + ridge I)^-1 e / k``, with ``ridge`` in units of a row's mean square length. Its
+    length is 1. If ``weighted``, its length is the root mean square of e, at most 1, so that users
+    whom ``theta`` fits well have less weight. A user without rows has zeros.
     """
 
     stem: ClassVar[str] = "class_step"
@@ -319,7 +321,7 @@ class ClassStep(ClassQuestion):
 
 @dataclass(frozen=True, eq=False)
 class ClassShare(ClassQuestion, OneNumber):
-    """The share of the class at ``place`` in a user's rows, minus 1/2; 0 without rows."""
+    """The share of the class with index ``place`` in a user's rows, minus 1/2; 0 without rows."""
 
     stem: ClassVar[str] = "class_share"
 
@@ -338,11 +340,11 @@ class MeanScore(AboutFeatures, OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class Ranking(ClassQuestion, OneNumber):
-    """The ranking statistic (AUC) of a user's rows: of a class against its others.
+    """The ranking statistic (AUC) of one class against the others in a user's rows, one number.
 
-    The mean over rows of 1 minus ``share`` for a row of the class at ``place``, minus ``share`` for
-    another, with its sign turned where ``<x, theta>`` is below 0. ``share`` is the class's share of
-    all rows, as far as it is known. One number; 0 without rows.
+    A row of the class with index ``place`` counts ``1 - share``, and another row ``-share``. This
+    number is multiplied by the sign of ``<x, theta>``. The value is the mean over the user's rows,
+    0 without rows. ``share`` is an estimate of the class's share of all rows.
     """
 
     stem: ClassVar[str] = "ranking"
@@ -355,11 +357,11 @@ class Ranking(ClassQuestion, OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class ClassCoefficients(Question):
-    """Weighted ridge coefficients of what ``theta`` leaves of a user's labels, -1 and 1.
+    """Weighted ridge coefficients of the residuals of a user's labels under the model ``theta``.
 
-    These stand for classes 0 and 1. What ``theta`` leaves is the label less its expectation
-    ``tanh(<x, theta> / 2)`` under logistic regression, brought to mean square 1. Shape (users, k);
-    arguments as of :class:`ResidualCoefficients`.
+    A label is -1 for class 0 and 1 for class 1. A residual is the label minus its expectation
+    ``tanh(<x, theta> / 2)`` under logistic regression. The residuals are scaled to mean square 1.
+    Shape (users, k). The arguments are as in :class:`ResidualCoefficients`.
     """
 
     stem: ClassVar[str] = "class_coefficients"

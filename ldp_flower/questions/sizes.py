@@ -1,6 +1,6 @@
-"""Questions about sizes: their octaves, squares, and what is left of reports that are shortened.
+"""Questions about sizes: octaves, mean squares, and mean squared residuals of a model.
 
-A residual is a row's target minus its mean, given ``u = offset + <x, theta>`` and a link.
+A residual is a row's target minus its mean under a link at ``u = offset + <x, theta>``.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from .base import (
 )
 from .links import LINKS
 
-OCTAVES: Final = 64  # of all sizes from 2**-32 to 2**32; what is beyond counts as the last
+OCTAVES: Final = 64  # for sizes from 2**-32 to 2**32; smaller and larger ones count at the ends
 SMALLEST_OCTAVE: Final = -32
 
 
 class Octave(OneNumber):
-    """Base class: the binary logarithm of a size, plus 32, rounded at random.
+    """Base class of questions for the binary logarithm of a size, plus 32, rounded at random.
 
     A number that is a fraction f of the way to the next integer is rounded up with probability f,
-    by each user's own coin: so equal sizes of all users are known to a fraction of an octave. -1,
-    no octave, where the size is 0 or NaN.
+    by a coin of each user. So a size that all users share can be estimated to a fraction of an
+    octave. The value is -1, for no octave, if the size is 0 or NaN.
     """
 
     draws: ClassVar[bool] = True
@@ -74,11 +74,11 @@ class Squares(AboutFeatures):
 
 @dataclass(frozen=True, eq=False)
 class ResidualSquares(Question):
-    """Mean squares of the residuals of a model, and of one constant, shape (users, 2).
+    """Mean squared residuals of a model and of a constant predictor, shape (users, 2).
 
-    Each over the square of its bound, at most 1, minus 1/2: of the model's residuals over
-    ``bound``, and of those at ``u = constant`` over ``constant_bound``. Users without rows have
-    zeros.
+    The first column divides the model's residuals by ``bound``. The second column divides the
+    residuals at ``u = constant`` by ``constant_bound``. Each square is clipped to at most 1, and
+    the value is the mean of the squares minus 1/2. Users without rows have zeros.
     """
 
     stem: ClassVar[str] = "residual_squares"

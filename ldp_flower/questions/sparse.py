@@ -1,7 +1,7 @@
-"""Iterative hard thresholding on data at hand, without any privacy.
+"""Iterative hard thresholding on data in memory, without privacy.
 
-For whoever may see the data: a silo that fits its own records, a server that fits
-reports, a simulation that needs the non-private optimum.
+Its callers may see the data: a silo that fits its records, a server that fits reports, or a
+simulation that needs the non-private optimum.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..validation import Floats, check_choice, check_integer
 from .links import LINKS
 
-_MAX_HALVINGS = 40  # of the normalised step, before giving up
+_MAX_HALVINGS = 40  # largest number of halvings of the normalised step
 
 
 def objective(
@@ -39,7 +39,7 @@ def iht(
     max_steps: int = 1000,
     tolerance: float = 1e-6,
 ) -> Floats:
-    """Minimise a mean loss over vectors with few entries that are not zero.
+    """Return a sparse vector that minimises a mean loss, up to a local minimum.
 
     Parameters
     ----------
@@ -50,17 +50,18 @@ def iht(
     sparsity : int
         Number of coefficients that may differ from zero.
     link : str (default: "identity")
-        A key of :data:`~.values.links.LINKS`: which loss.
+        A key of :data:`~ldp_flower.questions.links.LINKS`, which selects the loss.
     ridge : float (default: 0.0)
         Weight of half the squared length of the coefficients.
     radius : float (default: infinity)
         Bound on the Euclidean norm of the coefficients.
     start : ndarray of float64, shape (dim,), optional
-        Where to start, by default zero.
+        Starting point, by default zero.
     max_steps : int (default: 1000)
         Largest number of steps.
     tolerance : float (default: 1e-6)
-        Stop where a step changes the coefficients by less than this share of their length.
+        Relative tolerance: stop if a step changes the coefficients by at most this share of their
+        length.
 
     Returns
     -------
@@ -89,7 +90,7 @@ def iht(
         curve = LINKS[link].curvature * np.mean(_times(x, direction) ** 2)
         square = float(direction @ direction)
         first = square / max(float(curve) + ridge * square, np.finfo(np.float64).tiny)
-        for halvings in range(_MAX_HALVINGS):  # whatever the numbers, it ends
+        for halvings in range(_MAX_HALVINGS):  # the loop ends for all numbers, also NaN
             step = first / 2**halvings
             moved = project_on_ball(keep_largest(theta - step * gradient, sparsity), radius)
             fitted_there = _times(x, moved)

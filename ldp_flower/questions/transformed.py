@@ -1,4 +1,4 @@
-"""Questions about what public transformations make of rows, or of another question's values."""
+"""Questions with public transformations of the rows or of another question's values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,21 +47,22 @@ from .regression import (
 
 Path = tuple[type[Question], ...]
 
-_MAX_PROJECTED = 1 << 13  # a message can ask for it
+_MAX_PROJECTED = 1 << 13  # largest dimension that a message can request
 _SELECTIONS = ((CorrelatedFeatures,), (LassoFeatures,), (PostLassoFeatures,), (PursuedFeatures,))
 _VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
 
 
 @dataclass(frozen=True, eq=False)
 class TransformedQuestion(Question):
-    """Base class: another question, wrapped in a public transformation of rows or of values.
+    """Base class of a question that wraps another one in a public transformation.
 
-    ``inner``, the other question, is one of the ``inners``, with one of its links if ``linked``.
+    The transformation changes rows or values. The wrapped question ``inner`` is one of ``inners``.
+    It has one of its links if ``linked`` is True, and otherwise the identity.
     """
 
     linked: ClassVar[bool] = False
 
-    #: Classes of the other question, each after those of transformations in between.
+    #: Allowed inner questions: for each the classes of transformations between, then its class.
     inners: ClassVar[tuple[Path, ...]] = ()
 
     inner: Question
@@ -73,42 +74,42 @@ class TransformedQuestion(Question):
 
     @classmethod
     def forms(cls) -> Iterator[tuple[Path, str]]:
-        """Yield the classes of what it may hold, and the link of the last one."""
+        """Yield the allowed inner questions, each as its classes and the last one's link."""
         for path in cls.inners:
             for link in path[-1].links if cls.linked else ("identity",):
                 yield path, link
 
     @property
     def name(self) -> str:
-        """The inner question's, between ``stem`` and ``suffix``."""
+        """Name of the inner question, between ``stem`` and ``suffix``."""
         return self.stem + self.inner.name + self.suffix
 
     def needs_targets(self, num_features: int) -> bool:
-        """Whether the inner question is about targets."""
+        """Return True if the inner question uses targets."""
         return self.inner.needs_targets(self.features(num_features))
 
     @property
     def classes_asked(self) -> int:
-        """The inner question's."""
+        """Number of classes of the inner question."""
         return self.inner.classes_asked
 
     @property
     def record_centre(self) -> NDArray[Any] | float:
-        """The inner question's."""
+        """Centre of the inner question."""
         return self.inner.record_centre
 
     def to_wire(self) -> Wire:
-        """Return the name, and all arrays and numbers of both questions."""
+        """Return the name, and the arrays and numbers of both questions."""
         name, arrays, params = super().to_wire()
         _, more_arrays, more_params = self.inner.to_wire()
         return name, more_arrays | arrays, more_params | params
 
     def width(self, num_features: int) -> int:
-        """Return the inner question's."""
+        """Return the width of the inner question."""
         return self.inner.width(self.features(num_features))
 
     def check_arrays(self, num_features: int, users_have: str) -> int:
-        """Check both questions' arrays."""
+        """Raise MessageError unless the arrays of both questions fit; return the value's width."""
         inner = self.inner.check_arrays(self.features(num_features), users_have)
         expected = self.width(num_features)
         lengths = {Per.COLUMN: num_features + 1, Per.INNER: inner, Per.VALUE: expected}
@@ -118,10 +119,10 @@ class TransformedQuestion(Question):
 
 @dataclass(frozen=True, eq=False)
 class Standardised(TransformedQuestion):
-    """Of features and targets that public constants have brought to about mean 0 and scale 1.
+    """The inner question, asked about features and targets standardised with public constants.
 
-    A column of mean 0 and scale 1 is left as it is; others become ``(x - mean) / scale``,
-    clipped to [-3, 3]. The last of ``means`` and ``scales`` is the target's.
+    A column becomes ``(x - mean) / scale``, clipped to [-3, 3]. A column with mean 0 and scale 1
+    stays unchanged. The last entries of ``means`` and ``scales`` are the target's.
     """
 
     stem: ClassVar[str] = "standardised_"
@@ -137,7 +138,7 @@ class Standardised(TransformedQuestion):
 
 @dataclass(frozen=True, eq=False)
 class OfClasses(TransformedQuestion):
-    """Of users whose targets are labels: 1 for class 1, -1 for class 0."""
+    """The inner question, asked about labels as targets: 1 for class 1, -1 for class 0."""
 
     stem: ClassVar[str] = "class_"
     inners: ClassVar[tuple[Path, ...]] = (
@@ -150,10 +151,10 @@ class OfClasses(TransformedQuestion):
 
 @dataclass(frozen=True, eq=False)
 class Projected(TransformedQuestion):
-    """Of features that a public random matrix projected, see :mod:`.public_maps`.
+    """The inner question, asked about features after a public random projection.
 
-    ``seed`` decides the matrix; ``projected_dim`` is the number of features after it, at most as
-    many as before.
+    See :mod:`.public_maps`. ``seed`` defines the matrix. ``projected_dim`` is the number of
+    projected features, at most the number of features.
     """
 
     stem: ClassVar[str] = "projected_"
@@ -175,10 +176,11 @@ class Projected(TransformedQuestion):
 
 @dataclass(frozen=True, eq=False)
 class Fourier(TransformedQuestion):
-    """Of random Fourier features, see :func:`ldp_flower.questions.public_maps.fourier_features`.
+    """The inner question, asked about random Fourier features of the rows.
 
-    ``seed`` decides the frequencies; ``num_features`` is their number, even; ``length_scale`` is
-    the kernel's.
+    See :func:`ldp_flower.questions.public_maps.fourier_features`. ``seed`` defines the frequencies.
+    ``num_features`` is the number of Fourier features, an even number. ``length_scale`` belongs to
+    the kernel.
     """
 
     stem: ClassVar[str] = "fourier_"
@@ -196,7 +198,7 @@ class Fourier(TransformedQuestion):
 
 
 class _Turned(TransformedQuestion):
-    """Base class: the inner question's values after a public random rotation."""
+    """Base class of questions for the inner question's values after a public random rotation."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,8 +231,8 @@ class Rotated(_Turned):
 class RotatedBins(_Turned):
     """The bins of the inner question's values after a rotation by public ``signs``.
 
-    ``num_bins`` bins of one width cover ``[-bound, bound]``; the first and the last one take what
-    is beyond.
+    ``num_bins`` bins of equal width cover ``[-bound, bound]``. The first and the last bin also hold
+    the values beyond.
     """
 
     stem: ClassVar[str] = "rotated_"
@@ -244,10 +246,10 @@ class RotatedBins(_Turned):
 
 @dataclass(frozen=True, eq=False)
 class Shortened(TransformedQuestion):
-    """The inner question's values, shortened to ``radius``, and whether they are.
+    """The inner question's values, clipped to the length ``radius``, with a clipping indicator.
 
-    The last coordinate is ``told`` where the value is at most ``radius`` long, and its negative
-    where it is longer. NaN where there is no value.
+    The last coordinate is the indicator: ``told`` if the length of the value is at most ``radius``,
+    ``-told`` if it is longer. A user without a value has NaN.
     """
 
     stem: ClassVar[str] = "shortened_"
@@ -258,5 +260,5 @@ class Shortened(TransformedQuestion):
     told: float
 
     def width(self, num_features: int) -> int:
-        """Return one more than the inner question's."""
+        """Return the width of the inner question plus one, for the indicator."""
         return self.inner.width(num_features) + 1

@@ -1,1 +1,1 @@
-"""The operator's node: Flower's SuperNode, whose messages the operator's own app answers."""
+"""The operator's node: a Flower SuperNode whose messages the operator's app answers."""

@@ -1,6 +1,6 @@
-"""A ledger as an auditor reads it: users, what is spent and left, by run and by day.
+"""An auditor's report on a ledger: users, spent and remaining budgets, totals by run and by day.
 
-The report of it is a page, JSON, or what Prometheus reads.
+The formats of the report are an HTML page, JSON, and text for Prometheus.
 """
 
 import json
@@ -34,27 +34,28 @@ _RENEWALS = "SELECT created, user, epsilon, delta FROM renewal ORDER BY created,
 
 @dataclass(frozen=True)
 class Accounts:
-    """What a ledger says, as tables.
+    """The contents of a ledger, as tables.
 
     Attributes
     ----------
     made : str
-        When it was read, UTC.
+        Time at which the ledger was read, UTC.
     max_epsilon : float or None
-        The operator's limit, of which something is left.
+        The operator's limit, from which the remaining epsilon is computed.
     users : DataFrame
-        One row a user who has spent since its last renewal: ``user``, ``epsilon``, ``delta``,
-        epsilon ``for life`` and, with a limit, ``left``.
+        One row per user who has spent since its last renewal: ``user``, ``epsilon``, ``delta``,
+        epsilon ``for life`` and, with a limit, the epsilon ``left``.
     runs, days : DataFrame
-        One row a run, and one a day (UTC): its ``questions``, the ``users`` who answered any, the
-        sum of what they paid, ``first`` and ``last`` answer.
+        One row per run, and one per day (UTC): number of ``questions``, number of ``users`` who
+        paid for one of them, sums of ``epsilon`` and ``delta`` that they paid, and times of the
+        ``first`` and ``last`` answer.
     asked : DataFrame
-        How many questions there were of each statistic and mechanism.
+        Number of questions of each statistic and mechanism.
     renewals : DataFrame
-        Whose budget was given anew, when, and what was spent until then: by hand, or as a period
-        began.
+        Renewals of budgets, by hand or at the start of a period: time, user, and the epsilon and
+        delta spent until then.
     period : str
-        When the current period began, UTC; empty without periods.
+        Start of the current period, UTC; empty without periods.
     """
 
     ledger: str
@@ -69,9 +70,9 @@ class Accounts:
 
     @classmethod
     def of(cls, path: Path, max_epsilon: float | None = None) -> "Accounts":
-        """Read a ledger, of one moment; raise LedgerError if it cannot be read."""
+        """Read a ledger in one transaction; raise LedgerError if it cannot be read."""
         with LedgerFile(path).open() as connection:
-            connection.execute("BEGIN")  # all that follows is of one moment
+            connection.execute("BEGIN")  # all queries read the same state
             users = pd.read_sql_query(_USERS, connection)
             runs = pd.read_sql_query(_PAID.format(by="run"), connection)
             days = pd.read_sql_query(_PAID.format(by="DATE(created) AS day"), connection)
@@ -86,7 +87,7 @@ class Accounts:
 
     @property
     def totals(self) -> dict[str, float]:
-        """Numbers about the whole ledger, by name."""
+        """Totals of the whole ledger, by name."""
         spent = self.users.epsilon
         totals = {
             "format": FORMAT,
@@ -117,9 +118,9 @@ class Accounts:
 
 
 _SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}
-# How Prometheus has labels.
+# Escapes in Prometheus' labels.
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-_MAX_USERS_SHOWN = 1000  # users on the page; JSON has all
+_MAX_USERS_SHOWN = 1000  # largest number of users on the page; JSON has all
 
 
 def as_html(accounts: Accounts) -> str:
@@ -148,7 +149,7 @@ def as_html(accounts: Accounts) -> str:
 
 
 def as_prometheus(accounts: Accounts) -> str:
-    """Return the report in Prometheus' text format: totals, runs and days, and nobody's id."""
+    """Return the report in Prometheus' text format: totals, runs and days, without users' ids."""
     lines = []
     for name, value in accounts.totals.items():
         metric = "ldp_flower_" + name.replace(" ", "_")
@@ -166,7 +167,7 @@ def as_prometheus(accounts: Accounts) -> str:
     return "\n".join(lines) + "\n"
 
 
-#: How a report may be written.
+#: Functions that write the report, by format.
 FORMATS = {
     "html": as_html,
     "json": lambda accounts: json.dumps(accounts.to_dict(), indent=2),
@@ -178,4 +179,4 @@ def _table(table: pd.DataFrame) -> Markup | str:
     if table.empty:
         return "None."
     texts = table.map(lambda cell: printable(cell) if isinstance(cell, str) else f"{cell:.10g}")
-    return Markup(texts.to_html(index=False, border=0))  # escapes what is in it
+    return Markup(texts.to_html(index=False, border=0))  # to_html escapes the texts

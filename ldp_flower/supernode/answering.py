@@ -1,8 +1,8 @@
-"""The program that answers one message, in the place of Flower's ``flwr-clientapp``.
+"""The program that answers one message, as a replacement of Flower's ``flwr-clientapp``.
 
-A SuperNode starts a program of this name for every message. Flower's own unpacks the run's
-app and imports it. This one is Flower's own but for these two steps: nothing is unpacked,
-and what is called with the message is the operator's.
+A SuperNode starts a program of this name for each message. Flower's program unpacks the run's app
+and imports it. This program runs Flower's with two changes: it unpacks nothing, and it calls the
+operator's app with the message.
 """
 
 import logging
@@ -28,7 +28,7 @@ _FAILED = "The operator's app gave no answer to this message; the node's log say
 
 
 def main(settings_file: str, arguments: list[str]) -> None:
-    """Answer one message with what the operator has chosen."""
+    """Answer one message with the app, table or records that the operator has chosen."""
     flower.check()
     settings = Settings.read(Path(settings_file))
     os.environ["PATH"] = settings.path
@@ -37,7 +37,7 @@ def main(settings_file: str, arguments: list[str]) -> None:
 
 
 def _let_answer(load_app: Callable[[], ClientApp], name: str) -> None:
-    """Make Flower's program take the operator's answer, and leave the run's app packed."""
+    """Make Flower's program call the operator's app, and leave the run's app packed."""
     fabs: list[bytes] = []
 
     def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
@@ -64,7 +64,7 @@ def _install_nothing(*_: object, **__: object) -> NoReturn:
 def answered(
     load_app: Callable[[], ClientApp], name: str, message: Message, context: Context, run: Run
 ) -> Message:
-    """Return the operator's reply, or an error of a fixed text, and log which it is."""
+    """Return the reply of the operator's app, or an error with a fixed text, and log it."""
     started = time.monotonic()
     with heard(ledger.__name__, logging.INFO) as paid:
         try:
@@ -72,9 +72,9 @@ def answered(
             own = message.metadata.message_id
             if not (isinstance(reply, Message) and reply.metadata.reply_to_message_id == own):
                 raise TypeError(f"Expected a reply to the message, got {type(reply).__name__}.")
-        except KeyboardInterrupt:  # is the operator's
+        except KeyboardInterrupt:  # comes from the operator
             raise
-        except BaseException:  # an app may leave by sys.exit: its process would never answer
+        except BaseException:  # an app may call sys.exit, and the process would never answer
             _log.exception("%s could not answer.", name)
             reply = Message(Error(Refusal.FAILED, _FAILED), reply_to=message)
     _log.info(line_of(message, reply, run, name, time.monotonic() - started, paid))

@@ -1,4 +1,4 @@
-"""What is wrong with a node, found before anybody asks it anything."""
+"""Checks that find the problems of a node before its first message."""
 
 import logging
 import stat
@@ -23,19 +23,20 @@ from ..guarantee.messages import CENSUS
 from .journal import heard
 from .settings import AppError, OwnApp, RecordsFile, Settings, Table
 
-_ABOUT_RIGHT = 0.5, 2.0  # declared number of records over the true one: steps are as far off
-# Above it an attacker who guesses between two versions of the data is wrong with a probability of
-# 1 / (1 + exp(epsilon)): once in 22,000 times.
+# Accepted ratios of the declared to the true number of records; steps are wrong by this ratio.
+_ABOUT_RIGHT = 0.5, 2.0
+# At this epsilon, an attacker who guesses between two versions of the data may be wrong with a
+# probability of 1 / (1 + exp(epsilon)) only: once in 22,000 times.
 _WEAK_EPSILON: Final = 10.0
 _TEXTS: Final = frozenset({"ledger-path", "user-id", "public-metrics"})
 
 
 @dataclass
 class Findings:
-    """What was found, in sentences for the operator.
+    """Results of the checks, in sentences for the operator.
 
-    Problems are why the node would not answer, or not as it should; doubts are what may be meant
-    otherwise; facts are what is as it should be.
+    Problems keep the node from answering, or from answering correctly. Doubts are settings and data
+    that may be unintended. Facts describe the parts without a problem.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -46,10 +47,10 @@ class Findings:
 def examine(
     config: Mapping[str, object], settings: Settings | None = None, network: Path | None = None
 ) -> Findings:
-    """Look at a node's configuration and, if there are any, at its app and its data.
+    """Check a node's configuration and, if they are known, its app and its data.
 
-    Without ``settings`` it is a plain SuperNode, of which no app is known. Records are held against
-    the ``network``, a file of :meth:`ldp_flower.models.Network.save`.
+    Without ``settings`` the node is a plain SuperNode, whose app is not known. Records are compared
+    with the inputs of the ``network``, a file of :meth:`ldp_flower.models.Network.save`.
     """
     findings = Findings()
     findings.problems += _mistyped(config)
@@ -93,7 +94,7 @@ def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy |
 
 
 def _mistyped(config: Mapping[str, object]) -> Iterator[str]:
-    """Find what the policy does not read: the library's other settings."""
+    """Yield problems of the library's settings that are not part of the policy."""
     for key in sorted(_TEXTS & set(config)):
         if not isinstance(config[key], str) or not config[key]:
             yield f"Expected a text in quotes for {key}, got {config[key]!r}."
@@ -106,7 +107,7 @@ def _ledger(config: Mapping[str, object], policy: PrivacyPolicy | None, findings
         findings.problems.append("There is no ledger: set ledger-path in the node's configuration.")
         return
     if not isinstance(path := config["ledger-path"], str):
-        return  # which is said
+        return  # _mistyped has reported this
     try:
         ledger = SqliteLedger(path)
         ledger.check("user" if policy is None else policy.unit)
@@ -128,7 +129,7 @@ def _keys(config: Mapping[str, object], settings: Settings | None, findings: Fin
 
 
 def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
-    """Find paths to nothing, and files of the operator's that are others' as well."""
+    """Find missing files, and files that other accounts of the machine can read or change."""
     named = {
         f"{key} {value}": value for key, value in config.items() if value and isinstance(value, str)
     }
@@ -150,12 +151,12 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
 
 
 def _open_to_others(path: Path, public: bool) -> Iterator[str]:
-    """Return what other accounts of the machine can do to a file that they can get at."""
+    """Yield the ways in which other accounts of the machine can read, write or replace a file."""
     folders = [*path.parents][::-1]
     for above, folder in zip(folders, [*folders[1:], path], strict=True):
         mode = above.stat().st_mode
         if not mode & stat.S_IXOTH:
-            return  # nobody else gets any further
+            return  # other accounts cannot enter this folder
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             yield f"every account of this machine can replace {folder}: chmod o-w {above}"
     mode = path.stat().st_mode
@@ -183,7 +184,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         return
     with heard("ldp_flower", logging.WARNING) as records:
         reply = census(app, config)
-    # What is odd in a table that can be read, then what else the client says.
+    # First the oddities of a table that can be read, then the client's other warnings.
     findings.doubts += [r.getMessage() for r in records if r.name == table_file.__name__]
     warnings = [_told(r) for r in records if r.name != table_file.__name__]
     if reply.has_error():
@@ -199,7 +200,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
     else:
         what = "App" if isinstance(settings.source, OwnApp) else "Table"
         findings.facts.append(f"{what}: {settings.name}, with {users} users.")
-        findings.doubts += warnings  # entries that are not what the schema declares
+        findings.doubts += warnings  # entries that do not match the schema
 
 
 def _records(
@@ -249,7 +250,7 @@ def _records(
 
 
 def _fit(network: Path, records: NDArray[Any], targets: NDArray[Any], findings: Findings) -> None:
-    """Find which records a network would train on."""
+    """Find the records on which a network would train."""
     try:
         form = Form.read(network)
     except (OSError, ValueError, ImportError) as error:
@@ -264,17 +265,17 @@ def _fit(network: Path, records: NDArray[Any], targets: NDArray[Any], findings: 
 
 
 def _told(record: logging.LogRecord) -> str:
-    """Return what a client logs for its operator or, if it is about an error, what this says."""
+    """Return a log record's text for the operator or, if it has an exception, the error's text."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return record.getMessage()
-    # That of a value is a sentence of ours.
+    # A ValueError has a sentence of this library.
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 def census(app: ClientApp, node_config: Mapping[str, object]) -> Message:
-    """Return what an app answers to the census on a node of this configuration."""
-    if vars(TaskIdentity)["_run_id"] is None:  # not inside one of Flower's own processes
+    """Return an app's reply to the census on a node with this configuration."""
+    if vars(TaskIdentity)["_run_id"] is None:  # not inside one of Flower's processes
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
     message = Message(RecordDict(), dst_node_id=1, message_type=f"query.{CENSUS}")
     message.metadata.__dict__["_message_id"] = "check"

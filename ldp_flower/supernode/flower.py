@@ -1,8 +1,8 @@
-"""Flower's own programs on a node, of the versions whose internals were read and tested.
+"""Flower's programs on a node, in the versions whose internals were read and tested.
 
-Which program a SuperNode starts for a message, and what that does with the run's code, is no public
-interface of Flower. So the files that decide it are known by their contents, and any other content
-is refused before anything starts.
+Flower has no public interface for the program that a SuperNode starts for a message, nor for its
+use of the run's code. So this module knows the digest of the files that decide both. It refuses any
+other contents before a program starts.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-#: What the guarantee rests on: who starts what for a message, and what that does with a FAB.
+#: Files that the guarantee rests on: they decide which program answers a message, and how this
+#: program uses a FAB.
 FILES: Final = (
     "supercore/cli/flower_superexec.py",
     "supercore/constant.py",
@@ -25,7 +26,7 @@ FILES: Final = (
     "supernode/runtime/run_clientapp.py",
     "supernode/start_client_internal.py",
 )
-#: Digests of these files by Flower's version.
+#: Digests of these files, by Flower's version.
 TESTED: Final = {
     "1.38.0": "41b9ed4f8beb2f1d0b8ba1b1f0810bcab86c5f519d2747c7eed4cc606aab97aa",
     "1.39.0": "3e2777a5df8e1101494a2ba0341a18681e5de1b0ca2b93770ddb79357d24ba50",
@@ -41,11 +42,11 @@ _PROGRAMS: Final = {
 
 
 class UntestedFlower(Exception):
-    """A version of Flower whose internals are not those that were tested."""
+    """Error of a Flower installation whose internals differ from the tested ones."""
 
 
 def check() -> None:
-    """Raise UntestedFlower unless the installed Flower is one that was tested, unchanged."""
+    """Raise UntestedFlower unless the installed Flower is an unchanged, tested version."""
     found = version("flwr")
     if found not in TESTED:
         raise UntestedFlower(
@@ -74,12 +75,12 @@ def digest() -> str:
 
 
 def command(name: str, *arguments: str) -> list[str]:
-    """Return the command that runs one of Flower's programs, whatever PATH says."""
+    """Return the command that runs one of Flower's programs, independently of PATH."""
     return [sys.executable, "-P", "-m", __name__, name, *arguments]
 
 
 def run(name: str, arguments: list[str]) -> None:
-    """Run one of Flower's programs in this process, as its own command would."""
+    """Run one of Flower's programs in this process, as Flower's command would."""
     if name == "flower-supernode":
         importlib.import_module(f"{__package__}.journal").take_care()
     sys.argv = [name, *arguments]

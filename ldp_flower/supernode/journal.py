@@ -1,4 +1,4 @@
-"""What a node's log says: who answered a message, what it cost, and strangers' words sanitised."""
+"""A node's log: the answer to each message, its cost, and sanitised texts of the run."""
 
 import hashlib
 import io
@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from flwr.app import Message
 
-_MAX_NAME_CHARS: Final = 200  # characters of a name
-_MAX_SETTINGS_BYTES: Final = 1 << 20  # bytes of a run's pyproject.toml
+_MAX_NAME_CHARS: Final = 200  # largest number of characters of a name
+_MAX_SETTINGS_BYTES: Final = 1 << 20  # largest size of a run's pyproject.toml
 _log = logging.getLogger("flwr")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came with a run: names that its submitter chose, and its code as bytes.
+    """A run as it was submitted: names that the submitter chose, and the packed app.
 
-    Nothing has looked into ``fab``, the packed app.
+    ``fab``, the packed app, has not been read.
     """
 
     run_id: int
@@ -31,7 +31,7 @@ class Run:
 
 @contextmanager
 def heard(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
-    """Collect what is logged under a name, from a level on, inside this context."""
+    """Collect the log records of a logger, from a level on, inside this context."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler(level)
     handler.emit = records.append  # type: ignore[assignment, method-assign]
@@ -54,8 +54,8 @@ def line_of(
     seconds: float,
     paid: Iterable[logging.LogRecord] = (),
 ) -> str:
-    """Return the line of the log about a message, and what the ledger was charged for it."""
-    kind = shortened(message.metadata.message_type)  # the server's own words
+    """Return the log's line about a message, its answer and the charges on the ledger."""
+    kind = shortened(message.metadata.message_type)  # the server chose this text
     outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
     spent = " ".join(record.getMessage() for record in paid) or "nothing was paid."
     return (
@@ -66,18 +66,18 @@ def line_of(
 
 
 def shortened(text: str) -> str:
-    """Return a stranger's name as the log has it: in ASCII, on one line, and not long."""
+    """Return an untrusted name for the log: in ASCII, on one line, and of limited length."""
     plain = ascii(text)[1:-1]
     return plain if len(plain) <= _MAX_NAME_CHARS else f"{plain[:_MAX_NAME_CHARS]}..."
 
 
 def take_care() -> None:
-    """Make this process, which is to be a SuperNode, read and log what comes with a run with care.
+    """Make this process, a future SuperNode, read a run's settings safely and sanitise its log.
 
-    A setting that cannot be parsed would end the one process that all messages pass, a large one
-    would fill its memory, and a name with line ends would forge lines of the operator's log.
+    All messages pass this one process. Settings that cannot be parsed would end it, and large ones
+    would fill its memory. A name with line ends would forge lines of the operator's log.
     """
-    # Here: it takes long, and only a SuperNode needs it.
+    # Imported here since it takes long, and only a SuperNode needs it.
     from flwr.supernode import start_client_internal as flowers
 
     assert hasattr(flowers, "get_fused_config_from_fab")
@@ -90,7 +90,7 @@ def take_care() -> None:
             if size > _MAX_SETTINGS_BYTES:
                 raise ValueError(f"Its pyproject.toml has {size} bytes.")
             return read(fab, run)
-        except Exception as error:  # the next message is somebody else's
+        except Exception as error:  # the process has to go on, for the messages of other runs
             _log.error("A run's settings cannot be read, and are left out: %s", error)
             return {}
 
@@ -100,7 +100,7 @@ def take_care() -> None:
 
 
 def printable(record: logging.LogRecord) -> bool:
-    """Make what a line of the log is filled in with short, and of one line."""
+    """Shorten the arguments of a log record, and put each on one line; return True."""
     if isinstance(record.msg, BaseException):
         record.msg = shortened(str(record.msg))
     if isinstance(record.args, tuple):

@@ -1,4 +1,4 @@
-"""A SuperNode that finds no programs but the operator's, started and kept alive."""
+"""Start and supervision of a SuperNode that can run the operator's programs only."""
 
 import fcntl
 import logging
@@ -21,23 +21,23 @@ from . import answering, flower
 from .settings import Settings
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_MIN_UPTIME: Final = 60.0  # seconds after which a SuperNode that ends is one that had worked
-_MAX_PAUSE: Final = 60.0  # seconds
-_LOOK: Final = 5.0  # seconds between two looks at a SuperNode
+_MIN_UPTIME: Final = 60.0  # seconds; a SuperNode that ran at least this long has worked
+_MAX_PAUSE: Final = 60.0  # longest pause before a restart, in seconds
+_LOOK: Final = 5.0  # seconds between two checks of a SuperNode
 _log = logging.getLogger("flwr")
 
 
 class LaunchError(Exception):
-    """The programs of a node cannot be started."""
+    """Error of a node whose programs cannot be started."""
 
 
 @contextmanager
 def programs(settings: Settings) -> Iterator[Path]:
     """Make the folder that is the whole PATH of a SuperNode, and remove it afterwards.
 
-    A SuperNode starts programs by name. Whatever kind of task a run makes it take on, there
-    is none but these: the one that looks for tasks, which is Flower's own, and the one that
-    answers. LaunchError if nothing can be executed where temporary files are.
+    A SuperNode starts programs by name. For all kinds of tasks of a run, it finds two programs
+    only: Flower's program that looks for tasks, and the program that answers. Raise LaunchError if
+    the folder of temporary files does not allow executable files.
     """
     with tempfile.TemporaryDirectory(prefix="ldp-flower-") as name:
         folder = Path(name)
@@ -47,7 +47,7 @@ def programs(settings: Settings) -> Iterator[Path]:
         for program, command in {
             "flower-superexec": flower.command("flower-superexec"),
             "flwr-clientapp": answer,
-            "flwr-agentapp": answer,  # a run decides which of the two its messages are for
+            "flwr-agentapp": answer,  # a run chooses which of the two names gets its messages
         }.items():
             (folder / program).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
             (folder / program).chmod(0o700)
@@ -57,7 +57,7 @@ def programs(settings: Settings) -> Iterator[Path]:
                     "to a folder of the node's own."
                 )
         opened = os.open(folder, os.O_RDONLY)
-        fcntl.flock(opened, fcntl.LOCK_EX)  # systemd-tmpfiles leaves what is locked
+        fcntl.flock(opened, fcntl.LOCK_EX)  # systemd-tmpfiles does not clean up a locked folder
         try:
             yield folder
         finally:
@@ -65,10 +65,10 @@ def programs(settings: Settings) -> Iterator[Path]:
 
 
 def supervise(arguments: Sequence[str], settings: Settings) -> int:
-    """Run a SuperNode until it gets a signal to end, anew whenever it ends by itself.
+    """Run a SuperNode until a signal to end, and restart it if it ends with an error.
 
-    One that ends within a minute of its first start is not started again: it cannot work. Returns
-    the exit code: that of the SuperNode, 0 after a signal to end.
+    A SuperNode that ends within a minute of its first start is not restarted, since it cannot work.
+    Return the SuperNode's exit code, or 0 after a signal to end.
     """
     command = flower.command("flower-supernode", *arguments)
     with programs(settings) as folder, _EndSignal() as signalled:
@@ -90,7 +90,7 @@ def supervise(arguments: Sequence[str], settings: Settings) -> int:
 
 
 class _EndSignal:
-    """Hands the signals that end this process on to the SuperNode, and remembers them."""
+    """Handler of the signals that end this process: it forwards them and remembers them."""
 
     def __init__(self) -> None:
         self.to_end = False
@@ -110,10 +110,10 @@ class _EndSignal:
             self._process.terminate()
 
     def run(self, command: list[str], environment: dict[str, str]) -> int:
-        """Return the exit code of a process, which ends when this one gets a signal to.
+        """Run a process, and return its exit code; a signal to end this process ends it, too.
 
-        It is ended, with code 1, if what it has started has ended: a SuperNode goes on without the
-        program that looks for tasks, and answers nobody any more.
+        The process is also ended, with code 1 instead of 0, if one of its children has ended. A
+        SuperNode would go on without the program that looks for tasks, and answer no more messages.
         """
         with subprocess.Popen(command, env=environment) as self._process:
             if self.to_end:  # signalled before there was a process
@@ -122,14 +122,15 @@ class _EndSignal:
             while True:
                 with suppress(subprocess.TimeoutExpired):
                     return self._process.wait(_LOOK)
-                # Seen twice: one that is waited for has ended for a moment, too.
+                # A child counts if two checks see it ended: until its parent waits for it, an
+                # ended child looks the same for a moment.
                 ended, before = _ended_children(self._process.pid), ended
                 if ended & before:
                     self._process.terminate()
                     return self._process.wait() or 1
 
     def within(self, seconds: float) -> bool:
-        """Whether this process gets a signal to end within some seconds."""
+        """Return True if this process gets a signal to end within this number of seconds."""
         end = time.monotonic() + seconds
         while not self.to_end and time.monotonic() < end:
             time.sleep(0.1)
@@ -140,5 +141,5 @@ def _ended_children(pid: int) -> set[int]:
     try:
         children = psutil.Process(pid).children()
         return {child.pid for child in children if child.status() == psutil.STATUS_ZOMBIE}
-    except psutil.NoSuchProcess:  # one is no more
+    except psutil.NoSuchProcess:  # a process has gone in the meantime
         return set()

@@ -1,4 +1,4 @@
-"""The arguments of ``flower-supernode``, as Flower itself reads them."""
+"""The arguments of ``flower-supernode``, parsed as Flower parses them."""
 
 import re
 import shlex
@@ -12,18 +12,19 @@ from flwr.common.config import parse_config_args
 from flwr.common.constant import ISOLATION_MODE_SUBPROCESS
 from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
 
-_PAIR: Final = re.compile(r"(\S+?)=(\'[^\']*\'|\"[^\"]*\"|\S+)")  # as Flower finds them
+_PAIR: Final = re.compile(r"(\S+?)=(\'[^\']*\'|\"[^\"]*\"|\S+)")  # Flower's pattern of a pair
 
 
 class ArgumentsError(Exception):
-    """Arguments with which a SuperNode would not be the operator's."""
+    """Error of arguments that would take the control of a SuperNode from its operator."""
 
 
 def node_config_of(arguments: Sequence[str]) -> Mapping[str, object]:
     """Return the node's configuration in the arguments of a SuperNode.
 
-    ArgumentsError if they would let others start programs for the node's messages, or install what
-    a run asks for, or the configuration cannot be read. SystemExit if Flower does not know them.
+    Raise ArgumentsError if the arguments would let others answer the node's messages or install
+    the packages of a run, or if the configuration cannot be read. Raise SystemExit if Flower does
+    not know the arguments.
     """
     known = _parse_args_run_supernode().parse_args(list(arguments))
     if known.isolation != ISOLATION_MODE_SUBPROCESS:
@@ -51,7 +52,7 @@ def check_port(arguments: Sequence[str]) -> None:
         known.host, known.port, type=socket.SOCK_STREAM
     )[0]
     with socket.socket(family, kind, protocol) as probe:
-        # As servers do: a port whose last connections are only ending is free.
+        # As for servers: a port counts as free if its last connections are only closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)
@@ -65,14 +66,14 @@ def check_port(arguments: Sequence[str]) -> None:
 def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # another name
+    except ValueError:  # a host name
         return False
 
 
 def read(node_config: str | None) -> Mapping[str, object]:
-    """Return a ``--node-config`` as Flower reads it.
+    """Return the values of a ``--node-config``, as Flower parses it.
 
-    ArgumentsError if it cannot be read, or Flower would leave out a part of it without a word.
+    Raise ArgumentsError if it cannot be parsed, or if Flower would silently ignore a part of it.
     """
     text = node_config or ""
     in_file = text.endswith(".toml")

@@ -1,4 +1,4 @@
-"""What the operator has chosen when starting a node: an app, a table or records that answer."""
+"""The operator's choices when starting a node: an app, a table or records to answer from."""
 
 import importlib
 import json
@@ -18,17 +18,17 @@ from ..data.schema import Schema
 
 
 class AppError(Exception):
-    """There is no such app."""
+    """Error of an app that cannot be loaded."""
 
 
 @dataclass(frozen=True)
 class OwnApp:
-    """The operator's own ClientApp, ``module:attribute``."""
+    """The operator's ClientApp, given as ``module:attribute``."""
 
     reference: str
 
     def client_app(self) -> ClientApp:
-        """Return the app; raise AppError if there is none."""
+        """Return the app; raise AppError if it cannot be loaded."""
         module, colon, attribute = self.reference.partition(":")
         if not (module and colon and attribute):
             raise AppError(f"Expected --app MODULE:ATTRIBUTE, got {self.reference!r}.")
@@ -50,16 +50,16 @@ RECORDS, TARGETS = "records", "targets"
 
 @dataclass(frozen=True)
 class RecordsFile:
-    """A file of NumPy's (.npz) with ``records`` and ``targets``: networks are trained on it."""
+    """A NumPy file (.npz) with ``records`` and ``targets``, on which networks are trained."""
 
     path: str
 
     def client_app(self) -> ClientApp:
-        """Return the app that trains networks that come as data."""
+        """Return the app that trains the networks in a server's messages on these records."""
         return NetworkClientApp(self)
 
     def __call__(self, context: Context | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return records, shape (records, ...), and their targets; ValueError if there are none."""
+        """Return records, shape (records, ...), and targets; raise ValueError for a bad file."""
         expected = (
             f"Expected --records to be a file of numpy.savez({RECORDS}=, {TARGETS}=), "
             f"got {Path(self.path).name}"
@@ -82,12 +82,12 @@ class RecordsFile:
 
 @dataclass(frozen=True)
 class Table:
-    """A table on disk that is answered from without any code of the operator's.
+    """A table on disk to answer from, without code of the operator.
 
-    ``path`` is a CSV or Parquet file, ``schema`` the JSON file of ``Schema.to_dict``,
-    ``user_column`` the column with the user of each row, ``ids`` a text file of all users' names,
-    one a line, ``quoted`` says whether fields of a CSV file may be in quotes, and ``missing_ids``
-    what becomes of rows without the name of a user.
+    ``path`` is a CSV or Parquet file, and ``schema`` is the JSON file of ``Schema.to_dict``.
+    ``user_column`` is the column with the user of each row, and ``ids`` is a text file with all
+    users' names, one per line. ``quoted`` is True if fields of a CSV file may be in quotes.
+    ``missing_ids`` is the treatment of rows without the name of a user.
     """
 
     path: str
@@ -98,7 +98,7 @@ class Table:
     missing_ids: MissingIds = "raise"
 
     def client_app(self) -> ClientApp:
-        """Return the app that answers from the table; AppError if the schema cannot be used."""
+        """Return the app that answers from the table; raise AppError for an invalid schema."""
         expected = f"Expected --schema to be a JSON file of Schema.to_dict, got {self.schema}"
         try:
             plain = json.loads(Path(self.schema).read_text("utf-8-sig"))
@@ -121,9 +121,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Settings:
-    """The operator's choices; no run can see or change them.
+    """The operator's choices, which no run can see or change.
 
-    ``path`` is the operator's own PATH, which its app finds again: Flower's parts have another.
+    ``path`` is the operator's PATH. It is restored for the operator's app, since Flower's programs
+    run with another PATH.
     """
 
     source: OwnApp | Table | RecordsFile
@@ -131,17 +132,17 @@ class Settings:
 
     @property
     def name(self) -> str:
-        """What the log says has answered."""
+        """Name of the app or file in the log."""
         return self.source.reference if isinstance(self.source, OwnApp) else self.source.path
 
     def write(self, file: Path) -> None:
-        """Write the settings into a new file that nobody else can read."""
+        """Write the settings into a new file that other accounts cannot read."""
         with open(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
             json.dump({"kind": type(self.source).__name__, **asdict(self)}, opened)
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Return the settings that were written."""
+        """Return the settings from a file of :meth:`write`."""
         plain = json.loads(file.read_text())
         kind = {each.__name__: each for each in (OwnApp, Table, RecordsFile)}[plain["kind"]]
         return cls(kind(**plain["source"]), plain["path"])
