@@ -47,6 +47,7 @@ _UNLIMITED = PrivacyPolicy(
     max_delta=0.5,
     allow_inexact=True,
     unit="record",
+    noise="node",
     features_public=True,
     allow_public_changes=True,
     min_epsilon=0.0,

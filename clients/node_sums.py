@@ -12,11 +12,11 @@ from ldp_flower.guarantee.messages import Query, Report, Slots
 from ldp_flower.randomizers import NodeSum
 
 from .node import UsersNode
-from .respond import CHUNK, ENTRIES, values_of
+from .values import CHUNK, ENTRIES, values_of
 
 
 def of_node(node: UsersNode, query: Query, slots: Slots) -> Report:
-    """Return the node's report: the sum over the users in ``slots`` with noise, and their number."""
+    """Return the sum over the users in ``slots`` with noise, and the number of these users."""
     mechanism = query.randomizer
     assert isinstance(mechanism, NodeSum)
     total = np.zeros(mechanism.dim, np.int64)

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,138 +16,15 @@ from numpy.typing import NDArray
 from ldp_flower.data.users import Users
 from ldp_flower.guarantee.messages import MessageError, Purpose, Query, Report, Slots
 from ldp_flower.questions import Rows
-from ldp_flower.randomizers import RecordMechanism, Summary
+from ldp_flower.randomizers import NodeSum, RecordMechanism, Summary
 from ldp_flower.randomness import SecretRandom, Words
 from ldp_flower.validation import Floats
 
-from .arithmetic import chosen, with_places
 from .node import Node, UsersNode
+from .node_sums import of_node
 from .reply import Refusal
-from .statistics import NONE, OwnStatistics, compute, knows, of_each, public_block
-
-# Number of users per chunk. The number of users is public. Their rows are private, and must not
-# decide the order in which reports are summed.
-CHUNK = 1024
-
-
-def values_of(
-    take: Callable[[Slots], Users],
-    slots: Slots,
-    query: Query,
-    own: OwnStatistics = NONE,
-    words: Words | None = None,
-) -> NDArray[np.float64]:
-    """Return the users' values, shape (users, width); errors by data never leave the client.
-
-    A value that cannot be computed becomes NaN, for which the randomizer uses the centre of its
-    domain. The reply then looks like any other, and the log reports the error. ``take`` returns the
-    users in some slots. ``own`` holds the app's statistics. ``words`` holds one random word per
-    slot, by which users draw rows. Without words, users take their first rows.
-    """
-    logger = logging.getLogger(__name__)
-    coins = np.zeros(len(slots), np.uint64) if words is None else words
-
-    def computed(some: Slots) -> NDArray[np.float64]:
-        users = take(slots[some])
-        if query.question.classes_asked:
-            users = with_places(users, query.question.classes_asked)
-        kept = chosen(users, query.question, coins[some])
-        lost = len(users.targets) - len(kept.targets)
-        if lost and query.question.rows is Rows.FINITE:
-            logger.warning("Records that are not finite and are left out: %d.", lost)
-        bound = getattr(query.question, "feature_bound", None)
-        if bound is not None:
-            _log_far(kept.features, bound, "rows", query.statistic)
-        if (statistic := own.get(type(query.question))) is not None:
-            return of_each(kept, query.question, statistic, query.randomizer.width)
-        return compute(kept, query.question, coins[some])
-
-    values = _together_or_apart(
-        computed,
-        np.arange(len(slots)),
-        lambda: np.full((1, query.randomizer.width), np.nan),
-        query.statistic,
-    )
-    radius = getattr(query.randomizer, "radius", None)
-    if isinstance(radius, float):
-        _log_far(values, radius, "users' values", query.statistic)
-    if bad := int((~np.isfinite(values).all(axis=1)).sum()):
-        logger.warning(
-            "Answers at random, as these users have nothing that can be reported (an entry or the "
-            "target is missing, or is no number): %d.",
-            bad,
-        )
-    return values
-
-
-def public_of(
-    take: Callable[[Slots], Users],
-    slots: Slots,
-    query: Query,
-    num_features: int,
-    words: Words | None = None,
-) -> NDArray[np.float32]:
-    """Return the users' public block; a user whose rows cannot be read counts as without rows.
-
-    The block is about the rows that the same ``words`` select in :func:`values_of`.
-    """
-    nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
-    coins = np.zeros(len(slots), np.uint64) if words is None else words
-
-    def block(some: Slots) -> NDArray[np.float32]:
-        return public_block(chosen(take(slots[some]), query.question, coins[some]), query.question)
-
-    return _together_or_apart(
-        block,
-        np.arange(len(slots)),
-        lambda: public_block(nobody, query.question),
-        query.statistic,
-    )
-
-
-def _together_or_apart(
-    compute: Callable[[Slots], NDArray[Any]],
-    slots: Slots,
-    otherwise: Callable[[], NDArray[Any]],
-    name: str,
-) -> NDArray[Any]:
-    """Compute for all users at once or, if this fails by a user's data, for each user alone.
-
-    One user's data must not lose the others' answers. They do not change them either: a user has
-    the same bits alone as among others, see :mod:`.statistics`.
-    """
-    try:
-        return compute(slots)
-    except KeyboardInterrupt:  # comes from the operator
-        raise
-    except BaseException:
-        if len(slots) == 1:
-            logging.getLogger(__name__).exception(
-                "Statistic %s failed for a user, who reports as if without data.", name
-            )
-            return otherwise()
-    runs = (slots[i : i + 1] for i in range(len(slots)))
-    return np.concatenate([_together_or_apart(compute, one, otherwise, name) for one in runs])
-
-
-_FAR_FACTOR = 10.0  # times the bound; values beyond this suggest wrong units, not a heavy tail
-_MAX_FAR_SHARE = 0.5  # share of rows or users beyond this factor that causes the warning
-
-_UNITS = (
-    "%d of %d %s are more than 10 times beyond the bound of %s and count as the bound: are "
-    "columns centred, and in the units that the strategy expects? A Schema sees to both."
-)
-
-
-def _log_far(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
-    """Log the number of rows or values beyond their bound; warn if most are far beyond it."""
-    logger: Any = logging.getLogger(__name__)
-    sizes = np.abs(rows).max(axis=1, initial=0.0)
-    clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR_FACTOR))
-    if far > _MAX_FAR_SHARE * len(sizes):
-        logger.warning(_UNITS, far, len(sizes), what, name)
-    elif clipped:
-        logger.info("%d of %d %s are beyond the bound of %s.", clipped, len(sizes), what, name)
+from .statistics import knows
+from .values import CHUNK, ENTRIES, public_of, values_of
 
 
 def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
@@ -185,10 +61,6 @@ def _records(node: UsersNode, slot: Slots) -> Users:
     return replace(rows, offsets=np.arange(len(rows.features) + 1), ids=None)
 
 
-# Number of values in memory at a time, 128 MB. A message can ask for 2**20 values per user.
-_ENTRIES = 1 << 24
-
-
 # A loader may have made NumPy raise errors. Still, one user's overflow must not be an error for all
 # users.
 @np.errstate(all="ignore")
@@ -202,12 +74,15 @@ def respond(node: UsersNode, query: Query) -> Report:
     if query.numbered:
         node = node.numbered()
     by_record = isinstance(query.randomizer, RecordMechanism)
-    if by_record and query.question.features_public:
-        raise Refusal(Refusal.MALFORMED, "Silos cannot send public features.")
+    by_node = isinstance(query.randomizer, NodeSum)
+    if (by_record or by_node) and query.question.features_public:
+        raise Refusal(Refusal.MALFORMED, "Sums cannot come with public features.")
     permanent = query.collections is not None
     if permanent:
         _check_permanent(node, query)
-    reports = _permanent if permanent else of_silos if by_record else _of_users
+    reports = (
+        _permanent if permanent else of_silos if by_record else of_node if by_node else _of_users
+    )
     return node.answer_once(
         node.asked(query, permanent=permanent), lambda own, slots: reports(own, query, slots)
     )
@@ -275,7 +150,7 @@ def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
     with_public = query.question.features_public
     randomizer = query.randomizer
     largest = max(randomizer.width, randomizer.size if randomizer.summable else 1)
-    at_once = max(1, min(CHUNK, _ENTRIES // largest))
+    at_once = max(1, min(CHUNK, ENTRIES // largest))
     return randomised(node, query, slots, values, at_once, public if with_public else None)
 
 

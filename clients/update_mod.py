@@ -26,7 +26,8 @@ from ldp_flower.validation import Floats
 from .app_checks import objection
 from .node import EffectivePolicy, Node, Seed, check_own, operators_ledger
 from .reply import Received, Refusal, reply_with, with_own_metadata
-from .respond import CHUNK, randomised
+from .respond import randomised
+from .values import CHUNK
 
 CallNext = Callable[[Message, Context], Message]
 Failed = Callable[[str], None]

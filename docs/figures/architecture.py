@@ -44,7 +44,7 @@ class Station:
 _TOP, _MIDDLE, _BOTTOM = 5.25, 3.55, 1.15
 STATIONS = [
     Station("row", "Users.from_rows", "data/users.py", "whose each row is", 1.0, _TOP),
-    Station("statistic", "values_of", "clients/respond.py", "one value a user", 2.95, _TOP),
+    Station("statistic", "values_of", "clients/values.py", "one value a user", 2.95, _TOP),
     Station("clip", "Randomizer._own", "randomizers/base.py", "NaN is the centre", 4.9, _TOP),
     Station("randomise", "Randomizer.randomize", "randomizers/base.py", "at epsilon", 6.85, _TOP),
     Station("ledger", "Node.answer_once", "clients/node.py", "paid before sent", 8.8, _TOP),

@@ -33,7 +33,6 @@ from .two_level import RandomizedResponse, TwoLevel
 __all__ = [
     "BallSum",
     "CellSum",
-    "NodeSum",
     "Codebook",
     "DiscreteSquareWave",
     "Estimate",
@@ -46,6 +45,7 @@ __all__ = [
     "HybridMechanism",
     "KRandomizedResponse",
     "NarrowSquareWave",
+    "NodeSum",
     "OptimizedLocalHashing",
     "PiecewiseMechanism",
     "PrefixExtending",

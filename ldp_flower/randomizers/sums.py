@@ -16,7 +16,7 @@ from ..randomness import RandomSource, Words
 from ..validation import Floats, check_fraction, check_integer, check_range
 from .base import Estimate, Randomizer, Reports, Summary
 from .discrete_gaussian import SIGMA, Integers, discrete_gaussian
-from .elementwise import directions
+from .elementwise import directions, row_dots
 from .real_valued.gaussian import zcdp_rho
 
 #: Parts of a plan's budget. Every report of the plan costs some of them.
@@ -141,8 +141,10 @@ class NodeSum(Randomizer):
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         """Report as nodes of one user each."""
-        noise = discrete_gaussian(values.size, rng) if len(values) else np.empty(0, np.int64)
-        return self.integers(values) + noise.reshape(values.shape)
+        reports = self.integers(values)
+        for run, source in rng.blocks(len(values), 1):
+            reports[run] += discrete_gaussian(self.dim, source)
+        return reports
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return reports * self.unit
@@ -234,7 +236,7 @@ class CellSum(NodeSum):
     def integers(self, values: Floats) -> Integers:
         """Return distributions as integers of at least 0 that add up to ``one`` at most."""
         shares = np.maximum(values, 0.0)
-        sums = shares.sum(axis=1, keepdims=True)
+        sums = row_dots(shares, np.ones(self.dim))[:, None]
         scaled = shares * (self.one / np.maximum(sums, 1.0))
         found = np.floor(scaled).astype(np.int64)
         wanted = np.minimum(np.floor(sums[:, 0] * self.one + 0.5), self.one).astype(np.int64)

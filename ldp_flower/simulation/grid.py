@@ -190,7 +190,7 @@ def _copied(content: RecordDict) -> RecordDict:
 R = TypeVar("R", bound="Result")
 
 # The logger that says the same of the rows of every cohort: nodes have a log a message.
-_OF_ROWS = "ldp_flower.clients.respond"
+_OF_ROWS = "ldp_flower.clients.values"
 
 #: Function from the indices of some users to these users.
 Generate = Callable[[NDArray[np.int64]], Users]

@@ -132,7 +132,7 @@ def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
 def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
     from ldp_flower.clients.node import EffectivePolicy, UsersNode
-    from ldp_flower.clients.respond import values_of
+    from ldp_flower.clients.values import values_of
     from ldp_flower.guarantee.ledger import StateLedger
 
     slots = np.arange(len(users))

@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from ldp_flower import Categories, Numeric, Schema, Users
 from ldp_flower.clients.arithmetic import chosen
-from ldp_flower.clients.respond import values_of
+from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query
 from ldp_flower.questions import DrawnItems, FrequentItems, Gradient, TableCell
 from ldp_flower.randomizers import KRandomizedResponse

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from ldp_flower import Users
-from ldp_flower.clients.respond import public_of, values_of
 from ldp_flower.clients.statistics import compute, public_block, regression
+from ldp_flower.clients.values import public_of, values_of
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.questions import WIRE_TYPES, Per, UpdateQuestion, question_from_wire
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate

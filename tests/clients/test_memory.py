@@ -22,7 +22,7 @@ def test_wide_values_are_held_for_few_users_at_a_time(monkeypatch, entries):
 
     strategy = NonInteractiveIht(8, sparsity=1, epsilon=4.0)
     expected = simulate(strategy, users, seed=0).coef
-    monkeypatch.setattr(respond, "_ENTRIES", entries)
+    monkeypatch.setattr(respond, "ENTRIES", entries)
     monkeypatch.setattr(respond, "values_of", values_of)
     found = simulate(strategy, users, seed=0).coef
     np.testing.assert_allclose(found, expected, rtol=1e-9)  # sums of squares in another order

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_flower import Users, simulate
-from ldp_flower.clients.respond import values_of
+from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube

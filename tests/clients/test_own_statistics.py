@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.clients import LdpClientApp, Refusal, attach
-from ldp_flower.clients.respond import values_of
+from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
 from ldp_flower.questions import (

@@ -13,7 +13,7 @@ from test_update_mod import content, deployed
 from test_update_mod import query as training
 from test_user_update_mod import app_of, people, slots_in, up
 
-from ldp_flower.clients import LdpClientApp, Refusal, respond
+from ldp_flower.clients import LdpClientApp, Refusal, respond, values
 from ldp_flower.data.users import Users
 from ldp_flower.guarantee.answer_lock import answering
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
@@ -63,7 +63,8 @@ def test_whatever_fails_for_some_data_is_paid_and_answered_in_one_form(
     def fail(*given):
         raise failure("patient-0003")
 
-    monkeypatch.setattr(Users if place == "take" else respond, place, fail)
+    where = {"take": Users, "compute": values, "values_of": respond}[place]
+    monkeypatch.setattr(where, place, fail)
     failed = ask(app, query(2), node_config)
     forms = [{n: (a.dtype, a.shape) for n, a in arrays_of(r).items()} for r in (usual, failed)]
     assert forms[0] == forms[1]
@@ -181,7 +182,7 @@ def test_copies_that_come_at_once_wait_for_one_answer(ledger, node_config, monke
         assert going_on.wait(30)
         return honest(*given)
 
-    monkeypatch.setattr(respond, "compute", compute)
+    monkeypatch.setattr(values, "compute", compute)
     app = LdpClientApp(lambda context: PEOPLE)
     with ThreadPoolExecutor(3) as pool:
         copies = [pool.submit(ask, app, query(1), node_config) for _ in range(3)]

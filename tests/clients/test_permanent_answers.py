@@ -14,7 +14,7 @@ from deployed_node import NODE_ID, ask
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema
 from ldp_flower.clients import LdpClientApp, Refusal, respond
-from ldp_flower.clients.respond import values_of
+from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.randomizers import HadamardBit, KRandomizedResponse, RandomizedResponse

@@ -11,6 +11,8 @@ import pytest
 
 from ldp_flower.randomizers import (
     _REGISTRY,
+    BallSum,
+    CellSum,
     Codebook,
     DiscreteSquareWave,
     GaussianMechanism,
@@ -45,6 +47,8 @@ VECTORS = {
     "Codebook": lambda dim: Codebook(1.0, dim, 1.5, 24, num_codebooks=1),
     "GaussianMechanism": lambda dim: GaussianMechanism(1.0, dim),
     "GaussianRecord": lambda dim: GaussianRecord(1.0, dim),
+    "BallSum": lambda dim: BallSum(1.0, dim=dim),
+    "CellSum": lambda dim: CellSum(1.0, dim=dim),
     "HadamardCodebook": lambda dim: HadamardCodebook(1.0, 254 + dim, 1.5, 24),
     "RecordGaussian": lambda dim: RecordGaussian(1.0, dim),
     "RecordPeeling": lambda dim: RecordPeeling(1.0, dim),

@@ -39,7 +39,7 @@ def test_the_estimate_does_not_depend_on_how_many_are_generated_at_once(monkeypa
         return generate(indices)
 
     expected = simulate(strategy, generate, num_users=2500, seed=3)
-    monkeypatch.setattr("ldp_flower.clients.respond.CHUNK", chunk)
+    monkeypatch.setattr("ldp_flower.clients.values.CHUNK", chunk)
     result = simulate(strategy, generating, num_users=2500, seed=3)
     assert max(largest) <= chunk < 1024
     np.testing.assert_allclose(result.coef, expected.coef, rtol=0, atol=1e-12)

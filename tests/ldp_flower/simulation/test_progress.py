@@ -53,7 +53,7 @@ def test_what_clients_warn_of_is_said_once_a_run(caplog):
 
 
 def test_numbers_of_cohorts_are_added_up(caplog):
-    logger = logging.getLogger("ldp_flower.clients.respond")
+    logger = logging.getLogger("ldp_flower.clients.values")
     with said_once():
         for bad, number in ((8, 116), (3, 100), (0, 50)):
             logger.warning("%d of %d users of %s", bad, number, "a")

@@ -9,7 +9,7 @@ import pytest
 
 from ldp_flower import Categories, Schema
 from ldp_flower.audit import recorded_queries
-from ldp_flower.clients.respond import values_of
+from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.randomizers.two_level import log
 from ldp_flower.strategies import Counts, Series
