@@ -53,7 +53,7 @@ class Checked:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing contradicts the claim."""
+        """True if nothing contradicts the claim."""
         return all(self.checks.values())
 
 
@@ -195,7 +195,7 @@ def audit_handler(
 
 
 def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:
-    """Whether changing each user of a node in turn leaves all other reports as they are."""
+    """Return True if changing each user of a node in turn leaves all other reports as they are."""
     query = client.query
     cuts = np.sort(NodeKeys(0, 0, _NEIGHBOURS).hashes(query.salt)).tolist()
     bounds = [0, *cuts[copies::copies], HASH_END]  # cohorts small enough for single reports
@@ -220,7 +220,7 @@ def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:
 
 
 def _replayed(client: Client, user: Users, seed: int | None) -> bool:
-    """Whether nodes that are asked the same twice answer the same."""
+    """Return True if nodes that are asked the same twice answer the same."""
     seeds = [None if seed is None else seed + node for node in range(_REPLAYED)]
     answers = client.answers(user, seeds, [client.query] * 2)
     first, second = answers[:_REPLAYED], answers[_REPLAYED:]

@@ -40,7 +40,7 @@ _HALVES = 4  # of the users: two of them are in the same halves once in 16 times
 
 
 def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
-    """Whether no two reports of a client share noise, and all of it is the system's.
+    """Return True if no two reports of a client share noise, and all of it is the system's.
 
     A node with up to ``copies`` users sends single reports; copies of ``user`` are asked as well.
     """
@@ -58,13 +58,13 @@ def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
 
 
 def _distinct_words() -> bool:
-    """Whether the system's words differ: two of 4,096 are the same once in 2**41."""
+    """Return True if the system's words differ: two of 4,096 are the same once in 2**41."""
     words = np.concatenate([SystemRandom().words((64, 16)) for _ in range(4)])
     return len(np.unique(words)) == words.size
 
 
 def _own_bytes(client: Client, people: Users, seed: int) -> bool:
-    """Whether reports depend on no other user's bytes, and on no other question's."""
+    """Return True if reports depend on no other user's bytes, and on no other question's."""
     chosen = KeyedRandom(derive(seed, np.arange(_TAPES))).words((_TAPES, len(people))) % 2 > 0
     queries = _questions(client.query)
     for number, some in enumerate(chosen):
@@ -113,7 +113,7 @@ def _asked(
 
 
 def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
-    """Whether reports about the same data are the same as often as they are by chance.
+    """Return True if reports about the same data are the same as often as they are by chance.
 
     Compared are any two users of a node, and a user's questions, with what users of
     different nodes do. And no user's report may stay the same on all nodes, as one that is

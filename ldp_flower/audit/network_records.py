@@ -163,7 +163,7 @@ class _Silo:
         return float(distances.max()) / self._plan.max_grad_norm
 
     def replays(self, records: Records) -> bool:
-        """Whether the same message gets the same sum again, and another one another."""
+        """Return True if the same message gets the same sum again, and another one another."""
         grid = self._grid(records, None)
         one, again, other = (self._sum(grid, records, salt) for salt in (1, 1, 2))
         return bool((one == again).all() and (one != other).any())

@@ -31,7 +31,7 @@ _MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e300, np.inf, np.nan)
 
 
 def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
-    """Whether sums over the records of neighbouring silos differ by at most the diameter.
+    """Return True if sums over the records of neighbouring silos differ by at most the diameter.
 
     Of the domain that the mechanism's noise is for: the diameter is twice its radius, by
     Euclidean length where all coordinates get noise, by each coordinate elsewhere. Tried
@@ -57,7 +57,7 @@ def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
 
 
 def _clips(mechanism: Randomizer) -> bool:
-    """Whether what noise is added to is in the domain, for values far and wide."""
+    """Return True if what noise is added to is in the domain, for values far and wide."""
     if isinstance(mechanism, RecordMechanism):
         values = _far_and_wide(mechanism)
         moved = np.array([mechanism.total(value[None]) for value in values])

@@ -90,7 +90,7 @@ def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tu
 
 
 def _late(node: DeployedNode, query: Query | None) -> bool:
-    """Whether a reply leaves, and is dated, after the operator's time."""
+    """Return True if a reply leaves, and is dated, after the operator's time."""
     honest, slept, woken = time.monotonic, [0.0], [0.0]
 
     def sleep(seconds: float) -> None:
@@ -108,7 +108,7 @@ def _late(node: DeployedNode, query: Query | None) -> bool:
 
 
 def _after_others(node: DeployedNode, query: Query | None) -> bool:
-    """Whether a reply waits for somebody who writes to the ledger when data are loaded."""
+    """Return True if a reply waits for somebody who writes to the ledger when data are loaded."""
     held, released = threading.Event(), threading.Event()
 
     def load(context: Context) -> Users:

@@ -93,7 +93,7 @@ class Screen:
         console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
 
     def _is_trace(self, line: str, logged: bool) -> bool:
-        """Whether a line is part of a traceback; learns what the app has raised."""
+        """Return True if a line is part of a traceback; learns what the app has raised."""
         if self._TRACE.match(line):
             self._tracing, self._raised, self._frame = True, False, ""
         elif logged:
@@ -115,7 +115,7 @@ class Screen:
             self.reasons.append(reason)
 
     def _is_refusal(self, line: str) -> bool:
-        """Whether a line is in the box in which Flower's command line says what is wrong."""
+        """Return True if a line is in the box in which Flower's command line says what is wrong."""
         if line.startswith("╭─ Error"):
             self._refusing = True
         elif self._refusing and line.startswith("│"):

@@ -34,7 +34,7 @@ class Kind:
 
     @property
     def required(self) -> bool:
-        """Whether there has to be an argument."""
+        """True if there has to be an argument."""
         return self.default is _REQUIRED
 
     def or_null(self) -> "Kind":

@@ -109,7 +109,7 @@ def run_in_memory(
 
 
 def _single(ask: "Ask") -> bool:
-    """Whether the answer to a question are single reports, which nothing stands in for."""
+    """Return True if the answer to a question are single reports, which nothing stands in for."""
     return ask.public is not None or not ask.randomizer.summable
 
 

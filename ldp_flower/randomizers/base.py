@@ -98,11 +98,11 @@ class Randomizer(PlainFields, ABC):
     @property
     @abstractmethod
     def exact(self) -> bool:
-        """Whether outputs are finite and drawn by integer thresholds: no floating-point caveats."""
+        """True if outputs are finite and drawn by integer thresholds: no floating-point caveats."""
 
     @property
     def permanent(self) -> bool:
-        """Whether a report is a bit of the value that private words flip or not, whatever it is.
+        """True if a report is a bit of the value that private words flip or not, whatever it is.
 
         Then somebody who always answers by the same words has flipped all its bits or none. Given
         when they change, any two histories of values differ by epsilon.
@@ -111,12 +111,12 @@ class Randomizer(PlainFields, ABC):
 
     @property
     def summable(self) -> bool:
-        """Whether sums of debiased reports replace the reports."""
+        """True if sums of debiased reports replace the reports."""
         return True
 
     @property
     def debiasable(self) -> bool:
-        """Whether a report can be turned into an estimate of its user's value."""
+        """True if a report can be turned into an estimate of its user's value."""
         return self.summable
 
     @property
@@ -177,7 +177,7 @@ class Randomizer(PlainFields, ABC):
 
     @abstractmethod
     def contains(self, reports: Reports) -> bool:
-        """Whether every element of an array of finite numbers is a possible report."""
+        """Return True if every element of an array of finite numbers is a possible report."""
 
     @final
     def randomize(
@@ -292,7 +292,7 @@ class Randomizer(PlainFields, ABC):
         return self.estimate(self.summarize(reports, coins)).mean
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether a summary can be of ``count`` of the users with these coins."""
+        """Return True if a summary can be of ``count`` of the users with these coins."""
         count, total, squares = summary.count, summary.sum, summary.sum_of_squares
         slack = 1 + (1e-9 if self.exact else 1e-6)  # others are rounded to four bytes
         return bool(
@@ -310,7 +310,7 @@ class Randomizer(PlainFields, ABC):
         )
 
     def well_formed(self, reports: Reports, num_users: int) -> bool:
-        """Whether ``reports`` can be the reports of ``num_users`` users."""
+        """Return True if ``reports`` can be the reports of ``num_users`` users."""
         return (
             reports.shape == (num_users, *self.report_shape)
             and reports.dtype == self.report_dtype

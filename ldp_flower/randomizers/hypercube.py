@@ -179,7 +179,7 @@ class SubsetHypercube(OneChoice, OfVector):
         return Estimate(mean, std_error, summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether a summary can be one of ``count`` reports: the signs are counted."""
+        """Return True if a summary can be one of ``count`` reports: the signs are counted."""
         if not super().accepts(summary, coins):
             return False
         users, signs = summary.sum_of_squares / self.bound**2, summary.sum / self.bound

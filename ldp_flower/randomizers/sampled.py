@@ -67,7 +67,7 @@ class SampledCoordinate(Randomizer):
 
     @property
     def exact(self) -> bool:
-        """Whether the part is exact."""
+        """True if the part is exact."""
         return self.part.exact
 
     @property
@@ -147,7 +147,7 @@ class SampledCoordinate(Randomizer):
         return Estimate.side_by_side(map(self.part.estimate, self._each(summary)), summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether the part accepts the sums of every coordinate, by the users it has."""
+        """Return True if the part accepts the sums of every coordinate, by the users it has."""
         if not summary.sum.shape == summary.sum_of_squares.shape == (self.size,):
             return False
         counts = summary.sum[: self.dim]
@@ -166,7 +166,7 @@ class SampledCoordinate(Randomizer):
         )
 
     def contains(self, reports: Reports) -> bool:
-        """Whether every report is a possible report of the part."""
+        """Return True if every report is a possible report of the part."""
         return self.part.contains(reports)
 
     def worst_ratio(self) -> Fraction:

@@ -189,7 +189,7 @@ class OneChoice(Randomizer):
         return report_type(self._choice.num_outputs)
 
     def contains(self, reports: Reports) -> bool:
-        """Whether every report is the number of one."""
+        """Return True if every report is the number of one."""
         return bool((reports.astype(np.int64) < self._choice.num_outputs).all())
 
     def worst_ratio(self) -> Fraction:

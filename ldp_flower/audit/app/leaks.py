@@ -32,14 +32,14 @@ class Difference:
 
     @property
     def is_text(self) -> bool:
-        """Whether these are texts that somebody wrote, or errors."""
+        """True if these are texts that somebody wrote, or errors."""
         if self.path == "reply":
             return "content" not in (self.first, self.second)
         return not self.how_many and all(s[:1] in "'\"" for s in (self.first, self.second))
 
     @property
     def is_answer(self) -> bool:
-        """Whether these can be randomised answers: whole numbers, or texts."""
+        """True if these can be randomised answers: whole numbers, or texts."""
         if self.how_many:
             return "." not in self.first + self.second
         return self.path.endswith(LENGTH) or (self.is_text and self.path != "reply")

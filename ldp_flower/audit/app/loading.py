@@ -60,7 +60,7 @@ class AuditedApp:
         return [m for m in list(sys.modules.values()) if self.owns(getattr(m, "__file__", None))]
 
     def owns(self, file: str | None) -> bool:
-        """Whether a file of code is the app's own."""
+        """Return True if a file of code is the app's own."""
         own = isinstance(file, str) and file.startswith(f"{self.folder}{os.sep}")
         return own and "site-packages" not in str(file)
 

@@ -137,7 +137,7 @@ class Sources:
 
 
 def _takes_data(frame: FrameType) -> bool:
-    """Whether a function is given records, a message or a model, and makes something of these."""
+    """Return True if a function is given records, a message or a model, and makes something of these."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     given = [frame.f_locals.get(name) for name in names if name != "self"]

@@ -38,7 +38,7 @@ class Variant:
         return value if self.alter is None else altered(value, self.alter)
 
     def neighbours(self, other: "Variant") -> bool:
-        """Whether two data sets differ in one record, or in one node's data."""
+        """Return True if two data sets differ in one record, or in one node's data."""
         return BASE in (self, other) or self.record == other.record
 
 
@@ -208,7 +208,7 @@ def digest(value: Any) -> bytes:
 
 
 def has_records(value: Any, depth: int = 4) -> bool:
-    """Whether a value is or contains records."""
+    """Return True if a value is or contains records."""
     if is_leaf(value):
         return True
     if _has_fields(value):
@@ -219,7 +219,7 @@ def has_records(value: Any, depth: int = 4) -> bool:
 
 
 def is_leaf(value: Any) -> bool:
-    """Whether these are records in a form that can be altered."""
+    """Return True if these are records in a form that can be altered."""
     if isinstance(value, np.ndarray) or _is_of(value, "torch", "Tensor"):
         return bool(value.ndim > 0)
     if _is_of(value, "torch.utils.data", "Dataset"):
@@ -230,7 +230,7 @@ def is_leaf(value: Any) -> bool:
 
 
 def _is_rows(value: Any) -> bool:
-    """Whether this is a list of plain records: numbers, texts, tuples or dicts of them."""
+    """Return True if this is a list of plain records: numbers, texts, tuples or dicts of them."""
     if not isinstance(value, list) or not value or value[0] is None:
         return False
     first = list(value[0].values()) if isinstance(value[0], dict) else value[0]
@@ -244,7 +244,7 @@ def _is_of(value: Any, module: str, name: str) -> bool:
 
 
 def _has_fields(value: Any) -> bool:
-    """Whether this is an object of plain fields, such as a data class; models are none."""
+    """Return True if this is an object of plain fields, such as a data class; models are none."""
     if callable(value) or hasattr(value, "fit") or isinstance(value, type(sys)):
         return False
     others = ("torch", "sklearn", "flwr", "numpy", "builtins")

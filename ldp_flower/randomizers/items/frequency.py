@@ -217,7 +217,7 @@ class FrequencyOracle(OfItem):
         return estimate.count * (estimate.mean * self._gap + float(self.other))
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether a summary can be one of ``count`` reports: their support is counted."""
+        """Return True if a summary can be one of ``count`` reports: their support is counted."""
         if not super().accepts(summary, coins):
             return False
         count = summary.count

@@ -286,7 +286,7 @@ class SubsetSelection(FrequencyOracle):
         return np.bincount(reports.ravel().astype(np.int64), minlength=self.domain_size)
 
     def contains(self, reports: Reports) -> bool:
-        """Whether every report lists items in strictly ascending order."""
+        """Return True if every report lists items in strictly ascending order."""
         items = reports.astype(np.int64)
         return bool((items < self.domain_size).all() and (np.diff(items, axis=-1) > 0).all())
 

@@ -51,7 +51,7 @@ class RealValued(Randomizer):
         return reports.astype(np.float64).reshape(len(reports), self.size)
 
     def contains(self, reports: Reports) -> bool:
-        """Whether every number is within the bound (to float32 rounding)."""
+        """Return True if every number is within the bound (to float32 rounding)."""
         return bool((np.abs(reports.astype(np.float64)) <= self.bound * (1 + 1e-6)).all())
 
 

@@ -87,7 +87,7 @@ def _slope(x: Floats) -> Floats:
 
 
 def surely_at_most(epsilon: float, mu: float, delta: float) -> bool:
-    """Whether delta(epsilon; mu) <= delta in spite of rounding."""
+    """Return True if delta(epsilon; mu) <= delta in spite of rounding."""
     first, second = _gaussian_terms(epsilon, mu)
     return first - second + _ROUNDING * first * (1 + abs(math.log(max(first, 1e-300)))) <= delta
 

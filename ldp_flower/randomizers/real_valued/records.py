@@ -146,7 +146,7 @@ class RecordMechanism(RealVector):
         return Estimate(summary.sum[:-1] / records, np.full(self.dim, error), summary.count)
 
     def contains(self, reports: Reports) -> bool:
-        """Whether the numbers of records are integers above 0."""
+        """Return True if the numbers of records are integers above 0."""
         counts = reports[:, -1].astype(np.float64)
         return bool((counts >= 1).all() and (counts == np.floor(counts)).all())
 
@@ -238,7 +238,7 @@ class Choosing(RecordMechanism):
         return np.clip(values, -self.radius, self.radius)
 
     def _are_places(self, numbers: Reports, limit: int) -> bool:
-        """Whether these numbers of every report are increasing places below ``limit``."""
+        """Return True if these numbers of every report are increasing places below ``limit``."""
         places = numbers.astype(np.float64)
         return bool(
             (places == np.floor(places)).all()
@@ -323,7 +323,7 @@ class RecordPeeling(Choosing):
         return dense
 
     def contains(self, reports: Reports) -> bool:
-        """Whether places increase within the vector, and the rest is as in all silo reports."""
+        """Return True if places increase within the vector, and the rest is as in all silo reports."""
         places = reports[:, : self.sparsity]
         return super().contains(reports) and self._are_places(places, self.dim)
 
@@ -387,5 +387,5 @@ class RecordVertices(Choosing):
         return dense
 
     def contains(self, reports: Reports) -> bool:
-        """Whether the vertex is within the range, and the rest is as in all silo reports."""
+        """Return True if the vertex is within the range, and the rest is as in all silo reports."""
         return super().contains(reports) and self._are_places(reports[:, :1], 2 * self.dim)
