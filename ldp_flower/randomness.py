@@ -42,7 +42,7 @@ _MASK = (1 << 64) - 1
 _TAIL = 2.0**-28  # nearer to 0 or 1 a uniform gets more bits
 _FURTHER_WORDS = 15  # number of further 64-bit words; with probability 2**-960 they are all 0
 _FURTHER = -2  # separates the streams of further words from others derived from the same state
-_CACHED_WORDS = 1 << 15  # words mixed at a time; mixing touches each word 7 times, best in the cache
+_CACHED_WORDS = 1 << 15  # words mixed at a time, in the cache: mixing touches each word 7 times
 
 
 def _mix(words: Words) -> Words:
