@@ -1,17 +1,18 @@
 """Local differential privacy protocols for Flower.
 
-This package holds what clients and strategies agree on. The private half is
-:mod:`ldp_flower.clients`, the untrusted half :mod:`ldp_flower.strategies`.
+This package holds the code that clients and strategies share. The private half is
+:mod:`ldp_flower.clients`, and the untrusted half is :mod:`ldp_flower.strategies`.
 """
 
-# ruff: noqa: E402 -- where the halves lie must be known before anything is imported
+# ruff: noqa: E402 -- the paths of the two halves must be known before anything is imported
 
 from pathlib import Path
 
 __version__ = "0.2.0"
 
-# Installed, the two halves lie in this folder; in a checkout they lie beside it. Then they are
-# found there, also where another version is installed, whose halves would not fit.
+# In an installed package, the two halves lie in this folder; in a checkout, they lie beside it.
+# A checkout then uses its own halves even if another version, whose halves would not fit, is
+# installed.
 _HERE = Path(__file__).parent
 if not (_HERE / "clients").is_dir():
     __path__ = [str(_HERE), str(_HERE.parent)]

@@ -1,4 +1,4 @@
-"""What a protocol is expected to do with public numbers, or why that is not known."""
+"""Expected error of a protocol, computed from public numbers, or the reason for having none."""
 
 import math
 from dataclasses import dataclass, fields
@@ -10,16 +10,16 @@ from .validation import PlainFields, check_fraction, check_integer, check_number
 
 
 class NoPlan(ValueError):
-    """The error to expect is not known; the text says why."""
+    """Error for a protocol whose expected error is not known; the message says why."""
 
 
 class WouldRefuse(ValueError):
-    """The protocol would refuse such a run.
+    """Error for a run that the protocol would refuse.
 
     Attributes
     ----------
     refusal : TooFew
-        Why, and what would do.
+        The reason for the refusal, and what would suffice.
     """
 
     def __init__(self, refusal: TooFew) -> None:
@@ -29,7 +29,7 @@ class WouldRefuse(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(PlainFields):
-    """Public numbers about users who have not been asked anything.
+    """Public numbers about a population that has not been queried yet.
 
     Parameters
     ----------
@@ -38,13 +38,14 @@ class Setting(PlainFields):
     rows_per_user : float (default: 1)
         Mean number of rows of a user.
     num_features : int, optional
-        Numbers that one row has beside its target; of items, how many there are to choose from.
+        Number of values in a row, not counting its target. For items, the number of possible items.
     quality : float, optional
-        What the same model would reach without privacy: R2 of a regression, AUC of classes.
+        Quality of the same model without privacy: R2 of a regression, AUC of a classification.
     variance_between : float, optional
-        Share of the variance of columns and residuals that is between users (the intraclass
-        correlation): 0 if the rows of one user differ as those of different users do, near 1 if
-        they are alike. By default this and the quality are what the protocol's plan assumes.
+        Share of the variance of columns and residuals that lies between users (the intraclass
+        correlation). It is 0 if the rows of one user differ as much as rows of different users,
+        and near 1 if they are alike. The default of this number and of the quality is the value
+        that the protocol's plan assumes.
     """
 
     num_users: int
@@ -71,25 +72,25 @@ class Setting(PlainFields):
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation(PlainFields):
-    """What a protocol is expected to do.
+    """Expected error of a protocol, with the rounds and mechanisms that it uses.
 
     Parameters
     ----------
     error : str
         Name of the error, with its unit: ``"R2 lost"``, ``"standard error of the mean, in
-        widths of the bounds"``. Less is better.
+        widths of the bounds"``. A smaller error is better.
     value : float
         The error in the median run.
     low, high : float
-        The error of eight runs of ten lies between these.
+        Range in which the error of eight runs out of ten lies.
     rounds : int
-        Number of the server's questions; every user answers one, unless a note says otherwise.
+        Number of rounds. Every user answers in one round, unless a note says otherwise.
     randomizers : tuple of Randomizer
-        The mechanisms with one of which a user answers.
+        The mechanisms of the protocol. A user answers with one of them.
     assumes : tuple of str
-        Whole sentences: the assumptions behind these numbers, beside the setting.
+        The assumptions behind these numbers, apart from the setting, as whole sentences.
     notes : tuple of str
-        Whole sentences: what else a careful colleague would say.
+        Further advice that a careful colleague would give, as whole sentences.
     """
 
     error: str
@@ -121,22 +122,22 @@ class Expectation(PlainFields):
 
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
-    """What a paper proves that no protocol can beat, up to a constant that it does not state.
+    """Proven lower bound on a protocol's error, up to a constant that the paper does not state.
 
     Parameters
     ----------
     source : str
         Paper and theorem.
     among : str
-        The protocols that it is about: ``"that asks everybody once and at one time"``.
+        The protocols that the theorem covers: ``"that asks everybody once and at one time"``.
     rate : str
-        What the mean squared error of the coefficients is at least, times a constant.
+        The lower bound on the mean squared error of the coefficients, without the constant.
     symbols : str
-        What the letters of the rate stand for.
+        Meaning of the letters in the rate.
     holds_for : str
-        The data, and the range of the numbers, that the theorem is about.
+        The data and the ranges of the numbers that the theorem covers.
     outside : tuple of str
-        Which of these a plan's numbers do not meet, in words.
+        The conditions of the theorem that a plan's numbers do not meet, in words.
     """
 
     source: str
@@ -147,7 +148,7 @@ class LowerBound:
     outside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return it as a text."""
+        """Return the bound as a text."""
         outside = ""
         if self.outside:
             outside = f" It does not cover this plan: {'; '.join(self.outside)}."
@@ -160,41 +161,42 @@ class LowerBound:
 
 
 class Plannable:
-    """A protocol with a plan, by a formula or by simulation, or with a reason for having none."""
+    """Base class of protocols that have a plan (a formula or a simulation) or say why not."""
 
-    #: Which numbers of a :class:`Setting` a plan reads, beside ``num_users``.
+    #: Names of the numbers of a :class:`Setting` that a plan reads, apart from ``num_users``.
     plans_with: ClassVar[frozenset[str]] = frozenset()
-    #: Whether a strategy knows by itself how many features a row has.
+    #: True if a strategy knows by itself how many features a row has.
     sized: ClassVar[bool] = True
-    #: Why there is no plan, in a whole sentence, where there is none.
+    #: Reason why there is no plan, as a whole sentence; empty if there is a plan.
     no_plan: ClassVar[str] = ""
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol as it would ask users of whom only these numbers are known.
+        """Return the protocol for a population of which only the numbers in ``setting`` are known.
 
         Raises NoPlan if the protocol has no plan.
         """
         raise NoPlan(cls._why_not())
 
     def synthetic(self, setting: Setting) -> Any:
-        """Return the population that plans simulate the protocol on; None: they use a formula.
+        """Return the population on which plans simulate the protocol, or None for a formula.
 
-        It is a :class:`~ldp_flower.strategies.forecasts.populations.Population`. Raises NoPlan if
-        the error is not known for these parameters.
+        The population is a :class:`~ldp_flower.strategies.forecasts.populations.Population`.
+        Plans use :meth:`expect` if this method returns None. Raises NoPlan if the error is not
+        known for these parameters.
         """
         return None
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return the error by a formula, where :meth:`synthetic` gives no population.
+        """Return the error from a formula. It is used if :meth:`synthetic` returns None.
 
         Numbers that are not in ``plans_with`` are not read. Raises NoPlan if the error is not
-        known, and WouldRefuse if a run with these numbers would be refused before anybody is asked.
+        known, and WouldRefuse if a run with these numbers would be refused before any query.
         """
         raise NoPlan(self._why_not())
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
-        """Return what is proved that no protocol of its kind can beat, where something is."""
+        """Return the proven lower bounds for protocols of this kind, if there are any."""
         return ()
 
     @classmethod

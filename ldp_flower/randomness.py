@@ -1,24 +1,23 @@
-"""Random sources: the operating system's in deployment, keyed by user in simulation.
+"""Random sources: the operating system's generator for deployment, keyed ones for simulation.
 
-Every draw that a randomizer makes goes through a :class:`RandomSource`, row by
-row: row ``i`` of whatever is drawn belongs to user ``i`` alone.
+Every draw of a randomizer goes through a :class:`RandomSource`. Draws are made row by row: row
+``i`` of a draw belongs to user ``i`` alone.
 
 * :class:`SystemRandom` reads the operating system's CSPRNG. It cannot be seeded.
-* :class:`KeyedRandom` gives every user a stream of its own that depends on
-  nothing but the user's 64-bit state (derived from seed, step and key), so the
-  same experiment gives the same reports however users are spread over nodes. It
-  is a counter-based generator (the output function of SplitMix64, Steele, Lea &
-  Flood 2014, at state + counter), evaluated for all users at once. Public
-  randomness (codewords, assigned coordinates) uses it as well, because client
-  and server must agree on it whatever their version of NumPy.
-* :class:`SecretRandom` gives every user the words that follow from a secret key, by
-  SHAKE-256: what is drawn once from the operating system is the same for ever.
+* :class:`KeyedRandom` gives every user a separate stream that depends only on the user's 64-bit
+  state (derived from seed, step and key). The same experiment therefore gives the same reports
+  however users are spread over nodes. It is a counter-based generator (the output function of
+  SplitMix64, Steele, Lea & Flood 2014, at state + counter), evaluated for all users at once.
+  Public randomness (codewords, assigned coordinates) uses it as well, because client and server
+  must agree on it whatever their version of NumPy.
+* :class:`SecretRandom` derives the words of every user from a secret key, by SHAKE-256. A key
+  that was drawn once from the operating system gives the same words forever.
 * :class:`NumpyRandom` wraps a ``numpy.random.Generator``, for notebooks.
 
-A uniform has 52 bits of one word. Near 0 and 1 these are too few: normals would end at
-8.2 standard deviations, and reports that one value can give would be impossible for
-another. A uniform within 2**-28 of either end therefore gets 960 bits more, below its
-own, from words that belong to this draw alone: all other draws stay where they are.
+A uniform has 52 bits of one word. Near 0 and 1 these are too few: normals would end at 8.2
+standard deviations, and some reports would be possible for one value and impossible for another.
+A uniform within 2**-28 of either end therefore gets 960 more low-order bits. They come from words
+that are used for this draw only, so that all other draws stay the same.
 """
 
 import hashlib
@@ -41,13 +40,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64's multipliers
 _MASK = (1 << 64) - 1
 _TAIL = 2.0**-28  # nearer to 0 or 1 a uniform gets more bits
-_FURTHER_WORDS = 15  # so many 64-bit words: with probability 2**-960 they are all 0
-_FURTHER = -2  # separates their streams from all others that are derived from a state
-_CACHED_WORDS = 1 << 15  # mixing touches each word seven times: stay in the cache
+_FURTHER_WORDS = 15  # number of further 64-bit words; with probability 2**-960 they are all 0
+_FURTHER = -2  # separates the streams of further words from others derived from the same state
+_CACHED_WORDS = 1 << 15  # words mixed at a time, in the cache: mixing touches each word 7 times
 
 
 def _mix(words: Words) -> Words:
-    """SplitMix64's bijection of 64-bit words, in place."""
+    """Apply SplitMix64's bijection to 64-bit words, in place."""
     shifted = words >> np.uint64(30)
     words ^= shifted
     words *= np.uint64(_FIRST)
@@ -77,8 +76,8 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     A state depends on all parts in their order; integers are taken modulo 2**64. Returns an array
     of uint64 of the broadcast shape, at least one-dimensional.
     """
-    # What numbers before the first array come to, without the cost of arrays; one user's node
-    # has arrays of one number only.
+    # Hash the leading parts that are single numbers without the cost of arrays. On a node with
+    # one user, all arrays have one element.
     leading = 0
     numbers = next((i for i, part in enumerate(parts) if not _is_number(part)), len(parts))
     for part in parts[:numbers]:
@@ -95,12 +94,15 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
 
 
 def public_coin(*parts: int) -> int:
-    """Hash integers to one of 63 bits, which Flower's records hold."""
+    """Hash integers to one integer of 63 bits, which fits into Flower's records."""
     return int(derive(*parts)[0] >> np.uint64(1))
 
 
 def _finer(uniform: float, further: Words) -> float:
-    """Return a uniform of 52 bits with further words as its next bits, rounded down, above 0."""
+    """Return a uniform of 52 bits extended by the bits of further words.
+
+    The result is rounded down to a float and is above 0.
+    """
     bits = 64 * len(further)
     number = int(uniform * 2**52) << bits | int.from_bytes(further.astype(">u8").tobytes())
     number = 2 * number + 1
@@ -109,32 +111,39 @@ def _finer(uniform: float, further: Words) -> float:
 
 
 def drawable(probability: ArrayLike) -> Floats:
-    """Round probabilities up to what comparing a uniform with them draws exactly.
+    """Round probabilities up so that comparing a uniform with them realises them exactly.
 
-    Multiples of 2**-52, after a rise that absorbs a few roundings.
+    The results are multiples of 2**-52. The probabilities are first raised by a factor of
+    1 + 1e-15, which absorbs a few rounding errors.
     """
     raised = np.asarray(probability, np.float64) * (1 + 1e-15)
     return np.asarray(np.ceil(raised * 2**52) * 2.0**-52)
 
 
 class RandomSource(ABC):
-    """Random words, uniforms, normals and exponentials; the leading axis is the users."""
+    """Source of random words, uniforms, normals and exponentials; the first axis is the users."""
 
     @abstractmethod
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words of the given shape."""
 
     def blocks(self, users: int, size: int) -> Iterator[tuple[slice, "RandomSource"]]:
-        """Yield runs of ``size`` users in turn, each with the source to draw for it from."""
+        """Yield consecutive blocks of ``size`` users, each with the random source for its draws."""
         for start in range(0, users, size):
             yield slice(start, min(start + size, users)), self
 
     def _further(self, shape: tuple[int, ...], where: Places) -> Words:
-        """Draw words for some (flat) places of the words last drawn, of that shape."""
+        """Draw further words for some places of the last draw.
+
+        ``shape`` is the shape of the last draw, and ``where`` holds flat indices into it.
+        """
         return self.words((len(where), _FURTHER_WORDS))
 
     def _drawn(self, shape: tuple[int, ...]) -> tuple[Floats, Places, Floats, Floats]:
-        """Draw uniforms u; return them, the places near an end, and u and 1 - u there."""
+        """Draw uniforms u.
+
+        Return u, the flat indices of the u near 0 or 1, and u and 1 - u at these indices.
+        """
         words = self.words(shape).reshape(-1)
         uniforms, near = np.empty(len(words)), []
         for start in range(0, len(words), _CACHED_WORDS):
@@ -160,20 +169,20 @@ class RandomSource(ABC):
     def uniforms(self, shape: tuple[int, ...]) -> Floats:
         """Draw uniforms from the open interval (0, 1).
 
-        They are odd multiples of 2**-53, but below 2**-28 of full relative precision.
-        Below a multiple of 2**-52 a uniform lies with exactly that probability.
+        They are odd multiples of 2**-53, except below 2**-28, where they have full relative
+        precision. A uniform lies below a multiple of 2**-52 with exactly that probability.
         """
         return self._drawn(shape)[0]
 
     def sides(self, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-        """Draw uniforms u; return u and 1 - u, both of full relative precision."""
+        """Draw uniforms u; return u and 1 - u, both with full relative precision."""
         uniforms, where, below, above = self._drawn(shape)
         rest = 1 - uniforms
         uniforms.flat[where], rest.flat[where] = below, above
         return uniforms, rest
 
     def normals(self, shape: tuple[int, ...]) -> Floats:
-        """Draw standard normals by inversion, in both tails up to 37 deviations."""
+        """Draw standard normals by inversion, up to 37 standard deviations in both tails."""
         uniforms, where, below, above = self._drawn(shape)
         normals = np.asarray(ndtri(uniforms, out=uniforms))
         normals.flat[where] = np.where(below < above, ndtri(below), -ndtri(above))
@@ -183,13 +192,14 @@ class RandomSource(ABC):
         """Draw standard exponentials by inversion, between 1e-305 and 701."""
         uniforms, where, below, above = self._drawn(shape)
         exponentials = np.asarray(np.log(uniforms, out=uniforms))
-        # SciPy's functions of one number: the same however many are near an end.
+        # SciPy's functions compute one number at a time, so that a result does not depend on
+        # how many numbers are near an end.
         exponentials.flat[where] = np.where(below < above, xlogy(1.0, below), log1p(-above))
         return np.asarray(np.negative(exponentials, out=exponentials))
 
 
 class SystemRandom(RandomSource):
-    """The operating system's cryptographically secure generator."""
+    """Random source that reads the operating system's cryptographically secure generator."""
 
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words of the given shape."""
@@ -198,21 +208,27 @@ class SystemRandom(RandomSource):
 
 
 class _Streams(RandomSource):
-    """Base class: one reproducible stream of words per user, which goes on with every draw."""
+    """Base class of sources with one reproducible stream of words per user.
+
+    Every draw continues the streams where the last one ended.
+    """
 
     def __init__(self, users: int) -> None:
         self._users, self._position = users, 0
 
     @abstractmethod
     def _of(self, run: slice) -> "_Streams":
-        """Return the streams of a run of users, from their beginning."""
+        """Return the streams of a slice of the users, from their beginning."""
 
     def _check(self, users: int) -> None:
         if users != self._users:
             raise ValueError(f"Expected {self._users} users, got {users}.")
 
     def blocks(self, users: int, size: int) -> Iterator[tuple[slice, RandomSource]]:
-        """Yield runs of users, each with the streams of its own, and go on behind them."""
+        """Yield consecutive blocks of users, each with its users' streams.
+
+        The next draw from this source continues where the blocks have ended.
+        """
         self._check(users)
         begin = self._position
         for run, _ in super().blocks(users, size):
@@ -223,7 +239,7 @@ class _Streams(RandomSource):
 
 
 class KeyedRandom(_Streams):
-    """One independent, reproducible stream per user, from its 64-bit state; see :func:`derive`."""
+    """Independent, reproducible stream per user, from the user's 64-bit state (:func:`derive`)."""
 
     def __init__(self, states: Words) -> None:
         super().__init__(len(states))
@@ -248,7 +264,7 @@ class KeyedRandom(_Streams):
         return words.reshape(shape)
 
     def _further(self, shape: tuple[int, ...], where: Places) -> Words:
-        # By stream and counter, so that runs of users draw the same.
+        # Further words depend on stream and counter only, so that blocks of users draw the same.
         width = int(np.prod(shape[1:]))
         user, place = np.divmod(where.astype(np.uint64), np.uint64(width))
         states = self._states[user]
@@ -257,10 +273,10 @@ class KeyedRandom(_Streams):
 
 
 class SecretRandom(_Streams):
-    """One stream of words per user that follows from a secret key, by SHAKE-256.
+    """Stream of words per user, derived from a secret key by SHAKE-256.
 
-    It draws words only, as permanent answers take no others. There is one key per user, all of the
-    same length; ``purpose`` separates what is drawn from the same keys.
+    Permanent answers need no other draws than words. There is one key per user, and all keys have
+    the same length. ``purpose`` separates several streams from the same keys.
     """
 
     def __init__(self, keys: Sequence[bytes], purpose: bytes) -> None:
@@ -283,9 +299,9 @@ class SecretRandom(_Streams):
 
 
 class NumpyRandom(RandomSource):
-    """A ``numpy.random.Generator`` as a random source; not for deployment.
+    """Random source that wraps a ``numpy.random.Generator``; not for deployment.
 
-    Its normals are NumPy's own, which end at 14 standard deviations.
+    Its normals are NumPy's own and end at 14 standard deviations.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:

@@ -1,33 +1,33 @@
-"""Refusals: why a run of so many users asks nobody, and what would do."""
+"""Refusals: reasons why a run does not start or continue, and what would suffice."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-#: What is missing: users for all cohorts; users for an answer that noise does not hide; entries
-#: that could be told of; answers of those who were asked.
+#: What is missing. "cohorts": users for all cohorts. "noise": users for a result above the noise.
+#: "data": entries that could be reported. "answers": answers of the users who were queried.
 Reason = Literal["cohorts", "noise", "data", "answers"]
 
 
 @dataclass(frozen=True)
 class TooFew:
-    """Why a run does not start, or does not go on.
+    """Reason why a run does not start, or does not continue.
 
     Attributes
     ----------
     why : str
-        A sentence.
+        The reason, as a sentence.
     reason : {"cohorts", "noise", "data", "answers"}
         What is missing.
     needed : int, optional
-        From how many users on a run starts.
+        Smallest number of users with which a run starts.
     useful : int, optional
-        From how many on it finds most of what there is to find.
+        Number of users from which on a run finds most of the relations in the data.
     epsilon : float, optional
-        At which epsilon the run starts with these users.
+        Epsilon at which a run with these users starts.
     unit : str (default: "users")
-        What is counted.
+        Unit of ``needed`` and ``useful``.
     advice : str
-        Sentences: what else would do.
+        Sentences that say what else would suffice.
     """
 
     why: str
@@ -39,7 +39,7 @@ class TooFew:
     advice: str = ""
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the refusal in words."""
         told = [self.why]
         if self.needed is not None:
             told.append(f"At least {self.needed:,} {self.unit} are needed.")

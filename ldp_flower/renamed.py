@@ -7,7 +7,7 @@ from typing import Any
 
 
 def now_in(new: str, old: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that has become another one."""
+    """Return the ``__getattr__`` of a module that was renamed from ``old`` to ``new``."""
 
     def attribute(name: str) -> Any:
         if not name.startswith("__"):

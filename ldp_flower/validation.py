@@ -1,4 +1,4 @@
-"""Arguments: numbers that are Python's own, checks with one wording, and the types of arrays."""
+"""Argument handling: conversion to Python's own numbers, checks, and types of arrays."""
 
 import math
 import sys
@@ -18,15 +18,15 @@ Integers = NDArray[np.int64]
 
 Check = Callable[[str, Any], None]
 
-MAX_INTEGER = (1 << 63) - 1  # that messages and arrays hold
+MAX_INTEGER = (1 << 63) - 1  # largest integer that messages and arrays hold
 
 
 def plain(value: Any) -> Any:
-    """Return Python's own value for a NumPy scalar, and anything else as it is.
+    """Convert a NumPy scalar to Python's own value, and return anything else unchanged.
 
-    Arrays without dimensions are scalars, too, and numbers of classes derived from Python's become
-    Python's own. Messages take these only, numbers of a few bytes overflow and round, and a derived
-    class may have its own arithmetic.
+    Arrays without dimensions count as scalars. Numbers of classes derived from Python's numbers
+    become Python's own. The reasons: messages accept only Python's own numbers, NumPy numbers of
+    a few bytes overflow and round, and a derived class may have its own arithmetic.
     """
     if isinstance(value, np.ndarray) and value.ndim == 0 and not value.dtype.hasobject:
         value = value[()]
@@ -38,10 +38,10 @@ def plain(value: Any) -> Any:
 
 
 def own_number(value: Any) -> Any:
-    """Return Python's own number for one of a derived class, and anything else as it is.
+    """Convert a number of a class derived from int or float, and return anything else unchanged.
 
-    What its methods would make of it has no part in it. Members of an enumeration stay what they
-    are, and so do True and False.
+    The methods of the derived class are not used. Members of an enumeration, True and False are
+    returned unchanged.
     """
     kind = type(value)
     if issubclass(kind, float) and not issubclass(kind, Enum):
@@ -52,22 +52,23 @@ def own_number(value: Any) -> Any:
 
 
 def _is_duration(value: object) -> bool:
-    """Whether it is one of NumPy's durations, which are integers to NumPy."""
+    """Return True if ``value`` is a NumPy duration; NumPy treats durations as integers."""
     return isinstance(value, np.timedelta64)
 
 
 def of_type(name: str, value: Any, kind: Any, ranged: bool = False) -> Any:
-    """Return an argument as its annotation has it: with numbers that are Python's own.
+    """Convert an argument to the type in its annotation, with Python's own numbers.
 
-    An integer becomes a float where floats are wanted, also in lists and tuples of them. ``ranged``
-    arguments are compared with a range later: what is no integer is left to that check's error,
-    which says both.
+    An integer becomes a float if the annotation asks for floats, also inside lists and tuples.
+    ``ranged`` arguments are compared with a range later. This function then accepts values that
+    are not integers, since the error of the later check names both the type and the range.
 
     Raises
     ------
     ValueError
-        If a number is wanted and it is none, no integer where one is, larger than any float, or
-        none of its annotation (:data:`Positive`).
+        If the annotation asks for a number and the value is not a number, is not an integer where
+        one is required, is larger than any float, or fails a check of the annotation (such as
+        :data:`Positive`).
     """
     if isinstance(value, list | tuple | np.ndarray) and (member := _member(kind)) is not None:
         own = [of_type(name, each, member) for each in value]
@@ -100,7 +101,7 @@ def _as_float(name: str, value: Any) -> float:
 
 
 def _shown(value: object) -> str:
-    """Return a value as an error shows it: integers of thousands of digits have no text."""
+    """Return the text of a value for an error message, short even for huge integers."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
     return repr(value)
@@ -108,7 +109,7 @@ def _shown(value: object) -> str:
 
 @cache
 def _options(kind: Any) -> tuple[frozenset[Any], tuple[Check, ...]]:
-    """Return the types that an annotation allows, and the checks in it."""
+    """Return the types that an annotation allows and the checks that it contains."""
     if get_origin(kind) is Annotated:
         own, *marks = get_args(kind)
         kinds, checks = _options(own)
@@ -133,10 +134,10 @@ def _member(kind: Any) -> Any:
 
 
 class PlainFields:
-    """Base class of dataclasses whose fields are what their types say, see :func:`of_type`.
+    """Base class of dataclasses that convert and check their fields with :func:`of_type`.
 
-    One of the texts that a ``Literal`` lists is one of these. Whoever has a ``__post_init__`` calls
-    this one first.
+    A field of type ``Literal`` must have one of the listed values. A subclass with a
+    ``__post_init__`` must call this one first.
     """
 
     def __post_init__(self) -> None:
@@ -155,7 +156,7 @@ R = TypeVar("R")
 
 
 def plain_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a public function have numbers that are Python's own, as it is annotated."""
+    """Decorate a public function so that :func:`of_type` converts its annotated arguments."""
     known = signature(function)
     kinds = {
         name: parameter.annotation
@@ -175,7 +176,7 @@ def plain_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value is an integer by its type: neither True nor 2.0 are, nor durations."""
+    """Return True if a value is an integer by its type; True, 2.0 and durations are not."""
     value = plain(value)
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -202,7 +203,10 @@ def check_range(name: str, value: float, low: float, high: float) -> None:
 
 
 def check_integer(name: str, value: int, low: int, high: int | None = None) -> None:
-    """Raise ValueError unless ``value`` is an integer in ``[low, high]``, and of 64 bits."""
+    """Raise ValueError unless ``value`` is an integer in ``[low, high]``.
+
+    Without ``high``, the largest integer of 64 bits (:data:`MAX_INTEGER`) is the limit.
+    """
     value, most = plain(value), MAX_INTEGER if high is None else high
     if not is_integer(value) or not low <= value <= most:
         open_end = high is None and not (is_integer(value) and value > most)
@@ -224,7 +228,7 @@ def check_fraction(name: str, value: float) -> None:
 
 
 def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
-    """Raise ValueError unless ``value`` is one of the allowed ones."""
+    """Raise ValueError unless ``value`` is one of the allowed values."""
     choices = list(allowed)
     if value not in choices:
         raise ValueError(f"Expected {name} in {choices}, got {value!r}.")
@@ -246,7 +250,7 @@ def check_optional(instance: Any, *names: str) -> None:
             check_positive(name, value)
 
 
-# Types of fields that say which numbers they take.
+# Field types that restrict the numbers that a field accepts.
 Positive = Annotated[float, check_positive]  # finite
 Fraction = Annotated[float, check_fraction]  # in (0, 1)
 Count = Annotated[int, partial(check_integer, low=1)]

@@ -1,9 +1,9 @@
-"""Accounting: what several reports of one user cost together, for people who read results.
+"""Accounting: the total privacy cost of several reports of one user, for readers of results.
 
-Everywhere the neighbouring relation is that of the local model: one user's data against
+The neighbouring relation is always that of the local model: one user's data against
 any other data of that user ("replace one"). :mod:`~ldp_flower.accounting.composition`
-adds up and says what noise an epsilon needs, and :mod:`~ldp_flower.accounting.flower` builds
-Flower's own methods with it.
+composes costs and computes the noise for an epsilon. :mod:`~ldp_flower.accounting.flower`
+configures Flower's own methods with this noise.
 """
 
 from ..randomizers.real_valued.gaussian import (

@@ -1,12 +1,12 @@
-"""What several reports cost together.
+"""Composition: the total privacy cost of several reports.
 
-Nothing here is on a client's path: the ledger adds epsilons and deltas (basic
-composition), which is always valid. The bounds below are valid too, and smaller.
+Clients do not use this module: their ledger adds epsilons and deltas (basic composition), which
+is always valid. The bounds in this module are valid as well, and smaller.
 
-Sums of contributions that are clipped to C have another neighbour: the data of one unit (a user or
-a record), replaced. That moves a sum by up to 2 C, twice as far as under "add or remove one", so
-the noise multipliers of Flower and Opacus (noise over C) count half here. Units that nobody chose
-at random are not charged as if they had been: no amplification by sampling.
+For sums of contributions that are clipped to C, neighbouring data differ by the replaced data of
+one unit (a user or a record). A replacement moves a sum by up to 2 C, twice as far as under "add
+or remove one". The noise multipliers of Flower and Opacus (noise divided by C) therefore count
+half here. There is no amplification by sampling, since units are not sampled at random.
 """
 
 import math
@@ -28,7 +28,7 @@ from ..validation import (
 from .privacy_loss import losses_of, smallest_epsilon
 
 _NOTHING = Fraction(0)
-_MOST_REPORTS = 1_000_000_000  # the law of their losses fits in memory
+_MOST_REPORTS = 1_000_000_000  # with so many, the distribution of losses still fits in memory
 
 # ------------------------------------------------------------------ Gaussian mechanism
 
@@ -46,10 +46,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class RandomizedResponseEvent(PlainFields):
-    """``count`` reports of any pure mechanism, at ``epsilon`` each, about the same user.
+    """Event of ``count`` reports about the same user, by any pure mechanism at ``epsilon`` each.
 
-    Every pure mechanism loses at most what randomized response of its epsilon loses
-    (Kairouz, Oh & Viswanath 2015), also when it is chosen adaptively.
+    Every pure mechanism loses at most as much as randomized response at the same epsilon
+    (Kairouz, Oh & Viswanath 2015), also if it is chosen adaptively.
     """
 
     epsilon: float
@@ -63,9 +63,9 @@ class RandomizedResponseEvent(PlainFields):
 
 @dataclass(frozen=True)
 class GaussianEvent(PlainFields):
-    """``count`` reports of a Gaussian mechanism about the same user.
+    """Event of ``count`` reports about the same user, by a Gaussian mechanism.
 
-    ``mu`` is the sensitivity over the noise's standard deviation, of one report.
+    ``mu`` is the sensitivity of one report divided by the standard deviation of its noise.
     """
 
     mu: float
@@ -81,7 +81,7 @@ Event = RandomizedResponseEvent | GaussianEvent
 
 
 def total_mu(events: Iterable[GaussianEvent]) -> float:
-    """Return the mu of several Gaussian reports, exact: the root of the sum of squares."""
+    """Return the exact mu of several Gaussian reports: the root of the sum of squares."""
     events = _listed("events", events, GaussianEvent)
     return math.hypot(*(math.sqrt(event.count) * event.mu for event in events))
 
@@ -90,18 +90,18 @@ def total_mu(events: Iterable[GaussianEvent]) -> float:
 def total_epsilon(
     events: Iterable[Event], delta: float, method: Literal["best", "basic"] = "best"
 ) -> float:
-    """Return an epsilon that holds, at ``delta``, for all these reports of one user together.
+    """Return an epsilon that holds, at ``delta``, for all reports of one user together.
 
     Parameters
     ----------
     events : iterable of RandomizedResponseEvent or GaussianEvent
-        What the user answers, adaptively or not. Anything else in it raises ValueError.
+        The user's reports, adaptive or not. Anything else in it raises ValueError.
     delta : float
-        Delta of the whole, in [0, 1).
+        Delta of all reports together, in [0, 1).
     method : {"best", "basic"} (default: "best")
         ``basic`` adds the pure epsilons to that of the Gaussian reports, which are composed
-        exactly. ``best`` composes all of them exactly; pure reports of many epsilons on a fine
-        grid, on the safe side.
+        exactly. ``best`` composes all reports exactly. If pure reports have many different
+        epsilons, it uses a fine grid instead, which errs on the safe side.
     """
     if not 0 <= delta < 1:
         raise ValueError(f"Expected delta in [0, 1), got {delta}.")
@@ -121,7 +121,7 @@ def total_epsilon(
 
 
 def _listed(name: str, values: Iterable[Any], kind: Any) -> list[Any]:
-    """Return all values, which may come only once; ValueError if one is of another type."""
+    """Return the values as a list; raise ValueError if one is not of type ``kind``."""
     if not isinstance(values, Iterable):
         raise ValueError(f"Expected an iterable of {name}, got {values!r}.")
     listed = list(values)
@@ -133,7 +133,7 @@ def _listed(name: str, values: Iterable[Any], kind: Any) -> list[Any]:
 
 
 def _summed(counts: Mapping[float, int], further: Fraction = _NOTHING) -> float:
-    """Return so many epsilons of each size and ``further`` together, rounded up."""
+    """Return the sum of ``count`` times epsilon over ``counts``, plus ``further``, rounded up."""
     exact = sum((Fraction(epsilon) * count for epsilon, count in counts.items()), further)
     try:
         rounded = float(exact)
@@ -143,10 +143,10 @@ def _summed(counts: Mapping[float, int], further: Fraction = _NOTHING) -> float:
 
 
 def _composed(counts: Mapping[float, int], mu: float, delta: float) -> float:
-    """Return the epsilon of so many pure reports of each epsilon and of Gaussian ones."""
+    """Return the epsilon of all pure reports (``counts[epsilon]`` each) and Gaussian reports."""
     if not math.isfinite(mu):
         return math.inf
-    # A normal number is above x with probability exp(-x**2 / 2) at most.
+    # A standard normal number is above x with a probability of at most exp(-x**2 / 2).
     reach = math.sqrt(-2 * math.log(delta))
     most = _summed(counts, Fraction(mu) * (Fraction(mu) / 2 + Fraction(reach)))
     if not math.isfinite(most):
@@ -159,21 +159,21 @@ def _composed(counts: Mapping[float, int], mu: float, delta: float) -> float:
 
 @plain_arguments
 def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
-    """Return the noise over the clip of each of several sums that one unit is in.
+    """Return the noise multiplier of each of several sums to which one unit contributes.
 
-    The composition of Gaussian releases is one Gaussian release, exactly: no bound loses anything.
+    The composition of Gaussian releases is exactly one Gaussian release, so the result is tight.
 
     Parameters
     ----------
     epsilon, delta : float
-        What all releases cost together.
+        Privacy parameters of all releases together.
     releases : int (default: 1)
-        Number of sums that one unit takes part in.
+        Number of sums to which one unit contributes.
 
     Returns
     -------
     float
-        Standard deviation of each sum's noise, in every coordinate, over the clip.
+        Standard deviation of each sum's noise, in every coordinate, divided by the clip.
     """
     check_integer("releases", releases, 1)
     return 2 * math.sqrt(releases) / gaussian_mu(epsilon, delta)
@@ -181,7 +181,7 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -
 
 @plain_arguments
 def noise_multiplier_epsilon(noise_multipliers: Iterable[float], delta: float) -> float:
-    """Return the epsilon, at ``delta``, of sums with these noises over their clips."""
+    """Return the epsilon, at ``delta``, of sums with these noise multipliers."""
     if not isinstance(noise_multipliers, Iterable):
         raise ValueError(f"Expected an iterable of noise_multipliers, got {noise_multipliers!r}.")
     events = []

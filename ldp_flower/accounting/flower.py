@@ -1,4 +1,4 @@
-"""Flower's own private methods, with the noise that an epsilon truly needs."""
+"""Flower's own private methods, configured with the correct noise for an epsilon."""
 
 import logging
 import math
@@ -41,33 +41,34 @@ def dp_fedavg(
     strategy: FedAvg | None = None,
     accountant: PrivacyAccountant | None = None,
 ) -> DifferentialPrivacyServerSideFixedClipping | DifferentialPrivacyClientSideFixedClipping:
-    """Return Flower's wrapper for DP-FedAvg, with the noise that the whole run needs.
+    """Return Flower's wrapper for DP-FedAvg, with the noise for the whole run.
 
     Parameters
     ----------
     epsilon, delta : float
-        What a node is guaranteed for all rounds together.
+        Privacy parameters of a node for all rounds together.
     rounds : int
-        Number of rounds that every node takes part in.
+        Number of rounds in which every node takes part.
     clip : float
-        Longest update; longer ones are shortened.
+        Length to which updates are clipped.
     num_nodes : int
         Number of nodes in every round.
     clients_clip : bool (default: False)
-        Whether the clients clip; their app then needs Flower's ``fixedclipping_mod``.
+        True if the clients clip; their app then needs Flower's ``fixedclipping_mod``.
     strategy : FedAvg, optional
-        What is wrapped. By default it asks all of ``num_nodes`` nodes for training, in
-        every round, and none for evaluation.
+        The wrapped strategy. The default sends training to all of ``num_nodes`` nodes in
+        every round, and evaluates on no node.
     accountant : PrivacyAccountant, optional
-        Flower's own, without amplification by sampling. It is told of every round, and what it
-        states is logged beside what the rounds cost a node, and is in their metrics.
+        Flower's own accountant, without amplification by sampling. It is charged for every round.
+        Its epsilon is logged beside the actual cost of a node, and is in the rounds' metrics.
 
     Returns
     -------
     Strategy
-        To be started with ``num_rounds=rounds``. Each round's metrics have ``epsilon-spent`` so far
-        by a node whose data may be replaced and, with an accountant, ``flower-epsilon``: what this
-        one states where a node may be added or removed, about half of it.
+        The strategy to start with ``num_rounds=rounds``. Each round's metrics have
+        ``epsilon-spent``, the cost so far of a node whose data may be replaced. With an
+        accountant, they also have ``flower-epsilon``, the accountant's epsilon for a node that may
+        be added or removed, about half as large.
 
     Raises
     ------
@@ -77,20 +78,20 @@ def dp_fedavg(
 
     Notes
     -----
-    Source: McMahan, Ramage, Talwar & Zhang (ICLR 2018), as Flower implements it. What its wrapper
-    presupposes and does not see to is done here: all nodes weigh the same, whatever
-    ``num-examples`` says; an update that is not finite counts as 0; a round with another number of
-    replies changes nothing; arrays of integers or without dimensions, which Flower would neither
-    clip nor noise, are refused, and so are more rounds than the noise is for. An update of exactly
-    0 ends Flower's aggregation with ``ZeroDivisionError``.
+    Source: McMahan, Ramage, Talwar & Zhang (ICLR 2018), as Flower implements it. This function
+    enforces conditions that Flower's wrapper assumes but does not check. All nodes have the same
+    weight, whatever ``num-examples`` says. An update that is not finite counts as 0. A round with
+    another number of replies leaves the model unchanged. Arrays of integers or without dimensions,
+    which Flower would neither clip nor noise, are refused, and so are more rounds than the noise
+    is for. An update of exactly 0 ends Flower's aggregation with ``ZeroDivisionError``.
 
     Guarantee
     ---------
     1. Protected: all data of a node, against any other data of that node, at (epsilon,
        delta) for all rounds, against everyone who sees the models that the server sends out.
-    2. The server is trusted: it sees every update, and adds the noise. Flower draws it from
-       NumPy's global generator, in floating-point numbers.
-    3. Every node is charged for every round; who takes part is not secret. Metrics are
+    2. The server is trusted: it sees every update, and adds the noise. Flower draws the
+       noise from NumPy's global generator, in floating-point numbers.
+    3. Every node is charged for every round; participation is not secret. Metrics are
        outside the guarantee.
     """
     check_integer("rounds", rounds, 1)
@@ -117,13 +118,13 @@ def dp_fedavg(
 
 @plain_arguments
 def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nodes: int) -> float:
-    """Return what Flower's ``RdpAccountant`` states for its fixed-clipping wrappers.
+    """Return the epsilon that Flower's ``RdpAccountant`` states for fixed-clipping wrappers.
 
-    All ``num_nodes`` nodes take part in each of ``releases`` rounds. Its neighbours are two sets of
-    nodes, one of which has a node more: a clipped update then moves the sum by the clip, and not by
-    twice the clip as where a node's data are replaced. For the same noise (over the clip) it states
-    about half of :func:`noise_multiplier_epsilon`. Raises ImportError without dp-accounting (the
-    extra ``accounting``), which Flower takes for it.
+    All ``num_nodes`` nodes take part in each of ``releases`` rounds. For the accountant, two sets
+    of nodes are neighbours if one set has one more node. A clipped update then moves the sum by
+    the clip; the replacement of a node's data would move it by twice the clip. For the same noise
+    multiplier, the accountant states about half of :func:`noise_multiplier_epsilon`. Raises
+    ImportError without dp-accounting (the extra ``accounting``), which Flower uses.
     """
     check_positive("noise_multiplier", noise_multiplier)
     check_fraction("delta", delta)
@@ -142,7 +143,7 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
 
 @plain_arguments
 def local_dp_multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise over the clip that Flower's mod adds if the clip is its sensitivity."""
+    """Return the noise multiplier of Flower's mod if its sensitivity is the clip."""
     check_positive("epsilon", epsilon)
     check_fraction("delta", delta)
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
@@ -150,25 +151,25 @@ def local_dp_multiplier(epsilon: float, delta: float) -> float:
 
 @plain_arguments
 def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) -> LocalDpMod:
-    """Return Flower's ``LocalDpMod`` with the noise that its answers truly need.
+    """Return Flower's ``LocalDpMod`` with the correct noise for its answers.
 
-    The mod's own formula is not valid above epsilon 1, and takes the clip for the distance
-    of two clipped updates, which is twice as large; its argument ``sensitivity`` makes up
-    for both here. The mod keeps no account: more than ``answers`` replies cost more.
+    The mod's own formula is not valid above epsilon 1. It also uses the clip as the distance
+    of two clipped updates, which is twice as large. This function corrects both with the mod's
+    argument ``sensitivity``. The mod keeps no account: more than ``answers`` replies cost more.
 
     Parameters
     ----------
     epsilon, delta : float
-        What a node is guaranteed for all its answers together.
+        Privacy parameters of a node for all its answers together.
     clip : float
-        Longest update; longer ones are shortened.
+        Length to which updates are clipped.
     answers : int (default: 1)
-        Number of rounds that a node answers in.
+        Number of rounds in which a node answers.
 
     Returns
     -------
     LocalDpMod
-        For ``@app.train(mods=[...])``.
+        The mod, for ``@app.train(mods=[...])``.
     """
     check_positive("clip", clip)
     check_integer("answers", answers, 1)
@@ -177,7 +178,7 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
 
 
 class _EqualWeights(Strategy):
-    """FedAvg as the wrapper's noise presupposes it: see the notes of :func:`dp_fedavg`."""
+    """FedAvg with the conditions that the wrapper's noise needs (notes of :func:`dp_fedavg`)."""
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class _EqualWeights(Strategy):
             )
 
     def _after_a_round(self) -> dict[str, float]:
-        """Charge a round, and return what all of them cost a node so far."""
+        """Charge one round, and return the metrics with a node's cost of all rounds so far."""
         self._done += 1
         spent = noise_multiplier_epsilon([self._noise_multiplier] * self._done, self._delta)
         stated = {"epsilon-spent": spent}

@@ -1,8 +1,8 @@
-"""Privacy losses: what reports of one user lose together, by the law of all their losses.
+"""Privacy loss distributions of all reports of one user together.
 
-The loss of a report is the logarithm of how much likelier one value makes it than another. What
-pure mechanisms lose at most is what randomized response loses (:func:`losses_of`), a discrete law;
-Gaussian noise is added in closed form (:func:`smallest_epsilon`).
+The loss of a report is the logarithm of the ratio of its probabilities under two values. A pure
+mechanism loses at most as much as randomized response, whose loss has a discrete distribution
+(:func:`losses_of`). Gaussian reports are added in closed form (:func:`smallest_epsilon`).
 """
 
 import math
@@ -15,39 +15,39 @@ import numpy as np
 from ..randomizers.real_valued.gaussian import log_gaussian_delta
 from ..validation import Floats
 
-_NEGLIGIBLE = 50.0  # in nats: what is so much less likely than delta changes nothing of it
-_MOST_LOSSES = 1 << 16  # that are told apart, where epsilons are many
-_MARGIN = 1e-9  # of delta, far more than rounding changes, and than what is left out
-_SMALLEST_DELTA = 1e-300  # at which probabilities on a grid do not vanish
+_NEGLIGIBLE = 50.0  # in nats; a loss that is less likely than delta by this factor is negligible
+_MOST_LOSSES = 1 << 16  # largest number of different losses; with more, a grid is used
+_MARGIN = 1e-9  # relative margin of delta, far more than rounding and omitted losses change
+_SMALLEST_DELTA = 1e-300  # smallest delta for which probabilities on a grid do not vanish
 
 
 class Losses(NamedTuple):
-    """A discrete law of losses: each with the logarithm of its probability."""
+    """Discrete distribution of losses, with the logarithms of their probabilities."""
 
     losses: Floats
     log_probabilities: Floats
 
 
 def losses_of(counts: Mapping[float, int], delta: float) -> Losses:
-    """Return the law of the loss of so many randomized responses of each epsilon.
+    """Return the distribution of the total loss of ``counts[epsilon]`` randomized responses each.
 
-    It is exact but for what does not change ``delta`` unless epsilons are so many that there are
-    more than 65,536 losses; then they lie on a grid, which loses at least as much.
+    It is exact, except for losses that are too unlikely to change ``delta``. If different epsilons
+    give more than 65,536 different losses, they are moved to a grid, which overstates the loss.
     """
     unlikely = _NEGLIGIBLE - math.log(delta)
     laws = [_of_equal(epsilon, count, unlikely) for epsilon, count in counts.items()]
     laws.sort(key=lambda law: len(law.losses))
     losses, log_probabilities = _of_all(laws, delta)
-    # Larger losses lie on the safe side: these are larger by what rounding took from their sums.
+    # Larger losses are on the safe side: increase them by the largest rounding error of the sums.
     rounded = 2 * len(laws) * sys.float_info.epsilon * sum(law.losses.max() for law in laws)
     return Losses(losses + rounded, log_probabilities)
 
 
 def _of_all(laws: Sequence[Losses], delta: float) -> Losses:
-    """Return the law of the sum of losses, from the law of fewest losses on."""
+    """Return the distribution of the sum of losses; ``laws`` starts with the fewest losses."""
     total = Losses(np.zeros(1), np.zeros(1))
     if len(laws) > 1 and math.prod(len(law.losses) for law in laws) > _MOST_LOSSES:
-        if delta < _SMALLEST_DELTA:  # as if all that can be lost were lost
+        if delta < _SMALLEST_DELTA:  # assume the largest possible loss
             return Losses(np.array([sum(law.losses.max() for law in laws)]), np.zeros(1))
         return _on_grid(laws)
     for law in laws:
@@ -58,16 +58,17 @@ def _of_all(laws: Sequence[Losses], delta: float) -> Losses:
 
 
 def _of_equal(epsilon: float, count: int, unlikely: float) -> Losses:
-    """Return the law for equal randomized responses: a binomial number of them are answered so.
+    """Return the distribution of the total loss of ``count`` randomized responses at one epsilon.
 
-    What has a probability below exp(-unlikely) is left out.
+    The number of flipped responses is binomial. Losses with a probability below exp(-unlikely)
+    are left out.
     """
     share = 1 / (1 + math.exp(min(epsilon, 700.0)))
-    # Bernstein's inequality: no number further away is likelier.
+    # By Bernstein's inequality, all numbers outside this range are less likely than that.
     reach = 2 * unlikely / 3 + math.sqrt(2 * unlikely * count * share * (1 - share))
     first = max(0, math.floor(count * share - reach))
     last = min(count, math.ceil(count * share + reach))
-    others = np.arange(first, last + 1, dtype=np.float64)  # answered as the other value would
+    others = np.arange(first, last + 1, dtype=np.float64)  # numbers of flipped responses
     steps = np.log((count - others[:-1]) / others[1:]) - epsilon
     logs = np.concatenate([[0.0], np.cumsum(steps)])
     logs -= logs.max()
@@ -77,10 +78,11 @@ def _of_equal(epsilon: float, count: int, unlikely: float) -> Losses:
 
 
 def _on_grid(laws: Sequence[Losses]) -> Losses:
-    """Return the law of the sum of losses, each moved to both its neighbours on a grid.
+    """Return the distribution of the sum of losses on a grid.
 
-    Such that the probabilities of either value stay: all deltas are larger then, in compositions,
-    too, and little: Doroshenko, Ghazi, Kamath, Kumar & Manurangsi (2022), "connect the dots".
+    The probability of each loss is divided between its two neighbours on the grid such that the
+    total probabilities under both values do not change. All deltas are then slightly larger, also
+    after composition: Doroshenko, Ghazi, Kamath, Kumar & Manurangsi (2022), "connect the dots".
     """
     step = sum(float(np.ptp(law.losses)) for law in laws) / _MOST_LOSSES
     lowest, total = 0.0, np.ones(1)
@@ -98,19 +100,19 @@ def _on_grid(laws: Sequence[Losses]) -> Losses:
 
 
 def smallest_epsilon(law: Losses, mu: float, delta: float, most: float) -> float:
-    """Return the smallest epsilon at which these losses and Gaussian noise have a delta.
+    """Return the smallest epsilon for ``delta``, given losses and Gaussian reports together.
 
-    ``mu`` is that of all Gaussian reports together, 0 without any; ``most`` is an epsilon that is
-    large enough. The result is rounded up.
+    ``mu`` is the mu of all Gaussian reports together, or 0 if there are none. ``most`` is an
+    epsilon that is large enough. The result is rounded up.
 
     Notes
     -----
-    The delta of two mechanisms together at epsilon is the mean, over the loss L of one, of the
-    other's at epsilon - L: that of Gaussian reports is Balle & Wang's (2018, Theorem 8), and
-    without these it is ``max(0, 1 - exp(epsilon - L))``: Kairouz, Oh & Viswanath's (2015,
-    Theorem 3.3), where all epsilons are equal.
+    The delta of two mechanisms together at epsilon is the mean, over the loss L of one mechanism,
+    of the other's delta at epsilon - L. The delta of Gaussian reports is by Balle & Wang (2018,
+    Theorem 8). Without Gaussian reports it is ``max(0, 1 - exp(epsilon - L))``; if all epsilons
+    are equal, the result is that of Kairouz, Oh & Viswanath (2015, Theorem 3.3).
     """
-    from scipy.optimize import brentq  # slow to import: a node's process starts without
+    from scipy.optimize import brentq  # slow to import, so a node's process starts without it
 
     aim = math.log(delta) + math.log1p(-_MARGIN)
 
@@ -127,7 +129,7 @@ def smallest_epsilon(law: Losses, mu: float, delta: float, most: float) -> float
     step = 1e-15
     while epsilon < most and excess(epsilon) > 0:
         epsilon, step = epsilon * (1 + step), 2 * step
-    return min(epsilon * (1 + 8 * sys.float_info.epsilon), most)  # no rounding is as large
+    return min(epsilon * (1 + 8 * sys.float_info.epsilon), most)  # more than any rounding error
 
 
 def _log_excess(epsilon: Floats) -> Floats:

@@ -1,10 +1,11 @@
-"""Audit: try to break the guarantee of a protocol's clients.
+"""Audit: attacks that try to break the guarantee of a protocol's clients.
 
 * ``handler`` attacks a whole client; ``enumeration`` computes the privacy loss of exact mechanisms.
-* ``runs`` records a protocol's queries; ``probe`` calls clients, on replayed randomness, and notes
+* ``runs`` records a protocol's queries; ``probe`` calls clients with replayed randomness, and notes
   the values that reach a mechanism; ``distinguish`` distinguishes two users' reports.
 * ``independence`` checks that users do not share noise.
-* ``neighbours`` compares neighbouring nodes of a deployment, ``settings`` the operator's settings.
+* ``neighbours`` compares neighbouring nodes of a deployment; ``settings`` checks the effects of the
+  operator's settings.
 * ``network_records`` attacks a node that trains networks.
 * ``records`` measures how far one record moves a silo's sum; ``extreme_users`` makes the users of
   all these nodes.

@@ -1,4 +1,4 @@
-"""Distinguishing two users: a lower bound on the privacy loss from samples of their reports."""
+"""Lower bounds on the privacy loss, from samples of two users' reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from scipy.special import betaincinv
 from ..randomness import Words
 from ..validation import Floats
 
-_BINS = 20  # intervals of a score
-_STANDS_OUT = 4.0  # standard errors
+_BINS = 20  # number of intervals of a score
+_STANDS_OUT = 4.0  # standard errors from which on a coordinate stands out
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Independent reports about one user."""
+    """Sample of independent reports about one user."""
 
-    codes: Words  # shape (reports,): a number for every output, with its public coin if it has one
-    values: Floats  # shape (reports, size): debiased and finite; of size 0 if they cannot be
-    complete: bool = True  # whether every user was answered for
+    codes: Words  # shape (reports,): a number for every output (with its public coin, if any)
+    values: Floats  # shape (reports, size): debiased and finite; size 0 if debiasing is impossible
+    complete: bool = True  # True if there is a report for every user
 
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """A set of outputs, ``cells``, that is likelier for the first user of a pair.
+    """Event: a set of outputs, ``cells``, that is likelier for the first user of a pair.
 
-    They are intervals, between ``edges``, of the values' product with ``direction``; or codes,
-    without these.
+    With ``direction`` and ``edges``, cells are intervals, between the edges, of the values' inner
+    product with the direction. Without them, cells are codes.
     """
 
     pair: tuple[str, str]
@@ -38,7 +38,7 @@ class Event:
     cells: Words
 
     def bound(self, samples: Mapping[str, Sample], delta: float, alpha: float) -> float:
-        """Return a number that the privacy loss exceeds, but for a probability of ``alpha``."""
+        """Return a lower bound on the privacy loss, which fails with probability ``alpha``."""
         first, second = (
             np.isin(_cells(samples[name], self.direction, self.edges), self.cells)
             for name in self.pair
@@ -50,14 +50,14 @@ class Event:
 def likeliest_events(
     samples: Mapping[str, Sample], how_many: int, delta: float, alpha: float
 ) -> list[Event]:
-    """Return the events, each of another pair, that promise the largest bounds.
+    """Return the ``how_many`` events, each for a different pair, with the largest bounds.
 
-    For every ordered pair, outputs are sorted by how much more often the first user
-    sent them, and the first k with the largest bound are taken. The same
-    is done for intervals of linear scores, since outputs may be too many to be seen
-    twice: in the direction between the mean reports, and in its part along the
-    coordinates that stand out. Where a report is a set of items, the latter are
-    events such as "one user's item is in it and the other's is not".
+    For every ordered pair, outputs are sorted by the ratio of their frequencies for the two users,
+    and the first k outputs form an event, with the k that gives the largest bound. Since there may
+    be too many outputs to see any of them twice, the same is done for intervals of linear scores.
+    Scores are taken in the direction between the mean reports, and in the part of this direction
+    along the coordinates that stand out. If a report is a set of items, the second kind of score
+    gives events such as "one user's item is in it and the other's is not".
     """
     found = []
     for pair in permutations(samples, 2):
@@ -77,10 +77,10 @@ def likeliest_events(
 
 
 def _directions(first: Floats, second: Floats) -> list[Floats]:
-    """Return the direction between two samples' means, and what of it is no noise.
+    """Return the direction between two samples' means, and its part that stands out of the noise.
 
-    From the reports that sets of cells are not judged by: in many dimensions a direction
-    distinguishes even noise that it was made from.
+    The samples must not contain the reports that judge sets of cells: in many dimensions, a
+    direction distinguishes even pure noise from which it was computed.
     """
     if not first.shape[1]:
         return []
@@ -95,7 +95,7 @@ def _directions(first: Floats, second: Floats) -> list[Floats]:
 def _cells(sample: Sample, direction: Floats | None, edges: Floats | None) -> Words:
     if direction is None or edges is None:
         return sample.codes
-    # "right": a score equal to an edge lies above it, so that atoms can be distinguished
+    # With "right", a score equal to an edge lies above it, so that atoms can be distinguished.
     scores = sample.values @ direction
     return np.searchsorted(edges, scores, side="right").astype(np.uint64)
 
@@ -103,8 +103,8 @@ def _cells(sample: Sample, direction: Floats | None, edges: Floats | None) -> Wo
 def _best_set(first: Words, second: Words, delta: float, alpha: float) -> tuple[float, Words]:
     """Return the largest bound of a set of cells, and the set.
 
-    Cells are sorted by one half of the reports and sets judged by the other; judged by
-    the same, many rare cells look better than they are.
+    One half of the reports sorts the cells, and the other half judges the sets. If the same
+    reports did both, many rare cells would look better than they are.
     """
     cells = np.unique(np.concatenate([first, second]))
 
@@ -125,7 +125,11 @@ def _best_set(first: Words, second: Words, delta: float, alpha: float) -> tuple[
 def log_ratio(
     hits: ArrayLike, n: float, other_hits: ArrayLike, m: float, delta: float, alpha: float
 ) -> Floats:
-    """Bound log((p - delta) / q) from below, p and q by Clopper & Pearson (1934)."""
+    """Return a lower bound of log((p - delta) / q), by bounds of Clopper & Pearson (1934).
+
+    p has ``hits`` of ``n`` trials, and q has ``other_hits`` of ``m``. The bound fails with
+    probability ``alpha``.
+    """
     k, j = np.asarray(hits, float), np.asarray(other_hits, float)
     lower = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha / 2), 0.0)
     upper = np.where(j < m, betaincinv(j + 1, np.maximum(m - j, 1), 1 - alpha / 2), 1.0)

@@ -1,4 +1,4 @@
-"""Enumeration: the exact privacy loss of mechanisms, from the thresholds that they use."""
+"""Exact privacy loss of mechanisms, by enumeration from the thresholds that they use."""
 
 import math
 from fractions import Fraction
@@ -11,7 +11,7 @@ from ..randomizers.two_level import Enumerable, TooManyOutputs, log
 from ..randomness import Words, derive
 from ..validation import Floats
 
-_FEW_ITEMS = 8  # what is no item is any of them, which multiplies the work by their number
+_FEW_ITEMS = 8  # with more items, invalid items are left out, since they multiply the work
 
 
 def exact_epsilon(mechanism: Enumerable, inputs: Floats, coins: Words | None = None) -> float:
@@ -24,11 +24,11 @@ def exact_epsilon(mechanism: Enumerable, inputs: Floats, coins: Words | None = N
     inputs : ndarray of float64, shape (inputs, width)
         The values to compare, finite.
     coins : ndarray of uint64, optional
-        Public coins to try, by default one.
+        Public coins to try; by default one coin.
 
     Notes
     -----
-    Probabilities are fractions, from the thresholds on random words that are used, so
+    Probabilities are fractions that follow from the mechanism's thresholds on random words, so
     the result is exact up to its rounding to a float.
 
     Raises
@@ -51,8 +51,8 @@ def exact_epsilon(mechanism: Enumerable, inputs: Floats, coins: Words | None = N
 def worst_epsilon(mechanism: Randomizer) -> float | None:
     """Return the largest log-ratio of any report's probabilities, or None if it is unknown.
 
-    It is what follows from the mechanism's thresholds for any two values and, where the
-    reports are few, at least what the law of the reports shows for extreme ones.
+    The result follows from the mechanism's thresholds, for any two values. If there are few
+    reports, it is at least the loss in the exact law of the reports for extreme values.
     """
     if not (mechanism.exact and isinstance(mechanism, Enumerable)):
         return None
@@ -64,10 +64,10 @@ def worst_epsilon(mechanism: Randomizer) -> float | None:
 
 
 def extreme_inputs(mechanism: Randomizer) -> Floats:
-    """Return values as far apart as they can be: corners, or sets of items, shape (4, width).
+    """Return values that are as far apart as possible: corners, or sets of items, (4, width).
 
-    The last of the sets is none where the items are few; where they are many, it is left
-    to sampling (it is a mixture of the others and cannot be worse).
+    The last set consists of invalid items if there are few items. If there are many, invalid items
+    are left to sampling (their law is a mixture of the others and cannot be worse).
     """
     width = mechanism.width
     if isinstance(mechanism, SampledCoordinate):

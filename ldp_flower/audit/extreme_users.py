@@ -1,4 +1,4 @@
-"""Worst-case users for the audit: maximally different, invalid, and copied ones."""
+"""Worst-case users for the audit: maximally different users, invalid users, and copies."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from ..validation import check_integer, plain_arguments
 
 @plain_arguments
 def extreme_users(num_features: int) -> dict[str, Users]:
-    """Return single users as far apart as data can make them."""
+    """Return single users by name, with data that differ as much as possible."""
     check_integer("num_features", num_features, 1)
     ones, alternating = np.ones(num_features), 1.0 - 2 * (np.arange(num_features) % 2)
     rows = {
@@ -37,7 +37,7 @@ def extreme_users(num_features: int) -> dict[str, Users]:
 
 @plain_arguments
 def extreme_holders(domain_size: int) -> dict[str, Users]:
-    """Return worst-case single users: maximally different items, and invalid ones."""
+    """Return single users by name, with maximally different items and with invalid items."""
     check_integer("domain_size", domain_size, 1)
     items = {
         "first item": [0.0],
@@ -58,7 +58,7 @@ def extreme_holders(domain_size: int) -> dict[str, Users]:
 
 @plain_arguments
 def extreme_silos(num_features: int) -> dict[str, Users]:
-    """Return silos of three records, two of which are the same in all."""
+    """Return silos of three records by name; two of the records are the same in all silos."""
     check_integer("num_features", num_features, 2)
     same = np.eye(num_features)[[0, 1]]
     return {
@@ -74,14 +74,14 @@ def extreme_silos(num_features: int) -> dict[str, Users]:
 
 @plain_arguments
 def extremes(query: Query, dim: int) -> dict[str, Users]:
-    """Return those whom reports could distinguish best: users, holders of items, or silos."""
+    """Return the worst-case users, holders of items, or silos, as the query requires."""
     if isinstance(query.randomizer, RecordMechanism):
         return extreme_silos(dim)
     return (extreme_holders if isinstance(query.question, DrawnItems) else extreme_users)(dim)
 
 
 def unlike(num_features: int) -> list[Users]:
-    """Return single users with whatever could spill over to others on the node."""
+    """Return single users whose data might affect the reports of other users of the node."""
     halves = np.arange(num_features) % 2 == 0
     one_bad = np.where(np.arange(num_features) == num_features - 1, np.nan, 0.3)
     kinds = [
@@ -98,11 +98,11 @@ def unlike(num_features: int) -> list[Users]:
 
 
 def crowd(size: int, num_features: int) -> list[Users]:
-    """Return ordinary single users of one to three rows; every second row is of items.
+    """Return ordinary single users of one to three rows; every second row has items.
 
-    Their numbers can be stored with four bytes as they are.
+    Four-byte floats store the numbers exactly.
     """
-    # Among extreme ones a change could drown.
+    # The numbers are ordinary, since a change might have no effect among extreme numbers.
     draws = KeyedRandom(derive(np.arange(3 * size, dtype=np.uint64)))
     features = draws.normals((3 * size, num_features))
     features[::2] = np.abs(np.round(features[::2]))
@@ -117,7 +117,7 @@ def crowd(size: int, num_features: int) -> list[Users]:
 
 
 def nobody(num_features: int) -> Users:
-    """Return a single user of one row in which nothing is known."""
+    """Return a single user of one row in which all values are missing."""
     return Users(np.full((1, num_features), np.nan), np.full(1, np.nan), np.array([0, 1]))
 
 
@@ -137,7 +137,7 @@ def together(people: Sequence[Users]) -> Users:
 
 
 def halved(user: Users) -> Users:
-    """Return a user whose numbers come with half as many bytes."""
+    """Return a user whose numbers have half as many bytes (float32)."""
     with np.errstate(all="ignore"):
         halves: Any = (user.features.astype(np.float32), user.targets.astype(np.float32))
     return replace(user, features=halves[0], targets=halves[1])

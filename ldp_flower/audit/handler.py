@@ -1,12 +1,12 @@
-"""Audit: try to break what a protocol's clients promise, and report how far one gets.
+"""Audit of a protocol's client: attacks on its guarantee, and their results.
 
-The attacks are on the whole client, called with messages as a server would: extreme users'
-reports are distinguished, which bounds the privacy loss from below, and all that :class:`Audit`
-lists is checked. Where a mechanism is exact, its largest log-ratio is computed from its thresholds.
+The attacks are on the whole client, which gets messages as from a server. The audit distinguishes
+the reports of extreme users, which bounds the privacy loss from below, and makes all checks in
+:class:`Audit`. If a mechanism is exact, its largest log-ratio is computed from its thresholds.
 
-A user who is left out because of its data is distinguished like any other output.
+If a client leaves out a user because of its data, this counts as an output like any other.
 
-An audit cannot prove privacy; what it finds is wrong with a stated probability only.
+An audit cannot prove privacy. Its findings are wrong with a stated probability only.
 """
 
 import secrets
@@ -32,60 +32,62 @@ from .probe import Client, MakeApp, ldp_client_app
 from .records import bounded
 from .settings import kept
 
-_CONFIRMED = 5  # events that are tested on fresh reports
-_REPLAYED = 20  # nodes that are asked twice
-_NEIGHBOURS = 12  # users on the node whose isolation is tested
-_CHANGES = 3  # of the data of each of them
+_CONFIRMED = 5  # number of events that are tested on fresh reports
+_REPLAYED = 20  # number of nodes that get the same query twice
+_NEIGHBOURS = 12  # number of users on the node whose isolation is tested
+_CHANGES = 3  # number of changes of the data of each of these users
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What an audit found: a lower bound on the privacy loss, and checks by name."""
+    """Result of an audit: a lower bound on the privacy loss, and checks by name."""
 
-    #: Epsilon that is claimed.
+    #: The claimed epsilon.
     claimed: float
-    #: The privacy loss is at least this, with probability ``confidence``.
+    #: Lower bound on the privacy loss, which holds with probability ``confidence``.
     measured: float
-    #: Probability with which ``measured`` is a lower bound.
+    #: Probability that ``measured`` is a lower bound.
     confidence: float
-    #: Every check's name, and whether it found nothing.
+    #: Checks by name; True if the check found nothing.
     checks: dict[str, bool]
 
     @property
     def passed(self) -> bool:
-        """Whether nothing contradicts the claim."""
+        """True if nothing contradicts the claim."""
         return all(self.checks.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Checked):
-    """What an audit of one query found.
+    """Result of an audit of one query.
 
     The checks:
 
     * ``loss``: neither the measured nor the exact loss is above the claim;
-    * ``completeness``: every user of every candidate was answered for by one report of the
-      mechanism's form;
-    * ``isolation``: every user's report ignored everybody else's data, and a sum of reports is
-      theirs to the last bit: it has room for what no report shows;
+    * ``completeness``: there was one report of the mechanism's form for every copy of every
+      candidate;
+    * ``isolation``: no user's report depended on other users' data, and a sum of reports is
+      exactly the sum of the users' reports, to the last bit (a sum could carry hidden data);
     * ``replay``: the same query got the same bytes again;
-    * ``own noise``: every user's noise was its own and the system's, question for question;
-    * ``record bound``: one record moved a silo's sum, or one value that noise is added to, by no
-      more than the noise is for; of other mechanisms nothing is asked;
-    * of neighbouring nodes of a deployment: ``census``, the same byte by byte; ``reply's form``,
-      the same metadata, names, types, sizes and texts, errors included, and as much randomness
-      drawn; ``who answers``, those who are addressed and can pay, in order; ``ledger``, the
-      mechanism's cost and the reply are on it when the reply leaves;
-    * of an operator's settings: ``rehearsal``, the same bytes whatever the data, at no cost; ``row
-      limit``, the replies of users without further rows; ``waiting``, no reply leaves before
-      ``reply-after``, nor is dated earlier, and none while somebody else keeps its spend from being
-      written.
+    * ``own noise``: every user's noise came from the system, and was independent of other users'
+      noise and of the noise of other questions;
+    * ``record bound``: one record moved a silo's sum, or a value before noise, by no more than
+      the noise covers; for other mechanisms there is no such check;
+    * for neighbouring nodes of a deployment: ``census``, it is the same byte by byte; ``reply's
+      form``, metadata, names, types, sizes and texts (errors included) are the same, and so is the
+      amount of drawn randomness; ``who answers``, exactly the users who are addressed and can pay
+      answer, in order; ``ledger``, the mechanism's cost and the reply are on the ledger when the
+      reply leaves;
+    * for an operator's settings: ``rehearsal``, replies have the same bytes for all data, at no
+      cost; ``row limit``, replies are those of users without further rows; ``waiting``, no reply
+      leaves or is dated before ``reply-after``, and no reply leaves while another writer blocks the
+      ledger, so that the cost cannot be written.
     """
 
     query: Query
     #: The two users whom the reports distinguish best.
     worst_pair: tuple[str, str]
-    #: The largest log-ratio from the mechanism's thresholds; None unless it is exact.
+    #: The largest log-ratio from the mechanism's thresholds; None if the mechanism is not exact.
     exact: float | None
 
 
@@ -105,36 +107,36 @@ def audit_handler(
     Parameters
     ----------
     query : Query
-        The query; it is put to all users of a node.
+        The query, which is sent for all users of a node.
     candidates : mapping of str to Users
-        Single users, of which the worst pair is searched: :func:`extreme_users`, or
-        users with extreme items where the statistic feeds a mechanism for items.
+        Single users among which the worst pair is searched: :func:`extreme_users`, or
+        users with extreme items if the statistic feeds a mechanism for items.
     make_app : callable, optional
         Function from ``load_users`` and ``seed`` to the ClientApp under audit; by
         default :class:`ldp_flower.clients.LdpClientApp`.
     num_reports : int (default: 4000)
-        Number of reports of either user that confirm a finding. The search for it
-        spends a quarter of that on each candidate.
+        Number of reports of each user that confirm a finding. The search for a finding
+        uses a quarter of this number for each candidate.
     confidence : float (default: 0.999)
-        Probability with which the measured bound is below the true privacy loss.
+        Probability that the measured bound is below the true privacy loss.
     seed : int, optional
-        Makes the audit reproducible; by default the system's randomness.
+        Seed that makes the audit reproducible; by default, the system's randomness is used.
     statistics : mapping of type to callable, optional
-        The app's own, as of :class:`ldp_flower.clients.LdpClientApp`; with ``make_app`` those
-        of the app that it makes.
+        The app's own statistics, see :class:`ldp_flower.clients.LdpClientApp`. With
+        ``make_app``, the statistics are those of the app that it makes.
 
     Notes
     -----
     The most promising events are tested on fresh reports with Clopper-Pearson bounds
     and Bonferroni's correction for their number. Reports with different coins are
-    pooled, for which these bounds stay valid (Hoeffding 1956). The mechanism's
-    delta is taken off the larger probability first.
+    pooled; the bounds remain valid for pooled reports (Hoeffding 1956). The mechanism's
+    delta is first subtracted from the larger probability.
 
     Raises
     ------
     ValueError
-        If there is no pair of candidates, a number is out of its range, or there are
-        ``statistics`` beside ``make_app``.
+        If there are fewer than two candidates, a number is out of its range, or
+        ``statistics`` are given together with ``make_app``.
     RuntimeError
         If the client refuses to answer.
     """
@@ -156,7 +158,7 @@ def audit_handler(
             seeds = [int(word) for word in derive(seed, phase, names.index(name), nodes)]
         return client.sample(candidates[name], copies, seeds)
 
-    with silenced("ldp_flower"):  # the data are bad on purpose
+    with silenced("ldp_flower"):  # the data are invalid on purpose, so clients would log warnings
         copies = client.copies(candidates[names[0]])
         searched = {name: sample(1, name, num_reports // 4) for name in names}
         alpha = (1 - confidence) / _CONFIRMED
@@ -195,7 +197,7 @@ def audit_handler(
 
 
 def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:
-    """Whether changing each user of a node in turn leaves all other reports as they are."""
+    """Return True if a change of any one user of a node leaves all other reports unchanged."""
     query = client.query
     cuts = np.sort(NodeKeys(0, 0, _NEIGHBOURS).hashes(query.salt)).tolist()
     bounds = [0, *cuts[copies::copies], HASH_END]  # cohorts small enough for single reports
@@ -220,7 +222,7 @@ def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:
 
 
 def _replayed(client: Client, user: Users, seed: int | None) -> bool:
-    """Whether nodes that are asked the same twice answer the same."""
+    """Return True if nodes that get the same query twice give the same answer."""
     seeds = [None if seed is None else seed + node for node in range(_REPLAYED)]
     answers = client.answers(user, seeds, [client.query] * 2)
     first, second = answers[:_REPLAYED], answers[_REPLAYED:]

@@ -1,12 +1,13 @@
-"""Whether every user's noise is its own: of no other user, question or run, and the system's.
+"""Checks that the noise of users, questions and runs is independent, and comes from the system.
 
-The structure is tested on a tape: with the bytes of some users redrawn, all others' reports
-must stay the same, and everybody's must depend on its own bytes. The law is tested too: two
-users of the same data and coin agree as often on one node as on two.
+The structure is tested with a tape of random bytes: if the bytes of some users are redrawn, the
+reports of all other users must stay the same, and every user's report must depend on that user's
+bytes. The law is tested as well: two users with the same data and coin must agree as often on one
+node as on two nodes.
 
-A client that is right for few users may give later users the noise of earlier ones, or order
-users by their data once there are many: so a node with more users than a client handles at a time
-is attacked, too.
+A client that is correct for few users may give later users the noise of earlier ones, or may sort
+users by their data when there are many. Therefore, a node with more users than a client handles at
+a time is attacked as well.
 """
 
 from collections.abc import Sequence
@@ -25,27 +26,27 @@ from .distinguish import log_ratio
 from .extreme_users import copied, crowd, nobody, together
 from .probe import Client, RecordedRandomness, replaced, replaying
 
-#: Probability with which the test of the law finds something in a client that is right.
+#: Probability that the test of the law finds something in a correct client.
 FALSE_ALARM = 1e-6
 
 _USERS = 8
-_TAPES = 5  # for each kind of people
+_TAPES = 5  # number of tapes for each kind of users
 _NODES = 48
 
-_AT_ONCE = 1024  # users that a client takes at a time
+_AT_ONCE = 1024  # number of users that a client handles at a time
 _MANY_USERS = 2 * _AT_ONCE + 300
-_SILOS = 24  # are answered for one by one
-_KINDS = 60  # of ordinary users
-_HALVES = 4  # of the users: two of them are in the same halves once in 16 times
+_SILOS = 24  # number of silos, which a client handles one by one
+_KINDS = 60  # number of different ordinary users
+_HALVES = 4  # number of random halves of the users; two users share all with probability 1 / 16
 
 
 def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
-    """Whether no two reports of a client share noise, and all of it is the system's.
+    """Return True if no two reports of a client share noise, and all of it is the system's.
 
-    A node with up to ``copies`` users sends single reports; copies of ``user`` are asked as well.
+    A node with up to ``copies`` users sends single reports. Copies of ``user`` are tested as well.
     """
     users, num_features = min(_USERS, copies), user.num_features
-    # Of no data reports are spread widest, hence depend most on their bytes.
+    # Without data, reports are spread most widely, and hence depend most on their bytes.
     same = [copied(nobody(num_features), users), copied(user, users)]
     return (
         _distinct_words()
@@ -58,13 +59,13 @@ def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
 
 
 def _distinct_words() -> bool:
-    """Whether the system's words differ: two of 4,096 are the same once in 2**41."""
+    """Return True if the system's words differ: two of 4,096 are equal with probability 2**-41."""
     words = np.concatenate([SystemRandom().words((64, 16)) for _ in range(4)])
     return len(np.unique(words)) == words.size
 
 
 def _own_bytes(client: Client, people: Users, seed: int) -> bool:
-    """Whether reports depend on no other user's bytes, and on no other question's."""
+    """Return True if no report depends on the bytes of another user or of another question."""
     chosen = KeyedRandom(derive(seed, np.arange(_TAPES))).words((_TAPES, len(people))) % 2 > 0
     queries = _questions(client.query)
     for number, some in enumerate(chosen):
@@ -87,9 +88,10 @@ def _own_bytes(client: Client, people: Users, seed: int) -> bool:
 
 
 def _questions(query: Query) -> list[Query]:
-    """Return a query, one of another run, and the next one of its run, or of a third.
+    """Return the query, a query of another run, and the next query of the same run.
 
-    A silo's plan may have an end; other runs have plans of their own.
+    For silos, the last one is of a third run instead, since a silo's plan may be used up in the
+    same run, and other runs have separate plans.
     """
     if isinstance(query.randomizer, RecordMechanism):
         return [replace(query, salt=query.salt ^ other) for other in range(3)]
@@ -99,7 +101,10 @@ def _questions(query: Query) -> list[Query]:
 def _asked(
     client: Client, people: Users, queries: Sequence[Query], tape: RecordedRandomness
 ) -> tuple[list[list[bytes]] | None, list[int]]:
-    """Return every question's reports, None if any is missing, and where its draws end."""
+    """Return the reports of every question, and the number of draws up to its end.
+
+    The reports are None if any report is missing.
+    """
     found: list[list[bytes]] = []
     ends: list[int] = []
     with replaying(tape), one_coin():
@@ -113,11 +118,11 @@ def _asked(
 
 
 def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
-    """Whether reports about the same data are the same as often as they are by chance.
+    """Return True if reports about the same data are equal as often as by chance.
 
-    Compared are any two users of a node, and a user's questions, with what users of
-    different nodes do. And no user's report may stay the same on all nodes, as one that is
-    spread evenly over two answers does once in 2**47 times.
+    Any two reports of a node, of different users or questions, are compared with reports of
+    different nodes. In addition, no user's report may be the same on all nodes. A report that is
+    spread evenly over two answers is so with probability 2**-47.
     """
     queries = _questions(client.query)
     reports = np.empty((_NODES, len(queries) * len(people)), object)
@@ -140,7 +145,7 @@ def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
 
 
 def one_coin() -> AbstractContextManager[None]:
-    """Give all users the same public coin: no guarantee rests on coins."""
+    """Give all users the same public coin, since no guarantee depends on coins."""
 
     def coins(keys: NodeKeys, salt: int, step: int, slots: Slots) -> Words:
         return np.repeat(derive(5), len(slots))
@@ -152,12 +157,12 @@ def one_coin() -> AbstractContextManager[None]:
 
 
 def many_users(client: Client, num_features: int, seed: int) -> dict[str, bool]:
-    """Ask a node of many users, with noise from a tape.
+    """Query a node with many users, with noise from a tape, and return the checks by name.
 
-    The noise of one half of the users is drawn again, then that of the other half: the reports
-    of the others must stay the same, and of the former, in every thousand, some must change.
-    Then every third user's rows are taken away: the others' reports must stay where they are.
-    A node that fails keeps none of this.
+    The noise of one half of the users is redrawn, then that of the other half. The reports of
+    users with unchanged noise must stay the same, and among those with new noise, some must change
+    in every block of 1,024 users. Then the rows of every third user are removed; the reports of
+    the other users must not change or move. If the node fails, both checks are False.
     """
     try:
         return _tried_many(client, num_features, seed)
@@ -190,7 +195,7 @@ def _tried_many(client: Client, num_features: int, seed: int) -> dict[str, bool]
 def _reports_of_all(
     client: Client, people: Users, tape: RecordedRandomness
 ) -> tuple[NDArray[np.uint8], bytes]:
-    """Return the bytes of all users' reports, in the order in which they are made, and slots."""
+    """Return the bytes of all users' reports, in the order of their creation, and the slots."""
     kind: Any = type(client.query.randomizer)
     name = "report" if issubclass(kind, RecordMechanism) else "randomize"
     honest, made = getattr(kind, name), []
@@ -208,7 +213,7 @@ def _reports_of_all(
 
 
 def _changed(before: NDArray[np.uint8], after: NDArray[np.uint8], users: int) -> NDArray[np.bool_]:
-    """Return whose reports differ; everybody's, if there is not one for each."""
+    """Return a mask of the users whose reports differ; all users if any report is missing."""
     if not len(before) == len(after) == users:
         return np.ones(users, bool)
     return np.asarray((before != after).any(axis=1))

@@ -1,8 +1,9 @@
-"""Neighbouring nodes of a deployment: all that a server sees of them but single users' reports.
+"""Comparison of neighbouring nodes of a deployment, by everything that a server sees of them.
 
-Four users of a node are replaced by others, up to what no data should look like, and the
-same noise is played from a tape. Then every reply has the same form, the users who answer
-are those who are addressed and can pay, and the others' reports are the same to the last bit.
+Four users of a node are replaced by others, including users with absurd data, and the same noise
+is replayed from a tape. Then every reply must have the same form, the users who answer must be
+those who are addressed and can pay, and the other users' reports must be the same to the last bit.
+Single users' reports are attacked elsewhere.
 """
 
 import tempfile
@@ -27,19 +28,19 @@ from .probe import Block, MakeApp, RecordedRandomness, entering, replaying
 
 NODE_ID = 4711
 _SHARED = Path("/dev/shm")
-#: Where a ledger is made that is thrown away: it need not wait for the disk.
+#: Folder in memory for temporary ledgers, which need not wait for the disk.
 MEMORY = _SHARED if _SHARED.is_dir() else None
 _CLIENT_RAISED = 2  # Flower's error code
-NUM_RECORDS = 3  # of a silo, as its operator declares
+NUM_RECORDS = 3  # number of a silo's records that its operator declares
 
 Seen = tuple[object, ...]
 
-_SINGLE = 6  # users who are asked for single reports
+_SINGLE = 6  # number of users who are asked for single reports
 _TARGETS = (np.nan, np.inf, -1e9, 1e9, 5e-324, 1.7e308, 0.0)
 
 
 def terms_for(randomizer: Randomizer, ledger: Path) -> dict[str, str | int | float | bool]:
-    """Return an operator's settings under which every user can pay for one plan."""
+    """Return an operator's settings under which every user can pay the cost of one plan."""
     cost, by_record = Cost.of(randomizer), isinstance(randomizer, RecordMechanism)
     return {
         "max-epsilon": cost.epsilon,
@@ -56,7 +57,7 @@ def terms_for(randomizer: Randomizer, ledger: Path) -> dict[str, str | int | flo
 
 @dataclass(frozen=True)
 class DeployedNode:
-    """A node that answers as in a deployment, with the operator's settings; unseeded."""
+    """Node that answers as in a deployment, with the operator's settings and without a seed."""
 
     make_app: MakeApp
     load_users: Callable[[Context], Users]
@@ -68,9 +69,9 @@ class DeployedNode:
         return SqliteLedger(str(self.node_config["ledger-path"]))
 
     def ask(self, query: Query | None) -> tuple[Message, Seen]:
-        """Ask for the census (None) or a report; return the reply, and its form.
+        """Send the census (None) or a query to the node; return the reply and its form.
 
-        As a SuperNode does: every message meets a client that has just been started.
+        Every message is handled by a newly started client, as in a SuperNode.
         """
         app = self.make_app(self.load_users, lambda _: None)
         kind = f"query.{CENSUS if query is None else QUERY}"
@@ -87,15 +88,16 @@ class DeployedNode:
         )
         try:
             reply = app(asked, context)
-        except Exception as error:  # which Flower sends on
+        except Exception as error:  # Flower sends the error to the server
             reply = Message(Error(_CLIENT_RAISED, repr(error)), reply_to=asked)
         return reply, form(reply, before["_created_at"] + before["_ttl"])
 
 
 def form(reply: Message, deadline: float) -> Seen:
-    """Return all of a reply that a server sees but its time and the contents of its arrays.
+    """Return everything that a server sees of a reply, except its time and its arrays' contents.
 
-    It lives until the deadline of the message that was asked, in seconds.
+    ``deadline`` is the time, in seconds, until which the query lives. The form contains True if
+    the reply lives until the same time.
     """
     about = reply.metadata
     metadata = (
@@ -127,13 +129,13 @@ def contents(reply: Message) -> bytes:
     return b"".join(array.data for record in arrays for array in record.values())
 
 
-#: What neighbouring nodes of a deployment show, see :class:`~.handler.Audit`.
+#: Names of the checks on neighbouring nodes, see :class:`~.handler.Audit`.
 _CHECKS = ("census", "reply's form", "who answers", "ledger", "isolation")
 
 
 @dataclass(frozen=True)
 class _Answers:
-    """Replies of one node, their forms, and what was drawn and randomised for them."""
+    """Replies of one node with their forms, the shapes of draws, and the randomised values."""
 
     replies: list[Message]
     forms: list[Seen]
@@ -142,13 +144,16 @@ class _Answers:
 
 
 class _Rows(Question):
-    """What no client can be asked for."""
+    """Question that every client must refuse."""
 
     stem = "rows"
 
 
 class Plan:
-    """Who is on the nodes and what they are asked: a few for single reports, many for sums."""
+    """Plan of a comparison: the users of the nodes, and the queries.
+
+    A few users are asked for single reports, and many for a sum.
+    """
 
     def __init__(self, query: Query, copies: int) -> None:
         single, many = min(_SINGLE, copies), 2 * copies + 2  # twice as many are added up
@@ -157,7 +162,7 @@ class Plan:
         order = np.argsort(hashes).tolist()
         cut = int(hashes[order[single]])
         self.cohorts = [sorted(order[:single]), sorted(order[single:])]
-        # Who is in the middle changes its place if it is put first, or last, for its data.
+        # The user in the middle would change its place if a client sorted users by their data.
         self.changed = [{cohort[0], cohort[(len(cohort) - 1) // 2]} for cohort in self.cohorts]
         self.poor = [cohort[-1] for cohort in self.cohorts if len(cohort) > 2]
         self.able = [[u for u in cohort if u not in self.poor] for cohort in self.cohorts]
@@ -165,7 +170,7 @@ class Plan:
             None,
             replace(query, low=0, high=cut),
             replace(query, low=cut, high=HASH_END, step=query.step + 1),
-            replace(query, low=0, high=HASH_END, salt=query.salt ^ 1),  # which nobody can pay
+            replace(query, low=0, high=HASH_END, salt=query.salt ^ 1),  # no user can pay for it
             replace(query, low=0, high=HASH_END, question=_Rows()),
         ]
 
@@ -173,9 +178,10 @@ class Plan:
 def compared(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
 ) -> dict[str, bool]:
-    """Compare neighbouring nodes of a deployment: each candidate takes four users' places.
+    """Compare neighbouring nodes of a deployment: each candidate takes the places of four users.
 
-    Up to ``copies`` users are answered for by single reports.
+    A node sends single reports for up to ``copies`` users. Returns the checks by name, with True
+    for a check that found nothing.
     """
     plan, found = Plan(query, copies), dict.fromkeys(_CHECKS, True)
     cost = Cost.of(query.randomizer, query.salt)
@@ -200,11 +206,11 @@ def compared(
                     reply, form = node.ask(asked)
                     replies.append(reply)
                     forms.append(form)
-                    if len(replies) in (2, 3):  # those whom some can pay
+                    if len(replies) in (2, 3):  # replies to queries for which some users can pay
                         able = ids[plan.able[len(replies) - 2]]
                         spent |= {str(name): (cost.epsilon, cost.delta) for name in able}
                     found["ledger"] &= _on_ledger(node.ledger, f"{number:03d}-") == spent
-            # The same again, by a client that has just been started: from the ledger.
+            # A newly started client must answer the same query with the reply from the ledger.
             with replaying(RecordedRandomness(seed + 1)) as other:
                 again = contents(node.ask(plan.queries[1])[0])
             found["ledger"] &= again == contents(replies[1]) and not other.draws
@@ -218,7 +224,7 @@ def compared(
         has_public = "public" in _arrays(before.replies[1])
         for number, people in enumerate(_neighbouring(ordinary, plan, candidates, has_public), 1):
             _check_same(before, answers(number, people), plan, query, found)
-        # All on the same accounts, which have spent what the first node's users have.
+        # Nodes with the same accounts as the first node, whose users have spent the same.
         spent = replace(together(ordinary), ids=_ids(0, plan.size))
         census = DeployedNode(make_app, lambda _: spent, config).ask(None)[1]
         for user in [*candidates, *unlike(candidates[0].num_features)]:
@@ -234,7 +240,7 @@ def compared(
 def _neighbouring(
     ordinary: list[Users], plan: Plan, candidates: Sequence[Users], has_public: bool
 ) -> list[list[Users]]:
-    """Return the people of the other nodes; where features are public, these stay."""
+    """Return the users of the other nodes; if features are public, only targets change."""
     nodes = []
     if has_public:
         for target in _TARGETS:
@@ -253,7 +259,7 @@ def _neighbouring(
 
 
 def _check_answered(answers: _Answers, plan: Plan, found: dict[str, bool]) -> None:
-    """Check that those are answered for who can pay, and that sums are those of their reports."""
+    """Check that exactly the users who can pay answer, and that sums are those of their reports."""
     for number, able in enumerate(plan.able):
         arrays, asked = _arrays(answers.replies[1 + number]), plan.queries[1 + number]
         if "count" in arrays:
@@ -308,7 +314,7 @@ def _arrays(reply: Message) -> dict[str, NDArray[np.generic]]:
         return {}
     try:
         return dict(Report.from_record_dict(reply.content).arrays)
-    except ValueError:  # no form of a report: the server can read nothing
+    except ValueError:  # the reply has no valid form, so the server cannot read it
         return {}
 
 
@@ -329,7 +335,7 @@ def _on_ledger(ledger: SqliteLedger, prefix: str) -> dict[str, tuple[float, floa
 
 
 def fails(context: Context) -> Users:
-    """Load no users, for a reason that only some of them know."""
+    """Raise an error instead of loading users; its message contains private facts about a user."""
     raise ValueError("patient-0001 has 3 rows")
 
 

@@ -1,7 +1,8 @@
-"""Attacks on a node that trains networks: what one record moves, and the law of the noise on it.
+"""Attacks on a node that trains networks: the effect of one record, and the law of the noise.
 
-A linear network with one step of all records makes the noisy sum of clipped gradients readable
-from a reply: parameters less those sent, times the number of records over the learning rate.
+With a linear network and one step on all records, the noisy sum of clipped gradients can be
+computed from a reply: the sent parameters minus the returned ones, times the number of records,
+divided by the learning rate.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,24 +32,27 @@ LoadRecords = Callable[[Context], tuple[Any, Any]]
 MakeApp = Callable[[LoadRecords, int | None], ClientApp]
 
 _DELTA, _RATE = 1e-3, 1.0
-_COUNTS = (1, 3, 40)  # records of a silo
+_COUNTS = (1, 3, 40)  # numbers of records of a silo
 _MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e30, np.inf, np.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkAudit(Checked):
-    """What an audit of one step of a node that trains networks found.
+    """Result of an audit of one step of a node that trains networks.
 
-    The checks: ``loss``; ``record bound``, one record moved a sum by no more than 2, but for the
-    rounding of a reply; ``noise``, it is normal, with the plan's deviation (Kolmogorov & Smirnov),
-    as honest noise is found to be with probability ``confidence``; ``replay``, the same message got
-    the same bytes again.
+    The checks:
+
+    * ``loss``: the measured loss is not above the claim;
+    * ``record bound``: one record moved a sum by no more than 2, except for rounding of a reply;
+    * ``noise``: the noise is normal with the plan's standard deviation (Kolmogorov & Smirnov);
+      honest noise passes with probability ``confidence``;
+    * ``replay``: the same message got the same bytes again.
     """
 
     #: Delta of the plan.
     delta: float
-    #: The largest distance between the sums of two silos that differ in one record, over the bound
-    #: that gradients are shortened to: at most 2.
+    #: Largest distance between the sums of two silos that differ in one record, divided by the
+    #: bound to which gradients are clipped. It must be at most 2.
     moved: float
 
 
@@ -62,7 +66,7 @@ def audit_network(
     confidence: float = 0.999,
     seed: int | None = None,
 ) -> NetworkAudit:
-    """Audit a node that trains networks, on one step of a linear one.
+    """Audit a node that trains networks, by one step of a linear network.
 
     Parameters
     ----------
@@ -74,11 +78,11 @@ def audit_network(
         Function from ``load_records`` and ``seed`` to the ClientApp under audit; by default
         :class:`ldp_flower.clients.NetworkClientApp`.
     num_reports : int (default: 1000)
-        Number of replies about either of two silos.
+        Number of replies about each of two silos.
     confidence : float (default: 0.999)
         See :class:`NetworkAudit`.
     seed : int, optional
-        Makes the audit reproducible; by default the system's randomness.
+        Seed that makes the audit reproducible; by default, the system's randomness is used.
 
     Raises
     ------
@@ -94,7 +98,7 @@ def audit_network(
     plan = DpSgdPlan(epsilon, _DELTA, 1, 1, 1.0, 1.0)
     node = _Silo(plan, dim, make_app or _network_client_app)
     alpha = 1 - confidence
-    with silenced("ldp_flower"):  # the data are bad on purpose
+    with silenced("ldp_flower"):  # the data are invalid on purpose, so nodes would log warnings
         moved = max(node.diameter(silos) for silos in _neighbouring(dim))
         first, second = _opposite(dim)
         ours = node.sums(first, num_reports, seed)
@@ -103,7 +107,7 @@ def audit_network(
     measured = _loss(ours[:, :1], theirs[:, :1], plan.delta, alpha)
     sigma = plan.noise_multiplier * plan.max_grad_norm
     half = num_reports // 2
-    noise = (ours[:half] - ours[half : 2 * half]) / (np.sqrt(2) * sigma)  # of the same records
+    noise = (ours[:half] - ours[half : 2 * half]) / (np.sqrt(2) * sigma)  # same records in both
     return NetworkAudit(
         claimed=plan.epsilon,
         delta=plan.delta,
@@ -120,7 +124,7 @@ def audit_network(
 
 
 class _Silo:
-    """One silo, asked for one step on its records."""
+    """Silo that is asked for one training step on its records."""
 
     def __init__(self, plan: DpSgdPlan, dim: int, make_app: MakeApp) -> None:
         self._plan, self._make_app = plan, make_app
@@ -128,7 +132,7 @@ class _Silo:
         weight = Tensor("float32", (dim, 1), True)
         graph = Graph(Tensor("float32", (dim,)), {"w": weight}, (product,), Reference(0), "mse")
         self._network = Network(graph, {"w": np.zeros((dim, 1), np.float32)})
-        # Replies are of four bytes: of noise of some deviations in each of some coordinates.
+        # Rounding error of replies, which have four-byte numbers, for noise of ten deviations.
         self.rounding = 2.0**-23 * 10 * plan.noise_multiplier * np.sqrt(dim)
 
     def _message(self, salt: int) -> Message:
@@ -141,7 +145,7 @@ class _Silo:
         return InProcessGrid(self._make_app(lambda _: records, seed), 1)
 
     def _sum(self, grid: InProcessGrid, records: Records, salt: int) -> Floats:
-        """Return the noisy sum of gradients that a reply holds."""
+        """Return the noisy sum of gradients, computed from the node's reply."""
         (node,) = grid.get_node_ids()
         message = self._message(salt)
         message.metadata.dst_node_id = node
@@ -152,18 +156,18 @@ class _Silo:
         return np.asarray(-found[:, 0] * len(records[0]) / _RATE)
 
     def sums(self, records: Records, number: int, seed: int | None) -> Floats:
-        """Return sums of independent noise, shape (number, dim)."""
+        """Return sums with independent noise, shape (number, dim)."""
         seeds = [None if seed is None else seed + i for i in range(number)]
         return np.array([self._sum(self._grid(records, own), records, 1) for own in seeds])
 
     def diameter(self, silos: list[Records]) -> float:
-        """Return the largest distance between silos' sums, which have the same noise."""
+        """Return the largest distance between silos' sums with the same noise, over the clip."""
         sums = np.array([self._sum(self._grid(records, 1), records, 1) for records in silos])
         distances = np.linalg.norm(sums[:, None] - sums[None], axis=-1)
         return float(distances.max()) / self._plan.max_grad_norm
 
     def replays(self, records: Records) -> bool:
-        """Whether the same message gets the same sum again, and another one another."""
+        """Return True if the same message gets the same sum again, and a new one another sum."""
         grid = self._grid(records, None)
         one, again, other = (self._sum(grid, records, salt) for salt in (1, 1, 2))
         return bool((one == again).all() and (one != other).any())
@@ -174,7 +178,7 @@ def _network_client_app(load_records: LoadRecords, seed: int | None) -> ClientAp
 
 
 def _opposite(dim: int) -> tuple[Records, Records]:
-    """Return two silos of one record whose gradients are the bound's length, and opposite."""
+    """Return two silos of one record each, with opposite gradients of the largest length."""
     row = np.zeros((1, dim), np.float32)
     row[0, 0] = 10.0
     target = np.full(1, 10.0, np.float32)
@@ -182,7 +186,7 @@ def _opposite(dim: int) -> tuple[Records, Records]:
 
 
 def _neighbouring(dim: int) -> Iterator[list[Records]]:
-    """Yield sets of silos each two of which differ in one record."""
+    """Yield lists of silos; any two silos in a list differ in one record."""
     for count in _COUNTS:
         drawn = KeyedRandom(derive(np.arange(count))).normals((count, dim + 1)).astype(np.float32)
         rows, targets = drawn[:, :dim], drawn[:, dim]
@@ -197,9 +201,9 @@ def _neighbouring(dim: int) -> Iterator[list[Records]]:
 
 
 def _loss(ours: Floats, theirs: Floats, delta: float, alpha: float) -> float:
-    """Return a lower bound on the loss, from the event that one half of the sums suggests.
+    """Return a lower bound on the loss.
 
-    The other half judges it.
+    One half of the sums suggests an event, and the other half gives the bound for it.
     """
     halves = zip(np.array_split(ours, 2), np.array_split(theirs, 2), strict=True)
     first, second = (

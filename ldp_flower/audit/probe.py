@@ -1,7 +1,7 @@
-"""Calling a client as a server would, for the audit, and watching its mechanism.
+"""Tools of the audit that call a client as a server would, and observe its mechanism.
 
-With the same random bytes a client is asked again with the same noise and other data, or with the
-same data and other noise of some users.
+With recorded random bytes, a client is queried again with the same noise and other data, or with
+the same data and new noise for some users.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,18 +30,18 @@ from .extreme_users import copied
 
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 
-_OTHER = 1  # what distinguishes a row's second take from its first
+_OTHER = 1  # separates redrawn bytes of a row from its first bytes
 
-#: A block of values, what it comes with, and the reports that it becomes.
+#: A block of values, facts about the block, and the reports from it (see :func:`entering`).
 Block = tuple[Floats, object, NDArray[Any]]
 
-_MAX_COPIES = 16  # of a user on one node; each has a coin of its own
-_MAX_SIZE = 1 << 12  # of debiased reports; larger ones do not fit in memory by the thousand
+_MAX_COPIES = 16  # largest number of copies of a user on one node; each has a different coin
+_MAX_SIZE = 1 << 12  # largest size of debiased reports of which thousands fit in memory
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client under audit: how to make its app, and the query that nodes are sent by default."""
+    """Client under audit: a function that makes its app, and the default query."""
 
     query: Query
     make_app: MakeApp
@@ -49,10 +49,10 @@ class Client:
     def answers(
         self, users: Users, seeds: Sequence[int | None], queries: Iterable[Query] = ()
     ) -> list[Report]:
-        """Ask one node per seed, all with the same users, and return what they answer.
+        """Query one node per seed, all with the same users, and return their answers.
 
-        With several ``queries``, every node is asked one after the other. A RuntimeError says that
-        a node refuses: then there is nothing to audit, or refusing distinguishes users.
+        With several ``queries``, every node gets one after the other. Raises RuntimeError if a node
+        refuses: then there is nothing to audit, or the refusal itself distinguishes users.
         """
         return [
             report
@@ -63,7 +63,7 @@ class Client:
     def answers_in_turn(
         self, users: Users, queries: Iterable[Query], seeds: Sequence[int | None] = (None,)
     ) -> Iterator[list[Report]]:
-        """Ask one node per seed as in :meth:`answers`; yield what they answer to every query."""
+        """Query one node per seed as in :meth:`answers`; yield all answers to each query."""
         users = replace(users, first=0)  # the same keys on every node, hence the same coins
         app = self.make_app(lambda _: users, lambda context: seeds[context.node_id - 1])
         grid = InProcessGrid(app, len(seeds))
@@ -77,7 +77,7 @@ class Client:
             yield [Report.from_record_dict(reply.content) for reply in replies]
 
     def copies(self, user: Users) -> int:
-        """Return how many copies of a user a node can hold and still send single reports."""
+        """Return the number of copies of a user with which a node still sends single reports."""
         copies = _MAX_COPIES
         while "reports" not in self.answers(copied(user, copies), [0])[0].arrays:
             if copies == 1:
@@ -86,7 +86,7 @@ class Client:
         return copies
 
     def single_reports(self, answer: Report) -> tuple[Slots, Reports]:
-        """Return slots and their reports, none if those are not of the mechanism's form."""
+        """Return slots and their reports; both are empty if reports lack the mechanism's form."""
         slots = answer.arrays.get("slots", np.zeros(0)).astype(np.int64)
         reports = answer.arrays.get("reports", np.zeros(0))
         dtype, shape = self.query.randomizer.report_dtype, self.query.randomizer.report_shape
@@ -95,14 +95,15 @@ class Client:
         return slots, reports
 
     def sample(self, user: Users, copies: int, seeds: Sequence[int | None]) -> Sample:
-        """Return the single reports of copies of a user, on one node per seed.
+        """Return a sample of the single reports of copies of a user, on one node per seed.
 
-        Copies that were not answered for have the code 0, which is a hash once in 2**64.
+        Copies without a report have the code 0, which is the hash of a report with probability
+        2**-64.
         """
         answers = [self.single_reports(a) for a in self.answers(copied(user, copies), seeds)]
         slots = np.concatenate([slots for slots, _ in answers])
         reports = np.concatenate([reports for _, reports in answers])
-        # int() for reports without dimensions, whose product is a float
+        # int() is needed for reports without dimensions, for which np.prod returns a float.
         flat = np.ascontiguousarray(reports).reshape(len(slots), int(np.prod(reports.shape[1:])))
         columns = flat.view(np.uint8).T.astype(np.uint64)
         missing = np.zeros(max(0, copies * len(seeds) - len(slots)), np.uint64)
@@ -131,17 +132,18 @@ def ldp_client_app(
 
 
 def replaced(owner: type | ModuleType, **methods: Any) -> AbstractContextManager[Any]:
-    """Give a class or a module these functions for as long as the block runs."""
+    """Replace functions of a class or a module inside this context."""
     patch: AbstractContextManager[Any] = mock.patch.multiple(owner, create=True, **methods)
     return patch
 
 
 @contextmanager
 def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
-    """Note every block that mechanisms of this type randomise, what it comes with and becomes.
+    """Record every block that mechanisms of this type randomise, facts about it, and the reports.
 
-    Of a mechanism for records the sums over records are noted, before they are rounded, with the
-    numbers of records; of others the values, with the block's layout and type.
+    For a mechanism for records, the block holds the sums over records before they are rounded, and
+    the facts are the numbers of records. For other mechanisms, the block holds the values, and the
+    facts are its layout and type.
     """
     kind: Any = type(mechanism)
     name = "report" if isinstance(mechanism, RecordMechanism) else "_randomize"
@@ -153,7 +155,7 @@ def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
             about: object = np.asarray(rest[0]).tolist()
         else:
             about = (values.dtype.str, values.flags.c_contiguous)
-        block = np.array(values, np.float64)  # as it comes
+        block = np.array(values, np.float64)  # a copy from before randomisation
         reports = honest(self, values, *rest, **named)
         noted.append((block, about, np.array(reports)))
         return reports
@@ -164,10 +166,11 @@ def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
 
 @dataclass
 class RecordedRandomness:
-    """Bytes for every row of every draw, by a seed, and the shapes that have been drawn.
+    """Tape of random bytes for every row of every draw, with the shapes of the draws so far.
 
-    The bytes of ``redrawn`` users, by their row in a draw, are others from draw ``from_draw`` to
-    ``to_draw``; by default nobody's. ``behind`` users come before the one of a draw's first row.
+    The bytes follow from ``seed``. ``redrawn`` is a mask of users, by their row in a draw, who get
+    different bytes in the draws from ``from_draw`` to before ``to_draw``; by default no users do.
+    ``behind`` is the number of users before the user of a draw's first row.
     """
 
     seed: int
@@ -178,7 +181,7 @@ class RecordedRandomness:
     behind: int = 0
 
     def words(self, first: int, shape: tuple[int, ...]) -> Words:
-        """Return the next words for users ``first`` and behind."""
+        """Return the next words, for users from ``first`` on."""
         draw, rows = len(self.draws), self.behind + np.arange(first, first + shape[0])
         self.draws.append(shape)
         states = derive(self.seed, 0, draw, rows)
@@ -189,13 +192,13 @@ class RecordedRandomness:
 
 
 class _Played(RandomSource):
-    """The part of a tape that begins with a user."""
+    """Random source that reads a tape from a given user on."""
 
     def __init__(self, tape: RecordedRandomness, first: int) -> None:
         self._tape, self._first = tape, first
 
     def words(self, shape: tuple[int, ...]) -> Words:
-        """Return words of the tape."""
+        """Return the next words of the tape."""
         return self._tape.words(self._first, shape)
 
 

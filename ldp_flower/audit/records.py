@@ -1,7 +1,8 @@
-"""How far one record moves the sum that noise is added to, whatever the others are, or one value.
+"""Check of the sensitivity: the largest effect of one record on a sum, before noise is added.
 
-A clip that is right for the largest values may let through others: what noise is added to
-is looked at for values of many lengths and directions, too.
+For mechanisms of single values, the largest value before noise is checked instead. A clip that is
+correct for the largest values may be wrong for others, so values of many lengths and directions
+are tried.
 """
 
 from collections.abc import Iterator
@@ -24,19 +25,19 @@ from .extreme_users import crowd, together
 from .probe import Client, MakeApp, entering
 
 _COUNTS = (1, 3, 40)
-_SIZES = (1e-2, 10.0)  # of the other records
-_LENGTHS = np.geomspace(1e-2, 1e4, 25)  # of values, in radii
+_SIZES = (1e-2, 10.0)  # scales of the other records
+_LENGTHS = np.geomspace(1e-2, 1e4, 25)  # lengths of values, in radii
 _COORDINATES, _ASKEW = 6, 6
 _MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e300, np.inf, np.nan)
 
 
 def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
-    """Whether sums over the records of neighbouring silos differ by at most the diameter.
+    """Return True if sums over the records of neighbouring silos differ by at most the diameter.
 
-    Of the domain that the mechanism's noise is for: the diameter is twice its radius, by
-    Euclidean length where all coordinates get noise, by each coordinate elsewhere. Tried
-    are silos of few and many records, small and large, one of which is any other, wherever
-    it stands. Of other mechanisms that add noise, one value may move the sum by the radius.
+    The diameter is that of the domain for which the mechanism's noise is calibrated, twice its
+    radius. It is in Euclidean length if all coordinates get noise, and by coordinate otherwise.
+    The silos have few and many records, small and large ones, and differ in one record at various
+    places. For other mechanisms that add noise, one value may move the sum by at most the radius.
     """
     mechanism, client = query.randomizer, Client(query, make_app)
     if not _clips(mechanism.part if isinstance(mechanism, SampledCoordinate) else mechanism):
@@ -57,13 +58,13 @@ def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
 
 
 def _clips(mechanism: Randomizer) -> bool:
-    """Whether what noise is added to is in the domain, for values far and wide."""
+    """Return True if numbers are in the domain before noise is added, for many different values."""
     if isinstance(mechanism, RecordMechanism):
         values = _far_and_wide(mechanism)
         moved = np.array([mechanism.total(value[None]) for value in values])
     elif isinstance(mechanism, GaussianMechanism):
         values = _far_and_wide(mechanism)
-        coins = np.repeat(derive(0), len(values))  # the same noise for all
+        coins = np.repeat(derive(0), len(values))  # the same noise for all values
         reports = mechanism.randomize(values, KeyedRandom(coins), coins)
         moved = mechanism.debias(reports, coins)
         moved -= moved[0]
@@ -75,13 +76,16 @@ def _clips(mechanism: Randomizer) -> bool:
 
 
 def _order(mechanism: Randomizer) -> float:
-    """Return the norm that noise is for: Euclidean, or the largest coordinate."""
+    """Return the order of the norm for the noise: 2 (Euclidean), or inf (largest coordinate)."""
     by_coordinate = isinstance(mechanism, RecordMechanism)
     return np.inf if by_coordinate and not isinstance(mechanism, RecordGaussian) else 2
 
 
 def _far_and_wide(mechanism: RecordMechanism | GaussianMechanism) -> Floats:
-    """Return values of many lengths along some coordinates, and askew; the first is 0."""
+    """Return values of many lengths along some coordinates and in random directions.
+
+    The first value is 0.
+    """
     few = np.eye(mechanism.width)[:_COORDINATES]
     askew = KeyedRandom(derive(np.arange(_ASKEW))).normals((_ASKEW, mechanism.width))
     askew /= np.linalg.norm(askew, axis=1, keepdims=True)
@@ -91,7 +95,7 @@ def _far_and_wide(mechanism: RecordMechanism | GaussianMechanism) -> Floats:
 
 
 def _neighbouring(num_features: int) -> Iterator[list[Users]]:
-    """Yield sets of silos each two of which differ in one record."""
+    """Yield lists of silos; any two silos in a list differ in one record."""
     for count in _COUNTS:
         records = together(
             [user[:1].take(np.zeros(1, np.int64), 1) for user in crowd(count, num_features)]

@@ -1,4 +1,4 @@
-"""The runs that an audit records: those that each protocol names, or one's own."""
+"""Recording of the queries of runs for an audit: the protocols' own runs, or any other run."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -24,9 +24,10 @@ Runs = Callable[[int, float], Iterator[tuple["LdpStrategy[Any]", Users]]]
 
 @cache
 def audited_runs() -> dict[str, Runs]:
-    """Return what ``ldp-flower audit`` records, by protocol: from features, or items, and epsilon.
+    """Return the runs that ``ldp-flower audit`` records, by protocol.
 
-    All strategies are imported for it.
+    The values are functions of the number of features (or of items) and of epsilon. The call
+    imports all strategies.
     """
     from ..strategies import LdpStrategy
     from ..strategies.catalogue import PROTOCOLS
@@ -41,7 +42,7 @@ def audited_runs() -> dict[str, Runs]:
 
 
 class RecordingGrid(InProcessGrid):
-    """A grid of one node that keeps the queries, of these forms, that pass through it."""
+    """Grid of one node that records all queries to it; ``forms`` are the known questions."""
 
     def __init__(self, client_app: ClientApp, forms: Mapping[str, WireType]) -> None:
         super().__init__(client_app, num_nodes=1)
@@ -64,7 +65,7 @@ def recorded_queries(
 ) -> list[Query]:
     """Run a protocol on users in this process and return the queries that it sent.
 
-    ``statistics`` as of :class:`ldp_flower.clients.LdpClientApp`.
+    ``statistics`` is the parameter of :class:`ldp_flower.clients.LdpClientApp`.
     """
     check_seed("seed", seed)
     app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)

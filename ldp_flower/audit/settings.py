@@ -1,4 +1,4 @@
-"""What an operator's settings promise: rehearsals without data, few rows, when a reply leaves."""
+"""Checks of an operator's settings: rehearsals without data, row limits, and times of replies."""
 
 import sqlite3
 import tempfile
@@ -19,18 +19,21 @@ from .extreme_users import crowd, together, unlike
 from .neighbours import MEMORY, DeployedNode, Plan, Seen, contents, fails, terms_for
 from .probe import MakeApp, RecordedRandomness, replaced, replaying
 
-_ROWS = 2  # that a policy lets a user use
-_REPLY_AFTER = 2.0  # seconds, through which nobody really sleeps
-_LOCKED = 0.05  # seconds for which somebody else writes to the ledger
+_ROWS = 2  # number of rows of a user that the policy allows
+_REPLY_AFTER = 2.0  # seconds of a simulated clock; nothing really sleeps for so long
+_LOCKED = 0.05  # seconds for which another writer locks the ledger
 
-#: A reply's form and contents, and what was drawn for it.
+#: Form and contents of a reply, and the shapes of the draws for it.
 _Told = tuple[Seen, bytes, list[tuple[int, ...]]]
 
 
 def kept(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
 ) -> dict[str, bool]:
-    """Ask nodes of a deployment whose operators have set what others leave out."""
+    """Query deployed nodes whose operators use optional settings, and return the checks by name.
+
+    A check is True if it found nothing.
+    """
     plan, found = Plan(query, copies), {"waiting": True}
     num_features = candidates[0].num_features
     ordinary = crowd(plan.size, num_features)
@@ -80,7 +83,7 @@ def _answers(node: DeployedNode, queries: Sequence[Query | None], seed: int) -> 
 
 
 def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tuple[Users, Users]:
-    """Return users of so many rows as may be used, and the same with others' rows behind."""
+    """Return users with at most ``_ROWS`` rows, and the same users with further rows of others."""
     first = np.zeros(1, np.int64)
     some = [together([a, a]) for a in ordinary]
     few = [replace(a, offsets=np.array([0, len(a.features)])).take(first, _ROWS) for a in some]
@@ -90,7 +93,7 @@ def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tu
 
 
 def _late(node: DeployedNode, query: Query | None) -> bool:
-    """Whether a reply leaves, and is dated, after the operator's time."""
+    """Return True if a reply leaves, and is dated, after the operator's waiting time."""
     honest, slept, woken = time.monotonic, [0.0], [0.0]
 
     def sleep(seconds: float) -> None:
@@ -108,7 +111,7 @@ def _late(node: DeployedNode, query: Query | None) -> bool:
 
 
 def _after_others(node: DeployedNode, query: Query | None) -> bool:
-    """Whether a reply waits for somebody who writes to the ledger when data are loaded."""
+    """Return True if a reply waits for another writer that locks the ledger at loading time."""
     held, released = threading.Event(), threading.Event()
 
     def load(context: Context) -> Users:

@@ -41,13 +41,13 @@ from .supernode import check, supernode
 
 INTERRUPTED = 130
 _NODES = 4
-_SIMULATION_FAILED = "Simulation failed with exception: "  # before what failed, in Flower's words
+_SIMULATION_FAILED = "Simulation failed with exception: "  # Flower's prefix of the exception
 _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
-    rich_markup_mode="markdown",  # joins lines of a paragraph
+    rich_markup_mode="markdown",  # joins the lines of a paragraph
 )
 app.add_typer(ledger, name="ledger")
 
@@ -159,7 +159,7 @@ def _run(
 
 
 def _reasons(screen: Screen, details: str) -> list[str]:
-    """Return what went wrong, first what came first, and what would mend it if that is known."""
+    """Return the reasons of a failure in order, with a remedy for a missing module."""
     reasons = [*screen.reasons]
     if details and not any(details in each for each in reasons):
         reasons.append(details)
@@ -173,7 +173,7 @@ def _reasons(screen: Screen, details: str) -> list[str]:
 def _settings(
     declared: dict[str, Scalar], given: Mapping[str, object], texts: list[str]
 ) -> dict[str, Scalar]:
-    """Return the app's settings that named options override, and ``-c``, which wins over these."""
+    """Return the app's settings from named options and from ``-c``, which takes precedence."""
     settings = {
         key: override(declared, key, str(value))
         for key, value in given.items()
@@ -185,12 +185,12 @@ def _settings(
             raise ValueError(f"Use {_OWN_OPTIONS[key]} instead of -c {key}.")
         settings[key] = override(declared, key, value)
     if isinstance(epsilon := settings.get("epsilon"), float):
-        RandomizedResponse(epsilon)  # refuses what every mechanism would, before anything starts
+        RandomizedResponse(epsilon)  # raises an error for an invalid epsilon before a run starts
     return settings
 
 
 def _modified(path: Path | None) -> int | None:
-    """Return when a file was last written, or None if there is none."""
+    """Return the modification time of a file in nanoseconds, or None if there is no file."""
     return path.stat().st_mtime_ns if path is not None and path.exists() else None
 
 

@@ -33,14 +33,14 @@ _OF_APP = (
     *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds", "runs"),
     "html",
 )
-_OF_NETWORKS = "RecordDpSgd"  # whose nodes train networks
+_OF_NETWORKS = "RecordDpSgd"  # the protocol whose nodes train networks
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed")
-# What errors call what options give.
+# Options of the command, by the argument names that errors use.
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_APP, *_OF_PROTOCOL)}
 
 
 class NamesProtocols(TyperCommand):
-    """A command whose help names the protocols; only that has to import them all."""
+    """Command whose help lists the protocols; they are imported only for this help."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
@@ -148,9 +148,9 @@ def audit(
             found = audit_app(app, options, tell)
     except ValueError as error:
         fail(str(error), USAGE)
-    except Exception as error:  # of an app's objects that are like nothing known
+    except Exception as error:  # an app's objects may behave in unknown ways
         fail(f"The attack itself failed: {type(error).__name__}: {error}", USAGE)
-    # As wide as the terminal: these are tables of words.
+    # Wrap at the width of the terminal, since these are tables of words.
     console.print(shown(found), soft_wrap=False)
     if html is not None:
         to_html(found, html)
@@ -162,8 +162,8 @@ def audit(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show what is done: on a terminal in one line, elsewhere a line each."""
-    # Of its own, since an attack takes the app's output, and sys.stdout with it, away.
+    """Show the current step: on a terminal in one line, elsewhere with one line per step."""
+    # A separate console is needed, since an attack redirects the app's output, and sys.stdout.
     screen = Console(file=sys.stdout, highlight=False, soft_wrap=not console.is_terminal)
     with screen.status("Importing the app") as status:
         yield status.update if screen.is_terminal else screen.print

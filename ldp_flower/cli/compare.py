@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 _NODES = 100
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf", re.I)
-# What errors call what options give.
 
 
 class TakesSeveral(TyperCommand):
-    """A command whose option ``--epsilons`` takes all numbers that follow it."""
+    """Command whose option ``--epsilons`` takes all numbers that follow it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each number, as click knows it."""
+        """Repeat the option before each number, since click needs it so."""
         spread: list[str] = []
         several = False
         for arg in args:
@@ -132,7 +131,7 @@ def compare(
             return app if judge is None else replace(app, evaluate_fn=judge)
 
         def load(seed: int) -> "App":
-            """Return the app at a seed, which it gets if it has such a setting."""
+            """Return the app, with the seed if the app has a setting ``seed``."""
             return at(seed if "seed" in settings else None)
 
         strategy = partial(LdpFedAvg, **own)
@@ -163,13 +162,13 @@ def compare(
 
 
 def _object(reference: str, what: str) -> Any:
-    """Return what a reference ``module:name`` means in the app's folder."""
+    """Import the object of a reference ``module:name`` in the app's folder."""
     module, colon, name = reference.partition(":")
     if not colon:
         raise ValueError(f"Expected {what} as MODULE:NAME, got {reference!r}.")
     try:
         return getattr(importlib.import_module(module), name)
-    except Exception as error:  # whatever the app's modules do
+    except Exception as error:  # the app's modules may raise anything
         kind = type(error).__name__
         raise ValueError(f"{what} {reference!r} cannot be imported: {kind}: {error}") from error
 
@@ -179,6 +178,6 @@ def _fingerprint(app: Path, *settings: object) -> str:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in sorted([*app.rglob("*.py"), app / "pyproject.toml"]):
         name = path.relative_to(app)
-        if not any(part.startswith(".") for part in name.parts):  # environments
+        if not any(part.startswith(".") for part in name.parts):  # skip virtual environments
             digest.update(name.as_posix().encode() + path.read_bytes())
     return digest.hexdigest()

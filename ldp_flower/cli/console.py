@@ -1,4 +1,4 @@
-"""What the commands share: the terminal, ``KEY=VALUE`` of their options, and how they fail."""
+"""Shared code of the commands: terminal output, ``KEY=VALUE`` options, and errors."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ AppSettings = Annotated[
 console = Console(highlight=False)
 errors = Console(highlight=False, stderr=True)
 for each in (console, errors):
-    # On a terminal lines end between words; a file or a pipe gets them whole.
+    # On a terminal, lines are wrapped between words. In a file or a pipe, they are not wrapped.
     each.soft_wrap = not each.is_terminal
 
 
@@ -38,7 +38,7 @@ def pair(text: str, form: str = "KEY=VALUE") -> tuple[str, str]:
 
 
 def scalar(text: str) -> Any:
-    """Return a value as TOML has it, or the text itself if it has no such form."""
+    """Return the text parsed as a TOML value, or the text itself if it is not one."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -46,10 +46,10 @@ def scalar(text: str) -> Any:
 
 
 def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
-    """Return the value that ``text`` gives to a setting, in the type of its default.
+    """Return the value of a setting from ``text``, in the type of the setting's default.
 
-    Flower refuses settings that the app does not declare, and does not check types. A ValueError
-    says that the app does not declare the setting, or that the type differs.
+    Raises ValueError if the app does not declare the setting, or if the type differs. Flower
+    refuses settings that the app does not declare, but does not check types.
     """
     if key not in declared:
         known = ", ".join(sorted(declared)) or "none"
@@ -69,14 +69,14 @@ def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
 
 
 def overrides(declared: Mapping[str, Scalar], texts: Iterable[str]) -> dict[str, Scalar]:
-    """Return the settings that the texts ``KEY=VALUE`` override."""
+    """Return the settings from texts ``KEY=VALUE``, in the types of the declared defaults."""
     return {key: override(declared, key, value) for key, value in map(pair, texts)}
 
 
 def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
-    """Return what to say of a protocol that there is none of: first what may have been meant.
+    """Return an error text for an unknown name of a protocol, with similar names as suggestions.
 
-    The ``few`` names are listed; the other known ones are in the list of protocols.
+    The ``few`` names are listed in full. For other names, the text refers to the list of protocols.
     """
     few, plain = list(few), {each.lower(): each for each in [*few, *known]}
     near = [plain[each] for each in get_close_matches(name.lower(), plain, 3, 0.6)]
@@ -87,7 +87,7 @@ def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
 
 
 def grid_of(facts: Iterable[tuple[str, str]]) -> Table:
-    """Return labels, each with what there is to say."""
+    """Return a grid of labels and their texts."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
@@ -98,7 +98,7 @@ def grid_of(facts: Iterable[tuple[str, str]]) -> Table:
 
 @contextmanager
 def failing(*errors: type[Exception], code: int = USAGE) -> Iterator[None]:
-    """End the command with what such an error says."""
+    """End the command with the text of an error of the given types."""
     try:
         yield
     except errors as error:

@@ -1,4 +1,4 @@
-"""The command ``ldp-flower demo``: what one user sends, the estimate, and the truth beside it."""
+"""The command ``ldp-flower demo``: one user's report, the estimate, and the true values."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _TABLE = Path(__file__).with_name("aircraft.csv")
 _SOURCE = "US Bureau of Transportation Statistics, flights from New York in 2013 (public domain)"
-_REPEATS = 5  # draws that are shown of one aircraft's report
-_BAR = 32  # characters of the largest share
+_REPEATS = 5  # number of example draws of one aircraft's report
+_BAR = 32  # characters of the bar of the largest share
 
 
 def demo(
@@ -68,7 +68,7 @@ def _protection(result: "CountsResult") -> str:
 def _what_one_sends(
     table: "DataFrame", airlines: list[str], epsilon: float, seed: int | None
 ) -> str:
-    """Return in words what the first aircraft may send, by the law of the mechanism."""
+    """Return a text with the first aircraft's possible reports and their probabilities."""
     import numpy as np
 
     from ..randomizers import best_frequency_oracle
@@ -91,7 +91,7 @@ def _what_one_sends(
 
 
 def _show(result: "CountsResult", truth: list[float]) -> None:
-    """Print the estimates with their errors, and the truth, as bars."""
+    """Print the estimates with their errors, and the true shares, as numbers and bars."""
     from rich.table import Table
 
     largest = max(*truth, float(result.shares.max()))
@@ -114,7 +114,7 @@ def _show(result: "CountsResult", truth: list[float]) -> None:
 
 
 def _write(result: "CountsResult", truth: list[float], sends: str, path: Path) -> None:
-    """Write the page."""
+    """Write the HTML page with the demo's result."""
     from ..presentation import charts
     from ..presentation.page import Section, page, table_of
 

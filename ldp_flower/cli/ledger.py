@@ -16,7 +16,7 @@ from .console import FAILED, USAGE, console, fail, failing
 
 ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
 
-# What a cell of a formula may begin with, also in full width, and what marks one as a text.
+# First characters of formulas in cells (also in full width), and the quote that marks a text.
 _ACTIVE = (*"=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", "'")
 
 LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
@@ -75,7 +75,7 @@ def ledger_report(
 
     As one HTML page, as JSON, or as metrics in Prometheus' text format, which name no user.
     """
-    # Reports need pandas, and whatever else the command does not.
+    # Imported here, since only reports need pandas and further packages.
     from ..supernode.accounts import FORMATS, Accounts
 
     with failing(LedgerError, code=FAILED):
@@ -116,10 +116,11 @@ def ledger_forget(
 
 
 def _cell(value: str | float) -> str | float:
-    """Return a number, or a text that no spreadsheet takes for a formula."""
+    """Return a number unchanged, or a text such that no spreadsheet takes it for a formula."""
     if not isinstance(value, str):
         return value
-    # Where commas are decimal, a semicolon begins another cell; some leave out spaces before it.
+    # In locales with decimal commas, a semicolon begins a new cell. Some spreadsheets skip spaces
+    # at the beginning of a cell.
     pieces = value.split(";")
     marked = ("'" * piece.lstrip(" ").startswith(_ACTIVE) + piece for piece in pieces)
     return printable(";".join(marked))

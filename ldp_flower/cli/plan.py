@@ -18,7 +18,7 @@ from .console import USAGE, console, fail, grid_of, unknown
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy
 
-#: Questions, each with the protocol that answers it.
+#: Names of questions, each with the name of the protocol that answers it.
 QUESTIONS = {
     "regression": "PrivateRegression",
     "classification": "PrivateClassification",
@@ -30,8 +30,7 @@ QUESTIONS = {
     "model": "LdpFedAvg",
 }
 _WIDTH = 60
-_DRIFT = 0.005  # of a level's width: .036 in a year of weeks
-# What errors call the numbers that options give, here and in the strategies.
+_DRIFT = 0.005  # assumed drift per collection, relative to the width; .036 in a year of weeks
 
 
 def plan(
@@ -147,7 +146,7 @@ def _show_series(
         ("panels: past levels", plan.past),
         ("memoised: everybody each time, times of changes public", plan.memoised),
     ):
-        if math.isinf(expected):  # the protocol has no such series
+        if math.isinf(expected):  # the protocol does not support this kind of series
             continue
         table.add_row(what, _error(expected))
     console.print(table)
@@ -178,7 +177,7 @@ def _show(plan: Plan) -> None:
         table.add_column(counted(int(users), plan.holder), justify="right")
     errors = {(each["epsilon"], each["users"]): _error(each["error"]) for each in plan.curve}
     for epsilon in sorted({epsilon for epsilon, _ in errors}):
-        # Other numbers of users are computed at few epsilons.
+        # Other numbers of users have results at only a few epsilons.
         table.add_row(f"{epsilon:g}", *(errors.get((epsilon, users), "") for users in crowds))
     console.print(table, width=_WIDTH)
 

@@ -1,4 +1,4 @@
-"""The command ``ldp-flower protocols``: what the protocols' cards say."""
+"""The command ``ldp-flower protocols``, which prints the cards of the protocols."""
 
 from rich.padding import Padding
 from rich.text import Text
@@ -10,7 +10,7 @@ _MARGIN = 2
 
 def protocols() -> None:
     """List the protocols: what they guarantee and cost, when to use them and when not."""
-    # With them come SciPy and scikit-learn, which other commands need not wait for.
+    # Imported here, since it imports SciPy and scikit-learn, which would slow down other commands.
     from ..strategies.catalogue import PROTOCOLS
 
     for name, protocol in PROTOCOLS.items():

@@ -1,9 +1,9 @@
-"""Run a Flower app on a SuperLink of its own, and leave nothing of it behind.
+"""Runs of a Flower app on a separate SuperLink, which is removed afterwards.
 
-``flwr run`` alone starts a SuperLink that outlives it, shares its state and its
-environment with every other run of the same person, and says 0 whatever became of
-the app. Here a run gets a SuperLink, a home and a port for itself; all of them
-end with the run, also when it is interrupted.
+``flwr run`` alone starts a SuperLink that outlives it, shares its state and its environment with
+all other runs of the same person, and returns exit code 0 even if the app fails. Here, every run
+gets a separate SuperLink, home directory and port. All of them end with the run, also when it is
+interrupted.
 """
 
 import json
@@ -31,14 +31,14 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else ()
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let signals leave the block as SystemExit."""
+    """Raise SystemExit inside this context when a signal asks the process to end."""
 
     def leave(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
     previous = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
     for number, handler in previous.items():
-        if handler is not signal.SIG_IGN:  # as under nohup
+        if handler is not signal.SIG_IGN:  # ignored signals stay ignored, as under nohup
             signal.signal(number, leave)
     try:
         yield
@@ -49,8 +49,9 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """Keep an impatient second Ctrl-C from interrupting the clean-up."""
-    # Not a mask: another thread would take the signal and Python hand it to this one.
+    """Ignore signals inside this context, so that a second Ctrl-C does not stop the clean-up."""
+    # A signal mask would not help: another thread would get the signal, and Python would pass it
+    # on to this thread.
     signals = (signal.SIGINT, *_ENDING_SIGNALS)
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
     try:
@@ -61,10 +62,10 @@ def signals_wait() -> Iterator[None]:
 
 
 class Family:
-    """The session of a process and all sessions that were started from it.
+    """Family of a process: its session and all sessions that were started from it.
 
-    Parents do not show it: an orphan is adopted by the system. Sessions do, as long as
-    they were looked up before the process that started them ended.
+    Parent ids are not enough to find the members, since the system adopts orphans. Session ids
+    are enough if they were looked up before the process that started the session ended.
     """
 
     def __init__(self, leader: int) -> None:
@@ -75,7 +76,7 @@ class Family:
         alive = []  # ids of a process, its parent and its session
         for one in psutil.process_iter(["ppid", "status"]):
             with suppress(OSError):
-                if one.info["status"] != psutil.STATUS_ZOMBIE:  # that only waits to be collected
+                if one.info["status"] != psutil.STATUS_ZOMBIE:  # zombies have already ended
                     alive.append((one.pid, one.info["ppid"], os.getsid(one.pid)))
         while True:
             members = {pid for pid, _, session in alive if session in self._sessions}
@@ -85,7 +86,7 @@ class Family:
             self._sessions |= sessions
 
     def end(self, timeout: float) -> None:
-        """Ask all members to end, and kill those that have not after some seconds."""
+        """Ask all members to end, and kill those that still live after ``timeout`` seconds."""
         end = time.monotonic() + timeout
         self._send(signal.SIGTERM)
         while self.members() and time.monotonic() < end:
@@ -102,12 +103,12 @@ class Family:
 
 
 _HOST = "127.0.0.1"
-_START_TIMEOUT = 90.0  # seconds; Flower gives itself 15, too few for a busy machine
-_STOP_TIMEOUT = 5.0  # seconds to end in an orderly way
+_START_TIMEOUT = 90.0  # seconds; Flower's own 15 are too few on a busy machine
+_STOP_TIMEOUT = 5.0  # seconds for an orderly end
 
 
 class FlowerError(RuntimeError):
-    """Flower did not start, or does not answer any more."""
+    """Error for a Flower that did not start, or that no longer answers."""
 
 
 def declared_config(app: Path) -> dict[str, Scalar]:
@@ -116,7 +117,7 @@ def declared_config(app: Path) -> dict[str, Scalar]:
 
 
 class SuperLink:
-    """A SuperLink for one run, with the simulation engine; see :func:`private_superlink`."""
+    """SuperLink for one run, with the simulation engine; see :func:`private_superlink`."""
 
     def __init__(self, home: Path, log: Path) -> None:
         self._home = home
@@ -145,14 +146,14 @@ class SuperLink:
         self._family = Family(self._process.pid)
 
     def wait_until_ready(self) -> None:
-        """Return when the SuperLink answers, or raise a FlowerError."""
-        # The machine's proxy, if it has one, does not know this machine's loopback.
+        """Wait until the SuperLink answers; raise FlowerError if it does not start."""
+        # Use no proxy, since a proxy cannot reach this machine's loopback address.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         end = time.monotonic() + _START_TIMEOUT
         while self._process.poll() is None and time.monotonic() < end:
             try:
                 with opener.open(f"http://{self._address}/health", timeout=2):
-                    self._family.members()  # learns the sessions while all parents live
+                    self._family.members()  # looks up the sessions while all parents live
                     return
             except OSError:
                 time.sleep(0.1)
@@ -170,19 +171,19 @@ class SuperLink:
         command = ["flwr", "run", str(app), "--stream", "--federation-config", federation]
         process = subprocess.Popen(
             [*command, "--run-config", str(overrides)],
-            env=self._environment | {"COLUMNS": "1000"},  # so that no sentence is cut
+            env=self._environment | {"COLUMNS": "1000"},  # wide enough to truncate no sentence
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
-            start_new_session=True,  # Ctrl-C is ours
+            start_new_session=True,  # so that only this process gets Ctrl-C
         )
         installed = re.compile(rf"{re.escape(str(self._home))}/apps/[^/]+")
         with process, self._log.open("a", buffering=1, encoding="utf-8") as log:
             try:
                 for line in process.stdout or ():
-                    # Tracebacks name the copy that Flower has made, which will be gone.
+                    # Tracebacks name Flower's copy of the app, which will be deleted.
                     line = installed.sub(lambda _: str(app), line)
                     log.write(line)
                     yield line.rstrip("\n")
@@ -190,10 +191,11 @@ class SuperLink:
                 process.kill()
 
     def outcome(self) -> tuple[str, str]:
-        """Return how the run ended, and what went wrong; one whose log broke off is waited for.
+        """Wait until the run has ended, and return its status and the details of an error.
 
-        The first is such as ``finished:completed``, and empty if Flower did not accept the app. A
-        FlowerError says that the SuperLink does not answer.
+        The status is a text such as ``finished:completed``, and empty if Flower did not accept the
+        app. Waiting is needed if the log has ended before the run. Raises FlowerError if the
+        SuperLink does not answer.
         """
         while True:
             answer = subprocess.run(
@@ -222,8 +224,8 @@ class SuperLink:
 
 @contextmanager
 def private_superlink(log: Path) -> Iterator[SuperLink]:
-    """Start a SuperLink for one run and end it, come what may; its log stays."""
-    # Not TMPDIR: Ray puts sockets there, whose paths may have about 100 characters.
+    """Start a SuperLink for one run, and end it in any case; its log is kept."""
+    # Do not use TMPDIR: Ray puts sockets there, whose paths are limited to about 100 characters.
     home = Path(tempfile.mkdtemp(prefix="ldp-flower-", dir="/tmp"))
     superlink = None
     try:
@@ -238,7 +240,7 @@ def private_superlink(log: Path) -> Iterator[SuperLink]:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Return the environment of everything that belongs to the run."""
+    """Return the environment variables of all processes of the run."""
 
     def extended(name: str, separator: str, addition: str) -> str:
         return separator.join(filter(None, (addition, os.environ.get(name))))
@@ -248,17 +250,17 @@ def _environment(home: Path) -> dict[str, str]:
         **os.environ,
         **no_proxy,
         "FLWR_HOME": str(home),
-        # The app uses what is installed here: no network, and no second copy of everything.
+        # The app uses the installed packages, without the network and without a second copy.
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_TELEMETRY_ENABLED": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TMPDIR": str(home),
-        # Flower's parts look for each other on the path, where no venv may be active.
+        # Flower's parts look for each other on PATH, but the virtual environment may be inactive.
         "PATH": extended("PATH", os.pathsep, str(Path(sys.executable).parent)),
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8",
-        # Ray announces a change of its next version at every start.
+        # Ray warns of a change in its next version at every start.
         "PYTHONWARNINGS": extended(
             "PYTHONWARNINGS", ",", "ignore::FutureWarning:ray._private.worker"
         ),
@@ -266,5 +268,5 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def _toml(value: Scalar) -> str:
-    # A JSON string is a TOML string, too; JSON's infinity is not TOML's.
+    # A JSON string is also a TOML string, but JSON writes infinity differently from TOML.
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Filter the log of a run, and find why it failed."""
+"""Filter for the log of a run, which also finds the reason of a failure."""
 
 import re
 from pathlib import Path
@@ -10,17 +10,18 @@ from .console import console
 
 
 class Screen:
-    """Shows a run's log and, on a terminal, that it goes on and for how long.
+    """Display of a run's log; on a terminal, it also shows the elapsed time.
 
-    Flower's own announcements are left out, and so are its colours and padding. Tracebacks are
-    left to the log, where each is several times, through all of Flower and Ray: what the app
-    raised, and where, is kept for the end: ``reasons`` are different exceptions that left its own
-    code, as they came, and ``refusal`` is what Flower's command line has against it.
+    Flower's own announcements, colours and padding are left out. Tracebacks are not shown, since
+    each appears several times and runs through all of Flower and Ray; they remain in the log file.
+    The exceptions of the app are kept for the end: ``reasons`` lists the different exceptions that
+    left the app's own code, with their places, in order. ``refusal`` is the error that Flower's
+    command line reports about the app.
     """
 
     _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
     _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) : {2,6}")
-    _PADDING = 12  # columns before Flower's messages
+    _PADDING = 12  # number of columns before Flower's messages
     _ANNOUNCEMENTS = (
         "Using SuperLink:",
         "Successfully started run",
@@ -32,7 +33,7 @@ class Screen:
         "flwr federation simulation-config",
         "Successfully installed",
     )
-    # Explanations of an exception that the app has raised, which say less.
+    # Flower's explanations of an exception of the app, which say less than the exception.
     _EXIT, _EXIT_ENDS = ("Exit Code: 700", "Exit Code: 607"), "For more information, visit: <"
     _HEADS = ("Simulation raised an exception", "An exception was raised when processing")
     _ACTOR = re.compile(r"\(ClientAppActor pid=\d+[^)]*\) ?")
@@ -70,7 +71,7 @@ class Screen:
         self._progress.stop()
 
     def show(self, line: str) -> None:
-        """Take a line of the log, and print it unless it is one of those that say nothing."""
+        """Process a line of the log, and print it unless it is uninformative."""
         line = self._COLOUR.sub("", line)
         level = self._LEVEL.match(line)
         if level:
@@ -93,7 +94,7 @@ class Screen:
         console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
 
     def _is_trace(self, line: str, logged: bool) -> bool:
-        """Whether a line is part of a traceback; learns what the app has raised."""
+        """Return True if a line is part of a traceback, and keep the app's exceptions."""
         if self._TRACE.match(line):
             self._tracing, self._raised, self._frame = True, False, ""
         elif logged:
@@ -115,7 +116,7 @@ class Screen:
             self.reasons.append(reason)
 
     def _is_refusal(self, line: str) -> bool:
-        """Whether a line is in the box in which Flower's command line says what is wrong."""
+        """Return True if a line is in the box with an error of Flower's command line."""
         if line.startswith("╭─ Error"):
             self._refusing = True
         elif self._refusing and line.startswith("│"):

@@ -208,24 +208,24 @@ def _show(findings: Findings) -> None:
         errors.print(Text.assemble(("Error: ", "bold red"), problem))
 
 
-_NODES = 4  # those of `ldp-flower run`
-_MAX_NODES = 10_000  # that are tried in the place of too few: their census takes seconds
+_NODES = 4  # default number of nodes, as for `ldp-flower run`
+_MAX_NODES = 10_000  # largest number tried if there are too few nodes; its census takes seconds
 
 
 class _FirstQuestion(BaseException):
-    """Ends a run before any data are asked about, by the type of the message that would."""
+    """Signal that ends a run before the first message that would query data, with its type."""
 
 
 class _CensusOnly(InProcessGrid):
-    """Nodes in this process that answer the census, and end the run at the next message."""
+    """Grid of nodes that answer the census, and that ends the run at the next message."""
 
-    users = 0  # that they have declared
+    users = 0  # number of users that the nodes have declared
 
     def _handle(self, message: Message) -> Message | None:
         kind = message.metadata.message_type
         try:
             asked = kind == f"query.{CENSUS}" or taken_apart(message.content)[0] is None
-        except MessageError:  # no message of this library's that rides on an app's
+        except MessageError:  # the app's message does not carry a valid message of this library
             asked = False
         if not asked:
             raise _FirstQuestion(kind, RIDER in message.content or kind == f"query.{QUERY}")
@@ -236,9 +236,9 @@ class _CensusOnly(InProcessGrid):
 
 
 def check_app(folder: Path, nodes: int | None, settings: Iterable[str]) -> None:
-    """Run an app's ServerApp up to its first question, and return why it is refused.
+    """Run an app's ServerApp up to its first question, and print the result.
 
-    Ends the command with exit code 2 if the app cannot be imported or its run is refused.
+    The command ends with exit code 2 if the app cannot be imported or its run is refused.
     """
     with failing(ValueError):
         app = AuditedApp(folder, overrides(declared_config(folder), settings))
@@ -255,7 +255,7 @@ def check_app(folder: Path, nodes: int | None, settings: Iterable[str]) -> None:
             "LdpFedAvg(epsilon=...) for its strategy."
         )
         raise typer.Exit(USAGE)
-    needed = getattr(refusal, "needed", None)  # users, of whom these nodes have some each
+    needed = getattr(refusal, "needed", None)  # needed users, then converted to needed nodes
     needed = needed and math.ceil(needed * nodes / max(users, 1))
     then = ""
     if needed is not None and nodes < needed <= _MAX_NODES:
@@ -269,7 +269,10 @@ def check_app(folder: Path, nodes: int | None, settings: Iterable[str]) -> None:
 
 
 def _refusal(app: AuditedApp, nodes: int) -> tuple[BaseException | None, int]:
-    """Return what ends a run before this library's first question, if any, and how many users."""
+    """Return the error that ends a run before this library's first question, and the user count.
+
+    The error is None if the run reaches such a question.
+    """
     run_config: dict[str, Scalar] = {**app.run_config}
     if "num-nodes" in run_config:
         run_config["num-nodes"] = nodes
@@ -284,12 +287,12 @@ def _refusal(app: AuditedApp, nodes: int) -> tuple[BaseException | None, int]:
         return None if question.args[1] else question, grid.users
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever the app's own code raises
+    except BaseException as error:  # the app's own code may raise anything
         return error, grid.users
     return RuntimeError("The ServerApp ended without asking any node."), grid.users
 
 
 def _sentence(error: BaseException) -> str:
-    """Return an error, with its type where its text alone is no sentence."""
+    """Return the text of an error, preceded by its type if the text is not a sentence."""
     text = str(error)
     return text if text.endswith(".") else f"{type(error).__name__}: {text}"

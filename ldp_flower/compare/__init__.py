@@ -1,4 +1,4 @@
-"""Compare one's own app under FedAvg, DP-FedAvg, LocalDpMod, DP-SGD and LdpFedAvg."""
+"""Comparison of a user's app under FedAvg, DP-FedAvg, LocalDpMod, DP-SGD and LdpFedAvg."""
 
 from .comparison import METHODS, compare
 from .nodes import CannotCompareError

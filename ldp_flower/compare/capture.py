@@ -1,7 +1,7 @@
-"""What a ServerApp would train: its main is run as far as a strategy's ``start``.
+"""Capture of the model and settings of a ServerApp, by running it up to a strategy's ``start``.
 
-Nothing else says so reliably what an app's model, settings and evaluation are: Flower's
-quickstarts make them inside ``main``.
+This is the only reliable way to find an app's model, settings and evaluation, since Flower's
+quickstarts create them inside ``main``.
 """
 
 import inspect
@@ -23,16 +23,19 @@ _EARLIER = "workflows of Flower's earlier form, LegacyContext, do not call it"
 
 
 class _StartedError(BaseException):
-    """Ends main at ``start``, by strategy and arguments; no Exception, which an app may catch."""
+    """Signal that ends main at ``start``, with strategy and arguments.
+
+    It is not an Exception, since an app may catch those.
+    """
 
 
 def captured(
     client_app: ClientApp, server_app: ServerApp, num_nodes: int, run_config: RunConfig
 ) -> App:
-    """Return what a ServerApp's main gives to the first ``start`` of a strategy of Flower's.
+    """Return the app that a ServerApp's main passes to the first ``start`` of a Flower strategy.
 
-    The nodes run the ClientApp, should main ask them something before. A CannotCompareError says
-    that the ServerApp is of the form before Flower's message API, or starts no such strategy.
+    If main sends messages before, the nodes answer with the ClientApp. Raises CannotCompareError
+    if the ServerApp is of the form before Flower's message API, or starts no such strategy.
     """
     if getattr(server_app, "_main", None) is None:  # Flower has no public way to ask
         raise CannotCompareError(
@@ -79,7 +82,7 @@ def _app(
             f"Expected start to be given initial_arrays, got {type(initial).__name__}."
         )
     config = dict(arguments.get("train_config") or {})
-    if hasattr(inner, "proximal_mu"):  # FedProx sends it by itself
+    if hasattr(inner, "proximal_mu"):  # FedProx adds it to the config in its own code
         config["proximal-mu"] = inner.proximal_mu
     return App(
         client_app,
@@ -95,11 +98,11 @@ def _app(
 
 @contextmanager
 def _start_intercepted() -> Iterator[None]:
-    """Let every strategy's ``start`` end with what it was given."""
+    """Replace every strategy's ``start`` by a function that raises _StartedError."""
     kinds: list[Any] = [Strategy, LdpStrategy]
     for kind in kinds:  # grows
         kinds += kind.__subclasses__()
-    # A strategy that an app defines in main itself is not among them: it inherits this one.
+    # A strategy class that main itself defines is not in this list, but inherits such a ``start``.
     with ExitStack() as stack:
         for kind in kinds:
             if "start" in vars(kind):

@@ -1,4 +1,4 @@
-"""One app under all methods: the settings, which runs there are, and how each is made."""
+"""Comparison of one app under all methods: settings, list of runs, and execution of each run."""
 
 import hashlib
 import json
@@ -36,10 +36,10 @@ from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
 from .sweep import Sweep, rows_of
 
-#: Makes the app of DP-SGD from epsilon, delta and the number of rounds that a node trains in.
+#: Function from epsilon, delta and the number of a node's training rounds to the app with DP-SGD.
 MakeDpSgd = Callable[[float, float, int], ClientApp]
 
-#: The methods by name, and whether each has an epsilon.
+#: The methods by name; the value is True if the method has an epsilon.
 METHODS = {
     "untrained": False,
     "FedAvg": False,
@@ -50,14 +50,14 @@ METHODS = {
     "LdpFedAvg": True,
 }
 _ROUNDS = 20
-_MEASURED = 50  # nodes whose updates say how long updates are
-_JUDGES = 500  # nodes that evaluate, if the server does not
+_MEASURED = 50  # number of nodes from whose updates the clip is computed
+_JUDGES = 500  # largest number of nodes that evaluate, if the server does not
 _KEY = ("settings", "method", "epsilon", "seed")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A method at an epsilon and a seed; ``settings`` is the digest of all else."""
+    """Cell: one method at one epsilon and seed; ``settings`` is a digest of all other settings."""
 
     settings: str
     method: str
@@ -66,22 +66,22 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What identifies its row in the file."""
+        """Values that identify the cell's row in the file."""
         return self.settings, self.method, f"{self.epsilon:g}", str(self.seed)
 
     @property
     def label(self) -> str:
-        """What to show while it runs."""
+        """Text to show during the run."""
         epsilon = f", epsilon {self.epsilon:g}" if math.isfinite(self.epsilon) else ""
         return f"{self.method}{epsilon}, seed {self.seed}"
 
 
 @dataclass(eq=False)
 class Plan(PlainFields):
-    """An app and how it is compared: it fills cells.
+    """Plan of a comparison: an app with the settings, which runs the cells.
 
-    ``load`` returns the app at a seed; the others are arguments of :func:`compare`. ``names`` are
-    the methods that are run, in their order.
+    ``load`` returns the app at a seed. The other fields are arguments of :func:`compare`. ``names``
+    lists the methods to run, in order.
     """
 
     load: Callable[[int], App]
@@ -110,7 +110,7 @@ class Plan(PlainFields):
             raise ValueError("Expected dp_sgd, the app with DP-SGD, for method 'DP-SGD', got None.")
         possible = [name for name in METHODS if name != "DP-SGD" or self.dp_sgd is not None]
         self.names = [n for n in possible if self.methods is None or n in self.methods]
-        #: Flower's methods have no rule for the number of rounds, as LdpFedAvg has.
+        #: Number of rounds of Flower's methods, which have no rule for it as LdpFedAvg has.
         self.rounds_of_flower = min(self.rounds or _ROUNDS, self.num_nodes)
         self._clip = lru_cache(maxsize=1)(self._measured_clip)
 
@@ -121,7 +121,7 @@ class Plan(PlainFields):
             raise ValueError("Expected epsilons to hold at least one, got none.")
         for epsilon in epsilons:
             check_positive("epsilon", epsilon)
-            self.strategy(epsilon=epsilon)  # refuses what it cannot do before anything runs
+            self.strategy(epsilon=epsilon)  # raises an error for an invalid epsilon before any run
         return [
             Cell(self._digest(fingerprint, method, epsilon), method, epsilon, seed)
             for seed in range(seeds)
@@ -130,7 +130,7 @@ class Plan(PlainFields):
         ]
 
     def _digest(self, fingerprint: str, method: str, epsilon: float) -> str:
-        """Return a digest of all that a method's result depends on."""
+        """Return a digest of all settings on which a method's result depends."""
         known: dict[str, Any] = {
             "app": fingerprint,
             "nodes": self.num_nodes,
@@ -141,14 +141,14 @@ class Plan(PlainFields):
             strategy = self.strategy(epsilon=epsilon)
             own = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
             known["rounds"] = self.rounds
-            # A function by its name: its text has an address, another one in every process.
+            # Use a function's name, since its repr has an address that differs between processes.
             known |= {k: str(getattr(v, "__qualname__", None) or repr(v)) for k, v in own.items()}
         else:
             known |= {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def check(self) -> None:
-        """Train some nodes and judge the initial model; raise CannotCompareError if that fails."""
+        """Train some nodes, evaluate the initial model; raise CannotCompareError if that fails."""
         app = self.load(0)
         if not len(flattened(parameters_of(app.initial_arrays))):
             raise CannotCompareError(
@@ -190,13 +190,13 @@ class Plan(PlainFields):
         }
 
     def compared(self, name: str, cells: list[Cell], path: str | Path | None) -> Comparison:
-        """Run the cells that the file lacks, and return all."""
+        """Run the cells that are not in the file, and return the comparison of all cells."""
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(path) if path is not None else Path(scratch) / "cells.csv"
             sweep = Sweep(_KEY, None, self.run)
             if sweep.missing(cells, file):
                 self.check()
-                # Flower's log has lines for every node in every round; failures are counted.
+                # Flower logs every node in every round. Failures are counted, so they need no log.
                 with (
                     silenced("flwr", below=logging.ERROR),
                     silenced(LdpUpdateMod.__module__, below=logging.CRITICAL),
@@ -206,7 +206,7 @@ class Plan(PlainFields):
         return Comparison(name, self.num_nodes, [kept[each.key] for each in cells])
 
     def _outcome(self, cell: Cell, app: App, nodes: AppNodes) -> Outcome:
-        """Return what a method makes of the nodes."""
+        """Train the app on the nodes with the cell's method, and return the outcome."""
         epsilon = cell.epsilon
         parameters = parameters_of(app.initial_arrays)
         initial = flattened(parameters)
@@ -243,14 +243,14 @@ class Plan(PlainFields):
             model, guarantee = fedavg(training)
             if cell.method == "DP-SGD":
                 guarantee = Guarantee("record", "nobody", epsilon, self.delta)
-        # A node sends the whole model.
+        # A node sends the whole model in each of its answers.
         size = sum(array.nbytes for array in parameters.values())
         return Outcome(model, guarantee, training.rounds, size * training.answers, notes)
 
     def _measured_clip(self, seed: int) -> float:
-        """Return the clip: the median length of updates of the initial model, unless one is given.
+        """Return the given clip, or the median length of updates of the initial model.
 
-        Nobody paid for it, and it helps the methods that need a clip.
+        The median costs no privacy here, which favours the methods that need a clip.
         """
         if self.clip is not None:
             return self.clip
@@ -267,7 +267,7 @@ class Plan(PlainFields):
         return clip
 
     def _judged(self, app: App, arrays: ArrayRecord, number: int) -> tuple[str, float]:
-        """Return the name of the metric and what it is of a model."""
+        """Return the name of the metric and its value for a model."""
         if app.evaluate_fn is not None:
             try:
                 found = app.evaluate_fn(number, arrays)
@@ -284,7 +284,7 @@ class Plan(PlainFields):
                 "messages of type evaluate, got none: pass evaluate_fn=, or "
                 "--evaluate MODULE:FUNCTION, with the arguments of Flower's evaluate_fn."
             )
-        # By default the first that is not a loss, or else the first.
+        # Use the first metric that is not a loss, or else the first metric.
         usual = next((name for name in numbers if "loss" not in name.lower()), next(iter(numbers)))
         name = self.metric or usual
         if name not in numbers:
@@ -293,7 +293,10 @@ class Plan(PlainFields):
 
 
 def _as_flower_counts(training: Training, epsilon: float) -> str:
-    """Return what Flower's own accountant states for the noise; nothing without dp-accounting."""
+    """Return a note with the epsilon of Flower's accountant for the same noise.
+
+    The note is empty if dp-accounting is not installed.
+    """
     if find_spec("dp_accounting") is None:
         return ""
     noise = gaussian_noise_multiplier(epsilon, training.delta, training.answers)
@@ -327,52 +330,56 @@ def compare(
 ) -> Comparison:
     """Compare an app under FedAvg, DP-FedAvg, LocalDpMod, DP-SGD and LdpFedAvg, in process.
 
-    Every cell, a method at an epsilon and a seed, trains the same ClientApp from the same
-    arrays on the same nodes. Seeds change the noise and who is in which round, and whatever
-    the app itself draws.
+    A cell is a method at an epsilon and a seed. Every cell trains the same ClientApp from the
+    same arrays on the same nodes. A seed determines the noise, the nodes of each round, and any
+    random numbers of the app itself.
 
     Parameters
     ----------
     client_app : ClientApp
-        What every node runs, with a function for messages of type ``train`` and no mods for
-        privacy. Nodes are identified by ``partition-id`` and ``num-partitions`` in their config.
+        The app that every node runs, with a function for messages of type ``train`` and without
+        mods for privacy. Nodes are identified by ``partition-id`` and ``num-partitions`` in their
+        config.
     initial_arrays : ArrayRecord
-        The model that training starts from.
+        The initial model.
     evaluate_fn : callable or None
-        As of Flower's strategies: number of the round and model to a MetricRecord. None: the
-        app's own function for messages of type ``evaluate`` judges, on at most 500 nodes.
+        Function from the number of the round and the model to a MetricRecord, as in Flower's
+        strategies. If it is None, the app's own function for messages of type ``evaluate`` is
+        used, on at most 500 nodes.
     num_nodes : int
         Number of nodes; each is one user.
     epsilons : sequence of float (default: 1, 2, 4)
-        Of all methods that have one, for the whole run.
+        Epsilons for the whole run, for all methods that have one.
     seeds : int (default: 3)
-        Runs of each method.
+        Number of runs of each method.
     methods : sequence of str, optional
         Some of :data:`METHODS`; by default all.
     rounds : int, optional
-        Rounds of all methods. By default 20, and LdpFedAvg's own rule.
+        Number of rounds of all methods. By default, LdpFedAvg uses its own rule, and the other
+        methods have 20 rounds.
     delta : float (default: 1e-5)
-        Of the methods that are not pure; below one over the number of nodes.
+        Delta of the methods that are not pure. It must be below one over the number of nodes.
     clip : float, optional
-        Longest update of DP-FedAvg and LocalDpMod. By default the median length of the
-        updates of 50 nodes, which nobody is charged for here.
+        Length to which DP-FedAvg and LocalDpMod clip updates. The default is the median length
+        of the updates of 50 nodes, for which no privacy cost is charged here.
     train_config : ConfigRecord, optional
-        Config of the training, beside ``server-round``.
+        Config of the training, in addition to ``server-round``.
     run_config : dict, optional
         The run's configuration, as clients see it.
     strategy : callable (default: LdpFedAvg)
-        Returns the strategy from ``epsilon=``: ``partial(LdpFedAvg, model="net")``.
+        Function that returns the strategy for ``epsilon=``, such as
+        ``partial(LdpFedAvg, model="net")``.
     dp_sgd : callable, optional
-        Returns, from epsilon, delta and the number of rounds, a ClientApp that trains with
-        DP-SGD, at this cost for all rounds. It is taken at its word.
+        Function from epsilon, delta and the number of rounds to a ClientApp that trains with
+        DP-SGD at this cost for all rounds. The cost is not verified.
     metric : str, optional
-        Which metric to show; by default the first that is not a loss.
+        Name of the metric to show; by default the first one that is not a loss.
     name : str (default: "app")
-        What the app is called. With ``path``, change it with the app's code or data: the
-        file cannot see that they changed.
+        Name of the app. With ``path``, change the name when the app's code or data change, since
+        the file does not notice such a change.
     path : str or Path, optional
-        CSV file of finished cells, each under a digest of all settings. What it holds is
-        not run again, so that a comparison may be interrupted, or asked for more.
+        CSV file of finished cells, each under a digest of all settings. Cells in the file are
+        not run again, so a comparison can be interrupted or extended.
 
     Returns
     -------
@@ -382,7 +389,7 @@ def compare(
     Raises
     ------
     CannotCompareError
-        If the app cannot be compared; the text says what to change.
+        If the app cannot be compared; the message says what to change.
     ValueError
         If an argument is out of range.
     """

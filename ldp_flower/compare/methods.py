@@ -1,7 +1,7 @@
-"""The methods: what each does with the nodes' updates, what it costs, whom one trusts.
+"""Training methods of a comparison, with their privacy cost and the parties they trust.
 
-FedAvg, DP-FedAvg and Flower's LocalDpMod are done here on all updates of a round at once.
-Tests compare them with Flower's own strategy, wrappers and mod, number by number.
+FedAvg, DP-FedAvg and Flower's LocalDpMod are reimplemented here for all updates of a round at
+once. Tests compare them with Flower's own strategy, wrappers and mod, number by number.
 """
 
 import math
@@ -26,20 +26,21 @@ Clip = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a method promises of a whole run; neighbours differ in one unit's data, replaced."""
+    """Guarantee of a method for a whole run; neighbours differ in one unit's replaced data."""
 
-    unit: str = "nothing"  # whose data are protected: "user" (the node), "record" or "nothing"
-    trusted: str = "server"  # who has to be honest for it, beside the unit's own device
+    unit: str = "nothing"  # the protected unit: "user" (the node), "record" or "nothing"
+    trusted: str = "server"  # the party that must be honest, apart from the unit's own device
     epsilon: float = math.inf
     delta: float = 0.0
 
 
 @dataclass(frozen=True)
 class Training:
-    """Nodes that train one model together, from ``initial``, shape (dim,).
+    """Joint training of one model by nodes, starting from ``initial``, shape (dim,).
 
-    ``clip`` is the length that updates are shortened to, from the noise over the clip in every
-    coordinate of a round's sum; ``delta`` is that of all methods that are not pure.
+    ``clip`` is a function from the noise multiplier of a round's sum (noise in every coordinate,
+    divided by the clip) to the length to which updates are clipped. ``delta`` is the delta of all
+    methods that are not pure.
     """
 
     nodes: Nodes
@@ -47,8 +48,8 @@ class Training:
     rounds: int
     clip: Callable[[float], float]
     delta: float
-    everybody: bool = True  # else each round asks a cohort that is never asked again
-    seed: int = 0  # of cohorts and noise
+    everybody: bool = True  # True: all nodes train in each round; False: disjoint cohorts
+    seed: int = 0  # seed of cohorts and noise
 
     @property
     def reports(self) -> int:
@@ -61,17 +62,17 @@ class Training:
         return self.rounds if self.everybody else 1
 
     def cohorts(self) -> list[Indices]:
-        """Return who is asked in each round."""
+        """Return the nodes that train in each round."""
         everybody = np.arange(self.nodes.num_nodes)
         if self.everybody:
             return [everybody] * self.rounds
         return np.array_split(default_rng(self.seed).permutation(everybody), self.rounds)
 
     def means(self, model: Floats, change: Clip | None = None) -> Iterator[tuple[Floats, int]]:
-        """Yield each round's mean update and its number of updates, and move the model by the mean.
+        """Yield each round's mean update and number of updates, and add the mean to the model.
 
-        Updates may be changed before they are summed. The caller may add noise to the mean, in
-        place, before it asks for the next one.
+        ``change`` is applied to updates before they are summed. The caller may add noise to the
+        mean, in place, before it takes the next one.
         """
         for number, cohort in enumerate(self.cohorts(), 1):
             mean = np.zeros_like(model)
@@ -86,7 +87,7 @@ Trained = tuple[Floats, Guarantee]
 
 
 def shortened(updates: Floats, length: float) -> Floats:
-    """Return updates, shape (nodes, dim), none of them longer than ``length``."""
+    """Clip updates, shape (nodes, dim), to a Euclidean length of at most ``length``."""
     norms = np.linalg.norm(updates, axis=1, keepdims=True)
     return np.asarray(updates * np.minimum(1, length / np.maximum(norms, 1e-300)))
 
@@ -102,7 +103,7 @@ def fedavg(training: Training) -> Trained:
 def dp_fedavg(training: Training, epsilon: float) -> Trained:
     """Train by DP-FedAvg with a fixed clip (McMahan et al., ICLR 2018), as Flower's wrappers do.
 
-    It is the same sum and the same noise whether server or clients clip.
+    Sum and noise are the same whether the server or the clients clip.
     """
     noise = gaussian_noise_multiplier(epsilon, training.delta, training.answers)
     length = training.clip(noise)
@@ -117,10 +118,10 @@ def dp_fedavg(training: Training, epsilon: float) -> Trained:
 def local_dp(training: Training, epsilon: float, nominal: bool = False) -> Trained:
     """Train with Flower's LocalDpMod.
 
-    With ``nominal`` the mod is given ``epsilon`` and the clip as its sensitivity, as its
-    documentation suggests; two clipped updates differ by twice the clip, so that what it
-    costs is more, and that is what is returned. Otherwise its arguments are chosen so
-    that all answers of a node cost ``epsilon``.
+    With ``nominal``, the mod gets ``epsilon``, and the clip as its sensitivity, as its
+    documentation suggests. Two clipped updates differ by up to twice the clip, so the actual
+    cost is larger than ``epsilon``; the actual cost is returned. Without ``nominal``, the mod's
+    arguments are chosen such that all answers of a node together cost ``epsilon``.
     """
     noise = (
         local_dp_multiplier(epsilon, training.delta)
@@ -143,13 +144,13 @@ def local_dp(training: Training, epsilon: float, nominal: bool = False) -> Train
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method made of a run."""
+    """Outcome of a run with one method."""
 
-    model: Floats | None  # None if it refused, before anybody was asked
+    model: Floats | None  # None if the method refused the run
     guarantee: Guarantee
     rounds: int
-    bytes_per_node: int  # in all, without Flower's envelopes
-    notes: str = ""  # what a reader should know, or why it refused
+    bytes_per_node: int  # total of all rounds, without Flower's envelopes
+    notes: str = ""  # notes for readers, or the reason for a refusal
 
 
 def ldp_fedavg(
@@ -163,7 +164,10 @@ def ldp_fedavg(
     run_config: RunConfig | None = None,
     seed: int = 0,
 ) -> Outcome:
-    """Train an app with LdpUpdateMod and LdpFedAvg, in process; 0 rounds: by its own rule."""
+    """Train an app with LdpUpdateMod and LdpFedAvg in this process.
+
+    With ``num_rounds`` 0, LdpFedAvg chooses the number of rounds by its own rule.
+    """
     private = ClientApp(mods=[LdpUpdateMod(seed=seed)])
     private.train()(client_app.__call__)
     try:

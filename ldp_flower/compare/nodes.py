@@ -1,4 +1,4 @@
-"""Nodes that train one model, as the methods of a comparison see them: model in, updates out."""
+"""Nodes of a comparison: they take a model and return updates from training it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,18 +21,18 @@ from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..simulation.grid import InProcessGrid
 from ..validation import Floats
 
-#: Flower's: number of the round and model to metrics.
+#: Flower's type of an evaluation function: from the round's number and the model to metrics.
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 RunConfig = dict[str, bool | float | int | str]
 
 
 @dataclass(frozen=True, eq=False)
 class App:
-    """An app, as a strategy's ``start`` is given it, and the strategy that it uses itself."""
+    """App with the arguments of a strategy's ``start`` and the name of its own strategy."""
 
-    client_app: ClientApp  # without any mod for privacy
+    client_app: ClientApp  # without mods for privacy
     initial_arrays: ArrayRecord
-    evaluate_fn: Evaluate | None  # None: the app's own evaluate function, on the nodes
+    evaluate_fn: Evaluate | None  # None: use the app's own evaluate function, on the nodes
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
     arrays_key: str = "arrays"
     config_key: str = "config"
@@ -44,30 +44,32 @@ Indices = NDArray[np.int64]
 
 
 class CannotCompareError(ValueError):
-    """An app that cannot be compared; the text says what to change."""
+    """Error for an app that cannot be compared; the message says what to change."""
 
 
 class Nodes(Protocol):
-    """Whoever trains: the nodes of an app, or of a study that has a faster way."""
+    """Protocol of nodes that train: those of an app, or those of a study with faster code."""
 
     @property
     def num_nodes(self) -> int:
         """Number of nodes."""
 
     def updates(self, model: Floats, nodes: Indices, number: int) -> Iterator[Floats]:
-        """Yield what the training of these nodes, numbers from 0, adds to a model, shape (dim,).
+        """Yield the updates of some nodes, the changes that their training makes to the model.
 
-        Updates come in any order, shape (some nodes, dim); rounds are numbered from 1.
+        Nodes are numbered from 0, and the round ``number`` from 1. The model has shape (dim,).
+        Updates are arrays of shape (some of the nodes, dim), in any order.
         """
 
 
 class AppNodes:
-    """The nodes of an app, each asked by a message of its own, in process.
+    """Nodes of an app in this process, each of which is queried by a separate message.
 
-    All arrays of floats are one vector here, as for :class:`~..clients.LdpUpdateMod`: those
-    without dimensions are parameters like others, and counters stay the server's. A
-    training that fails, or returns no numbers, counts as the update 0; ``reason`` is why the first
-    of them did. Nodes keep their contexts from round to round.
+    All arrays of floats form one vector, as for :class:`~..clients.LdpUpdateMod`. Arrays without
+    dimensions are parameters like the others, and counters of integers remain those of the server.
+    A training that fails, or whose result is not finite, counts as the update 0; ``failures``
+    counts them, and ``reason`` is the reason of the first one. Nodes keep their contexts from
+    round to round.
     """
 
     def __init__(self, app: App, num_nodes: int) -> None:
@@ -81,7 +83,8 @@ class AppNodes:
     def updates(self, model: Floats, nodes: Indices, number: int) -> Iterator[Floats]:
         """Yield the nodes' updates, one at a time."""
         sent = with_parameters(self._app.initial_arrays, model)
-        # As they arrive, in the arrays' own precision: who returns them has done nothing.
+        # Parameters in the precision in which nodes receive them: if a node returns them unchanged,
+        # its update is exactly 0.
         before = flattened(parameters_of(sent))
         for node in nodes:
             reply = self.ask(sent, int(node), number, MessageType.TRAIN)
@@ -96,7 +99,7 @@ class AppNodes:
         return next(iter(replies), None)
 
     def counted(self) -> ClientApp:
-        """Return the app, for another grid to ask; trainings that fail there count here, too."""
+        """Return the app for use on another grid; its failed trainings are counted here as well."""
         app = ClientApp()
         nowhere = np.zeros_like(flattened(parameters_of(self._app.initial_arrays)))
 
@@ -107,7 +110,7 @@ class AppNodes:
             except Exception as error:
                 self._failed(f"Training failed on a node: {type(error).__name__}: {error}")
                 raise
-            self._update(reply, nowhere)  # counts what is none
+            self._update(reply, nowhere)  # counts a failure if the reply has no valid update
             return reply
 
         return app
@@ -124,22 +127,22 @@ class AppNodes:
         self.reason = self.reason or why
 
     def check(self) -> None:
-        """Train one node, and raise CannotCompareError if that gives no update."""
+        """Train one node, and raise CannotCompareError if its reply has no valid update."""
         before = flattened(parameters_of(self._app.initial_arrays))
         reply = self.ask(self._app.initial_arrays, 0, 1, MessageType.TRAIN)
         update_of(reply, self._shapes, before)
 
     def evaluated(self, model: ArrayRecord, number: int, most: int) -> MetricRecord:
-        """Return the mean of what the app's own evaluate function measures on the first nodes.
+        """Return the mean metrics of the app's own evaluate function on the first ``most`` nodes.
 
-        Nodes count by ``num-examples``, where they send it.
+        Nodes are weighted by ``num-examples`` if they send it.
         """
         total, weights = dict[str, float](), 0.0
         for node in range(min(most, self.num_nodes)):
             reply = self.ask(model, node, number, MessageType.EVALUATE)
             if reply is None or reply.has_error():
                 continue
-            # Flower's strategies, too, take replies with one such record only.
+            # Like Flower's strategies, use only one such record of a reply.
             for record in list(reply.content.metric_records.values())[:1]:
                 weight = record.get("num-examples", 1)
                 assert isinstance(weight, int | float)
@@ -147,12 +150,12 @@ class AppNodes:
                 for name, value in record.items():
                     if name != "num-examples" and isinstance(value, int | float):
                         total[name] = total.get(name, 0.0) + weight * value
-        # Without an example there is nothing, which the caller says.
+        # Without any example the record is empty, and the caller raises an error.
         return MetricRecord({name: value / weights for name, value in total.items() if weights > 0})
 
 
 def update_of(reply: Message | None, shapes: dict[str, tuple[int, ...]], before: Floats) -> Floats:
-    """Return the update in a reply; raise CannotCompareError if there is none."""
+    """Return the update in a reply; raise CannotCompareError if it has no valid update."""
     if reply is None:
         raise CannotCompareError("Expected a reply to a training message, got none.")
     if reply.has_error():

@@ -1,4 +1,4 @@
-"""What a comparison found: its table, and its figure."""
+"""Report of a comparison: its table, figure and page."""
 
 import math
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEAD = ("method", "epsilon", "true epsilon", "trusted", "protects")
-_NAMED = 2  # of them, which identify the rows
+_NAMED = 2  # number of first columns that identify a row
 _STYLES = {  # colour, marker
     "LdpFedAvg": (charts.GREEN, "o"),
     "LocalDpMod, calibrated": (charts.RED, "s"),
@@ -35,20 +35,20 @@ _HEIGHT = 4.2  # inches of the figure
 
 @dataclass(frozen=True)
 class Line:
-    """A method at an epsilon, over all seeds."""
+    """Results of a method at an epsilon, over all seeds."""
 
     method: str
-    epsilon: float  # that was asked for; infinite without one
-    true_epsilon: float  # what it costs, and its delta
+    epsilon: float  # the requested epsilon; infinite for methods without one
+    true_epsilon: float  # the actual cost, at the delta below
     delta: float
-    trusted: str  # who has to be honest
-    unit: str  # whose data are protected
-    rounds: int  # the most of any seed, as bytes and failed trainings
+    trusted: str  # the party that must be honest
+    unit: str  # the protected unit
+    rounds: int  # maximum over seeds, as for bytes_per_node and failures
     bytes_per_node: int
     failures: int
-    seconds: float  # median of the runs
-    scores: tuple[float, ...]  # the metric at each seed; NaN where the method refused
-    notes: str  # of the first seed that has some
+    seconds: float  # median over seeds
+    scores: tuple[float, ...]  # the metric at each seed; NaN if the method refused
+    notes: str  # notes of the first seed that has any
 
     @property
     def mean(self) -> float:
@@ -57,14 +57,14 @@ class Line:
 
     @property
     def std_error(self) -> float:
-        """Standard error of the mean over seeds; NaN at one seed."""
+        """Standard error of the mean over seeds; NaN with one seed."""
         if len(self.scores) < 2:
             return math.nan
         return float(np.std(self.scores, ddof=1) / math.sqrt(len(self.scores)))
 
     @property
     def row(self) -> tuple[str, ...]:
-        """What a table says of it."""
+        """Row of the table, as texts."""
         asked = f"{self.epsilon:g}" if math.isfinite(self.epsilon) else ""
         true, protects = "none", "nothing"
         if self.unit != "nothing":
@@ -82,16 +82,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The cells of a comparison.
+    """Result of a comparison, with its table, figure and page.
 
     Attributes
     ----------
     name : str
-        What the app is called.
+        Name of the app.
     num_nodes : int
         Number of nodes.
     cells : list of dict of str to str
-        A row for each method, epsilon and seed, as its file has them.
+        One row for each method, epsilon and seed, as in the comparison's file.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Comparison:
 
     @property
     def lines(self) -> list[Line]:
-        """A line for each method at each epsilon, in the order of the cells."""
+        """Results over all seeds for each method at each epsilon, in the order of the cells."""
         groups: dict[tuple[str, str], list[dict[str, str]]] = {}
         for cell in self.cells:
             groups.setdefault((cell["method"], cell["epsilon"]), []).append(cell)
@@ -141,12 +141,12 @@ class Comparison:
         for line in self.lines:
             yield line.row
             if line.method == "DP-FedAvg":
-                # The same sum and the same noise, so the same model: what the server sees differs.
+                # Sum, noise and model are the same. Only the updates that the server sees differ.
                 yield ("DP-FedAvg, clients clip", *line.row[1:])
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know of single methods."""
+        """Notes about single methods for a reader."""
         found = []
         for line in self.lines:
             what = line.method + (f" at {line.epsilon:g}" if math.isfinite(line.epsilon) else "")
@@ -158,7 +158,7 @@ class Comparison:
 
     @property
     def explanation(self) -> str:
-        """What the numbers are."""
+        """Text that explains the numbers of the table."""
         seeds = max(len(line.scores) for line in self.lines)
         return (
             f"{self._title}; {self.metric}: mean (standard error) over "
@@ -178,14 +178,14 @@ class Comparison:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """Yield the table for a terminal, in parts where one is too wide for it."""
+        """Yield the table for a terminal, in several parts if it is too wide."""
         columns = list(zip(self.head, *self.rows(), strict=True))
-        # Lines end between words, so that none is cut.
+        # A column is as wide as its longest word: lines break between words, and no word is cut.
         widths = [max(map(len, " ".join(column).split())) for column in columns]
         parts = [[0]]
         for number in range(1, len(columns)):
             if sum(widths[i] + 1 for i in [*parts[-1], number]) > options.max_width + 1:
-                parts.append([*range(_NAMED)])  # which row it is
+                parts.append([*range(_NAMED)])  # repeat the columns that identify a row
             parts[-1].append(number)
         for part in parts:
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
@@ -230,7 +230,7 @@ class Comparison:
         axes.set_xlabel("true epsilon")
         axes.set_ylabel(self.metric)
         axes.set_title(self._title)
-        if axes.get_legend_handles_labels()[1]:  # not all were refused
+        if axes.get_legend_handles_labels()[1]:  # empty if all methods refused
             axes.legend()
 
     @property
@@ -248,14 +248,14 @@ class Comparison:
         ]
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the table, the figure and the notes as one page, and write it if a path is given.
+        """Return an HTML page with table, figure and notes, and write it if a path is given.
 
-        It needs no other file.
+        The page needs no other file.
         """
         return page(self._title, self._sections, path)
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML that notebooks show."""
         return fragment(self._title, self._sections)
 
     def write(self, folder: str | Path) -> list[Path]:

@@ -1,7 +1,7 @@
-"""Sweeps that may be interrupted: a file of runs, of which what it holds is not run again.
+"""Sweeps that can be interrupted: finished runs are kept in a file and not repeated.
 
-:func:`sweep` runs a function over a grid of settings and seeds. :class:`Sweep` is what it
-is made of, for runs that are no grid.
+:func:`sweep` runs a function over a grid of settings and seeds. It uses :class:`Sweep`, which
+also handles runs that do not form a grid.
 """
 
 import csv
@@ -23,7 +23,7 @@ from ..validation import check_integer, plain_arguments
 
 
 class Run(Protocol):
-    """One run; ``key`` identifies its row of the file, ``label`` is for people."""
+    """Protocol of a run; ``key`` identifies its row in the file, and ``label`` is for display."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ class Run(Protocol):
 
     @property
     def label(self) -> str:
-        """What to show while it runs."""
+        """Text to show during the run."""
 
 
 T = TypeVar("T", bound=Run)
@@ -39,11 +39,11 @@ T = TypeVar("T", bound=Run)
 
 @dataclass(frozen=True)
 class Sweep(Generic[T]):
-    """What a row of a CSV file is, and how to get it.
+    """Sweep over runs, with one row of a CSV file for each run.
 
-    ``key`` are the columns that identify runs, ``columns`` all columns (None: those of the first
-    row). ``run`` returns the row of a run; a function of a module, so that processes can be sent
-    it.
+    ``key`` lists the columns that identify runs, and ``columns`` lists all columns (None: those of
+    the first row). ``run`` returns the row of a run. It must be a module-level function, so that it
+    can be sent to other processes.
     """
 
     key: Sequence[str]
@@ -56,14 +56,14 @@ class Sweep(Generic[T]):
         return [task for task in tasks if task.key not in done]
 
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
-        """Run tasks, append each row to the file as soon as it is known, and yield the task."""
+        """Run tasks, append each row to the file when it is finished, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
-            # Cut off a last line that was being written when its writer was killed.
+            # Cut off an incomplete last line, which remains if a process is killed while it writes.
             path.write_bytes(content[: content.rfind(b"\n") + 1])
         with path.open("a+", newline="") as file:
             file.seek(0)
-            columns = next(csv.reader(file), None)  # None of a new file
+            columns = next(csv.reader(file), None)  # None for a new file
             file.seek(0, SEEK_END)
             for task, row in self._rows(tasks, processes):
                 if columns is None:
@@ -78,7 +78,7 @@ class Sweep(Generic[T]):
             for task in tasks:
                 yield task, self.run(task)
             return
-        # Not forked: threads of the linear algebra do not survive it.
+        # Spawn instead of fork, since the threads of linear algebra do not survive a fork.
         pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
         try:
             futures = {pool.submit(self.run, task): task for task in tasks}
@@ -89,12 +89,12 @@ class Sweep(Generic[T]):
                 pool.shutdown(cancel_futures=True)
 
     def __call__(self, tasks: list[T], path: Path, processes: int) -> None:
-        """Run what the file lacks, and show how far it is."""
+        """Run the tasks that are not in the file, and show the progress."""
         todo = self.missing(tasks, path)
         columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn())
         columns = (*columns, TimeElapsedColumn(), TimeRemainingColumn())
         screen = get_console()
-        # A file or a pipe would get one line of it, cut.
+        # In a file or a pipe, the progress would be one truncated line.
         hidden = not (screen.is_terminal or screen.is_jupyter)
         with Progress(*columns, console=screen, disable=hidden) as progress:
             bar = progress.add_task("runs", total=len(tasks), completed=len(tasks) - len(todo))
@@ -103,7 +103,7 @@ class Sweep(Generic[T]):
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the whole rows of a CSV file, none if there is no such file."""
+    """Return the complete rows of a CSV file, or an empty list if the file does not exist."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -111,7 +111,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 class _Point(dict[str, Any]):
-    """The arguments of one run: a point of a grid and a seed."""
+    """Arguments of one run: a point of a grid and a seed."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -137,29 +137,29 @@ def sweep(
 ) -> list[dict[str, str]]:
     """Run a function at every point of a grid, with every seed, and keep the results in a file.
 
-    Runs that the file holds are not repeated, so a sweep may be interrupted and continued,
-    and asked for more seeds or points later. It goes seed by seed, so that whatever is done
-    when it is interrupted covers the grid.
+    Runs that are in the file are not repeated, so a sweep can be interrupted and continued,
+    or extended by more seeds or points later. It runs seed by seed, so that the finished part
+    of an interrupted sweep covers the grid.
 
     Parameters
     ----------
     run : callable
-        Called with one value of each argument in ``grid`` and ``seed``, all by name; returns
-        numbers or strings by name, the same names each time. With several processes it has
-        to be a function of a module that they can import.
+        Function that is called with one value of each argument in ``grid`` and with ``seed``,
+        all by name. It returns numbers or strings by name, with the same names each time. With
+        several processes, it must be a function of a module that they can import.
     grid : mapping of str to iterable
-        The values of each argument, which are identified by their ``str``.
+        The values of each argument. Values are identified by their ``str``.
     seeds : int
-        Number of seeds, from 0.
+        Number of seeds; seeds start from 0.
     path : str or Path
-        The CSV file, one row per run, for ``pandas.read_csv`` or any table program.
+        The CSV file, one row per run, for ``pandas.read_csv`` or any spreadsheet program.
     processes : int (default: 1)
-        Number of processes. Set ``OMP_NUM_THREADS=1`` before, or each takes all cores.
+        Number of processes. Set ``OMP_NUM_THREADS=1`` first, or each process uses all cores.
 
     Returns
     -------
     list of dict of str to str
-        The rows of the grid, as the file has them, seed by seed.
+        The rows of the grid, as in the file, seed by seed.
 
     Raises
     ------

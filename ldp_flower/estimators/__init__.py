@@ -1,4 +1,4 @@
-"""scikit-learn's face of the strategies for tables: regression and classification, simulated."""
+"""scikit-learn estimators that simulate the strategies for tables: regression, classification."""
 
 from .linear import LdpClassifier, LdpRegressor
 

@@ -1,4 +1,4 @@
-"""What both estimators share: a table made of X and y, what is public about it, a run of it."""
+"""Base class of the estimators: it makes a table of X and y, and simulates a run on it."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,71 +20,72 @@ from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, check_seed
 
-#: Bounds of columns and targets that nobody gave any: those of standardised numbers.
+#: Default bounds of columns and targets: those of standardised numbers.
 STANDARDISED = (-3.0, 3.0)
 TARGET = "target"
 _SAYS = (
     "Simulated in this process, which sees all rows: nobody is protected yet. In a deployment "
     "estimator.strategy goes into server_app.py, and rows stay with the clients."
 )
-# A number that is missing counts as typical, as anywhere with a schema.
+# A missing number is replaced by the typical value, as everywhere with a schema.
 _ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 
 
 @dataclass(repr=False, eq=False)
 class LdpEstimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share: ``fit`` simulates a protocol on a table in this process.
+    """Base class of the estimators, whose ``fit`` simulates a protocol on a table in this process.
 
-    It runs the strategy as :func:`~ldp_flower.simulate` does, with the same seed to the same bits.
-    It shows what a deployment would return; it protects nobody, for this process sees all rows.
-    What goes into ``server_app.py`` is :attr:`strategy`.
+    The estimator runs the strategy as :func:`~ldp_flower.simulate` does. The same seed gives the
+    same result, bit by bit. The result shows what a deployment would return. The estimator itself
+    protects nobody, since this process sees all rows. Use :attr:`strategy` in ``server_app.py``
+    for a deployment.
 
     Parameters
     ----------
     schema : Schema, optional
-        What is publicly known about the columns and the target. X may then be a DataFrame with
-        these columns and others, or an array with them in their order. Neither bounds nor
-        classes are then taken from the data.
+        Public facts about the columns and the target. With a schema, X may be a DataFrame that
+        contains these columns, or an array with exactly these columns in order. Neither bounds
+        nor classes are then taken from the data.
     epsilon : float (default: 1.0)
-        Privacy parameter of all that one user reports.
+        Privacy parameter of all reports of one user together.
     bounds : array_like, shape (2,) or (n_features, 2), optional
-        Without a schema: public bounds of all columns of numbers, or of each, in their units.
-        By default (-3, 3), as of columns that are standardised. What is beyond counts as the
-        bound, and is logged.
+        Public bounds of all columns, or of each column, in their units; only without a schema.
+        The default (-3, 3) is for standardised columns. A number beyond the bounds is clipped to
+        them, and this is logged.
     rows_per_user : int, optional
-        Typical number of rows of a user, public. By default a classifier asks users, and in a
-        regression each user goes by its own number of rows.
+        Typical number of rows of a user, public. By default, a classifier asks the users for it,
+        and in a regression each user uses its actual number of rows.
     method : str (default: "auto")
-        As of the strategy.
+        The strategy's parameter of this name.
     on_refusal : {"raise", "constant"} (default: "raise")
-        What happens where so few users, or such an epsilon, cannot give an answer: TooFewReports,
-        which says what would do, or a warning and a model that predicts a public constant, so that
-        a search or a cross-validation goes on: classes that are equally likely, or the typical
-        value that the target's bounds declare.
+        What happens if there are too few users, or epsilon is too small, for a result. "raise"
+        raises TooFewReports, whose message says what would suffice. "constant" warns and gives a
+        model that predicts a public constant, so that a search or a cross-validation continues:
+        equally likely classes, or the typical value that the target's bounds declare.
     random_state : int, optional
-        Seed of the run. By default the system's randomness, as in a deployment.
+        Seed of the run. By default, the system's randomness is used, as in a deployment.
 
     Attributes
     ----------
     result_ : Result or None
-        What the strategy returned: table, plot, HTML page, notes. None where it was refused.
+        The strategy's result, with table, plot, HTML page and notes. None if it was refused.
     schema_ : Schema
-        What was taken for public.
+        The facts that were treated as public.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : ndarray of str
-        Their names, if X had names.
+        Names of the columns, if X had names.
 
     Notes
     -----
-    A scaler before it in a pipeline learns from the rows what no deployment can: centres and
-    spreads. Declare these in the schema instead, if they are known.
+    A scaler before the estimator in a pipeline learns centres and spreads from the rows, which no
+    deployment can do. Declare centres and spreads in the schema instead, if they are known.
     """
 
-    # Whose row is whose travels with the rows, wherever metadata are routed.
+    # The users of the rows (groups) are passed along with the rows, wherever metadata are routed.
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
     _y_numeric: ClassVar[bool]
-    _protocol: ClassVar[Any]  # for tables
+    _protocol: ClassVar[Any]  # class of the strategy for tables
 
     schema: Schema | None = None
     _: KW_ONLY
@@ -96,14 +97,14 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: int | None = None
 
     def _known_of(self, y: Any) -> Numeric | Categories:
-        """Return what is public about the targets where no schema says it."""
+        """Return the public facts about the targets if there is no schema."""
         raise NotImplementedError
 
     @property
     def strategy(self) -> LdpStrategy[Any]:
-        """The protocol that :meth:`fit` simulates: what goes into ``server_app.py``.
+        """Strategy that :meth:`fit` simulates, for use in ``server_app.py``.
 
-        Raises NotFittedError without a schema before a fit: the columns are not known yet.
+        Raises NotFittedError before a fit if there is no schema, since columns are then unknown.
         """
         schema = getattr(self, "schema_", None) if self.schema is None else self.schema
         if schema is None:
@@ -121,17 +122,17 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : DataFrame, or array_like of shape (rows, columns)
-            The columns of the schema, or numbers. What is missing counts as typical.
+            The columns of the schema, or numbers. Missing values are replaced by typical ones.
         y : array_like, shape (rows,)
-            The labels of a classifier; the targets of a regressor, in their units.
+            The labels of a classifier, or the targets of a regressor in their units.
         groups : str or array_like, shape (rows,), optional
-            The user of each row, or the name of the column of X with it. By default each
-            row is a user of its own.
+            The user of each row, or the name of the column of X with the users. By default,
+            each row belongs to a different user.
 
         Raises
         ------
         ValueError
-            If X, y or groups are not as described, a label is none of the classes, or an
+            If X, y or groups are not as described, a label is not one of the classes, or an
             argument has no effect.
         TooFewReports
             If the run is refused, unless ``on_refusal`` is ``"constant"``.
@@ -156,7 +157,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _training(self, X: Any, y: Any) -> tuple[dict[str, Any], Any]:
-        """Return columns by name and targets, and note what is public about both."""
+        """Return the columns by name and the targets, and set ``schema_``."""
         if self.schema is None:
             check_numbers(X)
             rows, targets = validate_data(self, X, y, y_numeric=self._y_numeric, **_ROWS)
@@ -174,7 +175,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         return table, targets
 
     def _check_schema(self, schema: Schema) -> None:
-        """Raise ValueError for a schema that is of no use here, and what has no effect beside."""
+        """Raise ValueError for a schema that cannot be used, or an argument that has no effect."""
         if not isinstance(schema, Schema):
             raise ValueError(f"Expected a Schema, got {schema!r}.")
         if self.bounds is not None:
@@ -183,7 +184,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError("Expected a schema with a target, got one without.")
 
     def _table(self, X: Any, reset: bool = False) -> dict[str, Any]:
-        """Return columns by name."""
+        """Return the columns by name."""
         if self.schema is None:
             return self._named(validate_data(self, X, reset=False, **_ROWS))
         frame = named_columns(X, list(self.schema.columns))
@@ -205,18 +206,18 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _html_repr(self) -> str:
-        """Return scikit-learn's picture, the result if there is one, and what a fit is."""
+        """Return HTML with scikit-learn's diagram, the result (if any) and a note on a fit."""
         result = getattr(self, "result_", None)
         shown = "" if result is None else result._repr_html_()
         return f"{estimator_html_repr(self)}{shown}<p>{_SAYS}</p>"
 
 
 def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str, Numeric]:
-    """Return columns of numbers within public bounds.
+    """Return the schema's entries for columns of numbers within public bounds.
 
-    Bounds, shape (2,) or (columns, 2), are the lowest and highest number, of all columns or of
-    each; :data:`STANDARDISED` by default. Raises ValueError if they have another shape, or are not
-    finite and in order.
+    Bounds, shape (2,) or (columns, 2), are the lowest and highest number of all columns or of
+    each column. The default is :data:`STANDARDISED`. Raises ValueError if bounds have another
+    shape, or are not finite and in order.
     """
     pairs = np.asarray(STANDARDISED if bounds is None else bounds, np.float64)
     if pairs.shape not in ((2,), (len(names), 2)):
@@ -232,7 +233,7 @@ def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str,
 
 
 def in_memory(X: Any) -> Any:
-    """Run what is a query, and return a pyarrow Table as a DataFrame; anything else as it is."""
+    """Run X if it is a query, and convert a pyarrow Table to a DataFrame; keep anything else."""
     X = collected(X)
     if has(X, "to_pylist"):
         return _framed(
@@ -242,9 +243,10 @@ def in_memory(X: Any) -> Any:
 
 
 def check_numbers(X: Any) -> None:
-    """Raise ValueError with the column and the entry if a named column has texts in it.
+    """Raise ValueError, which names column and entry, if a named column contains a text.
 
-    Without a schema all columns are numbers; what is no number may be missing, but no text.
+    Without a schema, all columns must be numbers. Entries may be missing, but not be texts that
+    are no numbers.
     """
     if not hasattr(X, "columns"):
         return
@@ -258,10 +260,10 @@ def check_numbers(X: Any) -> None:
 
 
 def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
-    """Return the columns of a schema: by name, or those of an array in their order.
+    """Return the columns of a schema, from a table by name or from an array by position.
 
-    Raises ValueError if a table lacks some or has some twice, or an array has another number of
-    columns.
+    Raises ValueError if a table lacks a column or has it twice, or if an array has another number
+    of columns.
     """
     if isinstance(X, Mapping) or hasattr(X, "columns"):
         return _framed({name: column_of(X, name) for name in names})
@@ -275,7 +277,7 @@ def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _framed(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a DataFrame of columns whose entries stay what they are, beside a missing one, too."""
+    """Return a DataFrame of columns whose entries keep their types, even beside missing ones."""
     return pd.DataFrame(
         {
             name: pd.Series(column, dtype=object) if isinstance(column, list) else column

@@ -19,19 +19,19 @@ from .base import STANDARDISED, LdpEstimator
 class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
     """Private linear classification, simulated on a table in this process; protects nobody.
 
-    Simulates :class:`~ldp_flower.strategies.PrivateClassification`. All that is not listed here is
-    as of :class:`.LdpEstimator`.
+    It simulates :class:`~ldp_flower.strategies.PrivateClassification`. For parameters and
+    attributes that are not listed here, see :class:`.LdpEstimator`.
 
     Parameters
     ----------
     classes : sequence, optional
-        Without a schema: all labels that there may be, public. By default those that y holds,
-        with a warning: no deployment can look at them.
+        All possible labels, public; only without a schema. By default, they are the labels in y,
+        with a warning, since a deployment cannot look at these.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-        The labels, of the type that y has, sorted, as scikit-learn's scores take them to be; the
+        The labels, of the type that y has, in sorted order, as scikit-learn's scores expect. The
         result's own ``predict_proba`` has them in the schema's order.
     """
 
@@ -45,7 +45,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[likeliest])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the labels' probabilities, shape (rows, classes), in the order of ``classes_``."""
+        """Return the probabilities of the labels in ``classes_``, shape (rows, classes)."""
         table = self._fitted(X)
         if self.result_ is None:
             rows = len(next(iter(table.values())))
@@ -71,7 +71,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
 
     def _training(self, X: Any, y: Any) -> tuple[dict[str, Any], Any]:
         if str(getattr(y, "dtype", "")) == "boolean" and not y.isna().any():
-            y = y.astype(bool)  # of which scikit-learn would make 0 and 1
+            y = y.astype(bool)  # scikit-learn would convert "boolean" to 0 and 1
         table, targets = super()._training(X, y)
         if (found := decoded(self.schema_, targets)) is not None:
             self._order = np.argsort(np.array(self.schema_.classes))
@@ -92,13 +92,13 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
 class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
     """Private linear regression, simulated on a table in this process; protects nobody.
 
-    Simulates :class:`~ldp_flower.strategies.PrivateRegression`. All that is not listed here is as
-    of :class:`.LdpEstimator`.
+    It simulates :class:`~ldp_flower.strategies.PrivateRegression`. For parameters and attributes
+    that are not listed here, see :class:`.LdpEstimator`.
 
     Parameters
     ----------
     target_bounds : tuple of float, optional
-        As ``bounds``, of the targets.
+        Public bounds of the targets, with the same default as ``bounds``; only without a schema.
     """
 
     _y_numeric, _protocol = True, PrivateRegression
@@ -132,10 +132,12 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
 
 
 def decoded(schema: Schema, targets: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the labels that scikit-learn has numbered, None where targets are no such numbers.
+    """Return the labels of targets that scikit-learn has replaced by numbers, or None.
 
     Cross-validated probabilities and stacking replace labels by their places among the sorted
-    labels, and expect classes 0, 1, ... back. If the last class is there, all are taken to be.
+    labels, and expect the classes 0, 1, ... back. Targets are taken for such places if they are
+    integers from 0, contain the place of the last class, and contain no label of the schema.
+    Otherwise the result is None.
     """
     assert isinstance(schema.bounds, Categories)
     classes = np.sort(np.array(schema.classes))
@@ -147,9 +149,9 @@ def decoded(schema: Schema, targets: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
-    """Return the schema's classes, in its order, as entries of the type that targets have.
+    """Return the schema's classes, in the schema's order, as labels of the type of the targets.
 
-    Raises ValueError if a target is none of them.
+    Raises ValueError if a target is not one of the classes.
     """
     assert isinstance(schema.bounds, Categories)
     distinct = np.unique(targets)
@@ -159,7 +161,7 @@ def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
             f"Expected labels among {list(schema.classes)}, got {unknown[:3].tolist()}."
         )
     held = {int(place): label for place, label in zip(places, distinct.tolist(), strict=True)}
-    # Classes that nobody has: their text, as what the others are.
+    # Labels of classes without rows are made from their texts, with the type of the others.
     made: dict[str, Callable[[str], object]] = {"i": int, "u": int, "f": float}
     made["b"] = lambda text: text == "1"
     labels = []

@@ -1,9 +1,10 @@
-"""Models as data: a network as a text of pure tensor operations, checked before it runs.
+"""Models as data: a network is a text of pure tensor operations that is checked before it runs.
 
-``parsing`` reads the text, ``operations`` is the closed list with a row for each operation, whose
-parts are in ``signatures``, ``arguments``, ``shapes`` and ``layers``; ``checking`` compares a graph
-with it, ``graph`` holds bounds. They need no PyTorch; ``interpreter`` and ``export`` do, and are
-imported when they are needed.
+``graph`` defines graphs and their bounds, and ``parsing`` reads the text of a graph. ``operations``
+is the closed list (table) of operations, with one row for each. The parts of a row are in
+``signatures``, ``arguments``, ``shapes`` and ``layers``. ``checking`` checks a graph against the
+table. These modules do not need PyTorch. Only ``interpreter`` and ``export`` do, and they are
+imported when they are used.
 """
 
 from .graph import Graph, Limits, NetworkError

@@ -1,4 +1,4 @@
-"""Kinds of arguments: type, range and origin of what an operation takes in one place."""
+"""Kinds of arguments: type, range and origin of one argument of an operation."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from .graph import DTYPES, FLOATS, MAX_DIMS, MAX_INTEGER, Dtype, NetworkError, Tensor
 
-LARGEST: Final = 3.4028234663852886e38  # of float32; PyTorch refuses larger ones when it runs
-_MAX_WINDOW: Final = 1024  # of a kernel, a stride, a padding, a scale
+LARGEST: Final = 3.4028234663852886e38  # largest float32; PyTorch refuses larger ones in a run
+_MAX_WINDOW: Final = 1024  # largest kernel, stride, padding or scale
 _REQUIRED: Final = object()
 
 
 @dataclass(frozen=True)
 class Held:
-    """A value of the graph: its type and shape, and whether it depends on the record."""
+    """Value of the graph: its type and shape, and True if it depends on the record."""
 
     tensor: Tensor
     of_record: bool
@@ -21,10 +21,11 @@ class Held:
 
 @dataclass(frozen=True)
 class Kind:
-    """What an operation takes in one place.
+    """Kind of one argument of an operation.
 
-    ``words`` say what ``holds`` is true for. Without a ``default`` there has to be an argument. A
-    ``named`` one is given by its name, all others by their place, as in PyTorch.
+    ``holds`` tests a value, and ``words`` describes the values for which it is true. An argument
+    without a ``default`` is required. A ``named`` argument is given by its name, and all others
+    by position, as in PyTorch.
     """
 
     words: str
@@ -34,29 +35,30 @@ class Kind:
 
     @property
     def required(self) -> bool:
-        """Whether there has to be an argument."""
+        """True if the argument is required."""
         return self.default is _REQUIRED
 
     def or_null(self) -> "Kind":
-        """Return a kind that is also null."""
+        """Return a kind that also accepts null."""
         holds = self.holds
         return replace(self, words=f"{self.words} or null", holds=lambda v: v is None or holds(v))
 
     def or_else(self, default: Any) -> "Kind":
-        """Return a kind that may be left out; if nothing is the default, that may be written."""
+        """Return an optional kind with this default. If the default is None, null is accepted."""
         return replace(self.or_null() if default is None else self, default=default)
 
     def by_name(self) -> "Kind":
-        """Return a kind that is given by its name."""
+        """Return a kind whose argument is given by its name."""
         return replace(self, named=True)
 
 
 def bound(
     takes: Mapping[str, Kind], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return an operation's arguments by name; NetworkError if one is of another kind.
+    """Return an operation's arguments by name.
 
-    Values of the graph are given as :class:`Held`, and returned as :class:`Tensor`.
+    Values of the graph are given as :class:`Held`, and returned as :class:`Tensor`. Raises
+    NetworkError if an argument is missing, unknown or of the wrong kind.
     """
     places = [name for name, kind in takes.items() if not kind.named]
     if len(arguments) > len(places):
@@ -116,7 +118,7 @@ NUMBERS: Final = _tensor("a tensor of numbers", *FLOATS, "int64")
 FLOAT: Final = _tensor("a tensor of floats", *FLOATS)
 INTEGERS: Final = _tensor("a tensor of integers", "int64")
 BOOLS: Final = _tensor("a tensor of truths", "bool")
-#: Where kernels were written for what a layer has learnt, a record's values have no place.
+#: For kernels that expect learned parameters, and must not get values that depend on a record.
 PARAMETER: Final = Kind(
     "floats that depend on parameters alone",
     lambda value: FLOAT.holds(value) and not value.of_record,

@@ -1,4 +1,4 @@
-"""Checks a network by its shapes alone, and counts what it costs. Needs no PyTorch."""
+"""Check and cost of a network, by its shapes alone. It does not need PyTorch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from .signatures import Results
 
 @dataclass(frozen=True)
 class Cost:
-    """What a network takes of a machine for one record, and type and shape of its output.
+    """Cost of a network for one record, with the type and shape of its output.
 
-    ``intermediates`` are the numbers in all intermediate values that depend on the record,
-    ``flops`` the floating-point operations to evaluate it.
+    ``intermediates`` is the count of numbers in all intermediate values that depend on the record.
+    ``flops`` is the number of floating-point operations to evaluate the record.
     """
 
     output: Tensor
@@ -24,7 +24,7 @@ class Cost:
 
 
 class Shapes:
-    """Types and shapes of a graph's values, as far as its operations have been checked."""
+    """Types and shapes of a graph's values, for the operations that have been checked so far."""
 
     def __init__(self, record: Tensor, parameters: Mapping[str, Tensor], most: int) -> None:
         self._most = most
@@ -33,9 +33,9 @@ class Shapes:
         self._results: list[tuple[Results, int, bool]] = []
 
     def add(self, operation: Operation) -> tuple[tuple[Tensor, ...], bool, int]:
-        """Return an operation's results, whether they depend on the record, and their cost.
+        """Check an operation; return its results, True if they depend on the record, and its cost.
 
-        NetworkError if its arguments do not fit, or a result is larger than ``most`` numbers.
+        Raises NetworkError if its arguments do not fit, or a result has more than ``most`` numbers.
         """
         row = row_of(operation.name)
         arguments = tuple(map(self._argument, operation.arguments))
@@ -52,7 +52,7 @@ class Shapes:
         return results, of_record, flops
 
     def find(self, reference: Reference) -> Held:
-        """Return what a reference leads to; NetworkError if that is not one tensor."""
+        """Return the value of a reference; raise NetworkError if it is not one usable tensor."""
         if reference.source is None:
             return self._record
         if isinstance(reference.source, str):
@@ -75,7 +75,7 @@ class Shapes:
 
 
 def measure(graph: Graph, limits: Limits) -> Cost:
-    """Return what a network costs, by its shapes: nothing is computed.
+    """Return the cost of a network from its shapes, without computing any values.
 
     Raises NetworkError if an operation's arguments do not fit, or a bound is exceeded.
     """
@@ -89,7 +89,7 @@ def measure(graph: Graph, limits: Limits) -> Cost:
         size = sum(each.size for each in results)
         if of_record:
             intermediates += size
-        else:  # of parameters and constants alone: once for all records
+        else:  # depends on parameters and constants alone, so it is computed once for all records
             shared += size
         flops += cost
         if max(intermediates, shared) > limits.intermediates:
@@ -100,7 +100,7 @@ def measure(graph: Graph, limits: Limits) -> Cost:
 
 
 def target_of(loss: str, output: Tensor) -> Tensor:
-    """Return what a record's target has to be, for a network of this output.
+    """Return the type and shape that a record's target must have, for this loss and output.
 
     Raises NetworkError if the loss does not fit the output.
     """

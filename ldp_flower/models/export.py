@@ -1,4 +1,4 @@
-"""From a PyTorch module to a network's graph, on the author's machine."""
+"""Export of a PyTorch module to a network's graph, on the author's machine."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from .graph import DTYPES, MAX_INTEGER, Dtype, Graph, NetworkError, Operation, R
 from .operations import MIXES, row_of
 
 _GETITEM = "<built-in function getitem>"
-# Where and how a value lies in memory, which is the interpreter's affair.
+# Keywords about place and layout of a value in memory, which the interpreter decides.
 _LEFT_OUT = {"device", "layout", "pin_memory", "memory_format", "implicit", "non_blocking"}
 
 
@@ -23,8 +23,8 @@ def exported(
 ) -> tuple[Graph, dict[str, NDArray[Any]]]:
     """Return a module's graph for one record, and the values of its parameters.
 
-    Raises NetworkError if the module does something that is not on the list, or ``trainable`` names
-    nothing.
+    Raises NetworkError if the module uses an operation that is not on the list, or ``trainable``
+    matches no parameter.
     """
     for name, part in module.named_modules():
         if part.training and getattr(part, "running_mean", None) is not None:
@@ -71,7 +71,7 @@ def exported(
 def _inputs(
     program: torch.export.ExportedProgram, trainable: Sequence[str]
 ) -> tuple[dict[torch.fx.Node, Reference], dict[str, NDArray[Any]], set[str]]:
-    """Return what the graph's inputs stand for, their values, and which of them are trained."""
+    """Return references for the graph's inputs, the inputs' values, and names of trained ones."""
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     used = {node for each in program.graph.nodes for node in each.all_input_nodes}
     sources: dict[torch.fx.Node, Reference] = {}
@@ -81,7 +81,7 @@ def _inputs(
         node = nodes[spec.arg.name]
         if spec.kind == InputKind.USER_INPUT:
             sources[node] = Reference(None)
-        elif node in used:  # BatchNorm counts batches, which nothing reads
+        elif node in used:  # BatchNorm has a counter of batches, which no operation reads
             name = str(spec.target)
             held = {**program.state_dict, **program.constants}[name]
             assert isinstance(held, torch.Tensor)
@@ -97,7 +97,7 @@ def _inputs(
 
 
 def _finite(name: str, tensor: torch.Tensor) -> NDArray[Any]:
-    """Return a constant's value; an infinite one, as masks have, becomes the largest number."""
+    """Return a constant's value; infinite numbers, as in masks, become the largest number."""
     _dtype(tensor)
     array: NDArray[Any] = tensor.detach().cpu().numpy().copy()
     if np.isnan(array).any():
@@ -121,7 +121,7 @@ def _value(value: Any, sources: dict[torch.fx.Node, Reference]) -> Any:
         return Dtype(str(value).removeprefix("torch."))
     if isinstance(value, float) and math.isinf(value):
         return math.copysign(float(np.finfo(np.float32).max), value)
-    if type(value) is int:  # a slice to the end has a larger one than the text may
+    if type(value) is int:  # a slice to the end has a larger integer than a text may contain
         return max(-MAX_INTEGER, min(value, MAX_INTEGER))
     if value is None or isinstance(value, bool | float | str):
         return value

@@ -1,4 +1,4 @@
-"""A network's graph, as data, and bounds on it."""
+"""Graph of a network as data, and bounds on it."""
 
 import json
 import math
@@ -12,20 +12,20 @@ FORMAT: Final = "ldp-flower network 1"
 FLOATS: Final = ("float32", "float64")
 DTYPES: Final = (*FLOATS, "int64", "bool")
 MAX_DIMS: Final = 8
-MAX_INTEGER: Final = 1 << 53  # JSON's, beyond which readers differ
+MAX_INTEGER: Final = 1 << 53  # JSON readers differ on larger integers
 LOSSES: Final = ("cross_entropy", "binary_cross_entropy", "mse", "huber", "poisson")
 
 
 class NetworkError(ValueError):
-    """A network that is refused; the text says why, and is about the network alone."""
+    """Error for a refused network; its message gives the reason and depends on the network only."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """The type and shape of a value, of which every dimension has at least one entry.
+    """Type and shape of a value; every dimension has at least one entry.
 
-    ``dtype`` is ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``; ``trainable`` tells
-    whether it is a parameter that training changes.
+    ``dtype`` is ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``. ``trainable`` is True for
+    a parameter that training changes.
     """
 
     dtype: str
@@ -40,10 +40,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Reference:
-    """A value that has been computed, or given, before.
+    """Reference to a value that was given or computed before.
 
-    ``source`` is the number of an operation, the name of a parameter, or None: the record. ``part``
-    is which of several results of the operation.
+    ``source`` is the number of an operation, the name of a parameter, or None for the record.
+    ``part`` is the index of one result if the operation has several.
     """
 
     source: int | str | None
@@ -55,21 +55,21 @@ RECORD: Final = Reference(None)
 
 @dataclass(frozen=True)
 class Dtype:
-    """A type as an argument of an operation."""
+    """Element type as an argument of an operation."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One call: a name of the closed list, and its arguments."""
+    """Call of one operation: its name on the closed list, and its arguments."""
 
     name: str
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
 
     def references(self) -> Iterator[Reference]:
-        """Yield the values that it takes."""
+        """Yield the references to values among the arguments."""
         for value in (*self.arguments, *self.keywords.values()):
             for each in value if isinstance(value, tuple) else (value,):
                 if isinstance(each, Reference):
@@ -78,12 +78,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Graph:
-    """A network on one record: what goes in, the operations in their order, what comes out.
+    """Graph of a network for one record: inputs, operations in order, and output.
 
-    ``record`` is type and shape of one record, which the first operation sees as a batch of one.
+    ``record`` is the type and shape of one record; operations see it as a batch of one.
     ``parameters`` are parameters, buffers and constants by name. An operation takes the record,
-    parameters and results of those before it. ``output`` is the network's, for a batch of one, and
-    ``loss`` the loss between it and the target.
+    parameters and results of earlier operations. ``output`` refers to the network's output for a
+    batch of one, and ``loss`` is the name of the loss between the output and the target.
     """
 
     record: Tensor
@@ -98,7 +98,7 @@ class Graph:
         return [name for name, tensor in self.parameters.items() if tensor.trainable]
 
     def to_text(self) -> str:
-        """Return the graph as JSON, the same text for the same graph."""
+        """Return the graph as JSON; the same graph gives the same text."""
         plain = {
             "format": FORMAT,
             "loss": self.loss,
@@ -131,23 +131,25 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Limits(PlainFields):
-    """What a node accepts of a network; a U-Net of 2 million parameters on 128 x 128 fits.
+    """Upper limits on a network that a node accepts.
+
+    A U-Net with 2 million parameters on 128 x 128 images is within the default limits.
 
     Attributes
     ----------
     text_bytes : int (default: 4,194,304)
-        Bytes of the network's text. One operation takes some 100.
+        Bytes of the network's text. One operation takes some 100 bytes.
     operations : int (default: 20,000)
         Number of operations. A recurrent layer has some ten for each step of a sequence.
     parameters : int (default: 4,194,304)
-        Numbers in all parameters and constants together.
+        Count of numbers in all parameters and constants together.
     tensor : int (default: 4,194,304)
-        Numbers in one intermediate value of one record.
+        Count of numbers in one intermediate value of one record.
     intermediates : int (default: 67,108,864)
-        Numbers in all intermediate values of one record together.
+        Count of numbers in all intermediate values of one record together.
     flops : int (default: 50,000,000,000)
-        Floating-point operations to evaluate one record. What takes longer than a sum, as
-        exponentials do, counts as many sums as it takes.
+        Floating-point operations to evaluate one record. An operation that is slower than a sum,
+        such as an exponential, counts as several sums, according to its duration.
     """
 
     text_bytes: int = 1 << 22

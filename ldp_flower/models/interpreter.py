@@ -1,4 +1,4 @@
-"""Runs a checked network's graph with PyTorch, up to the loss of a record."""
+"""Interpreter: it evaluates a checked network's graph with PyTorch, up to the loss of a record."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ Values = Mapping[Reference, torch.Tensor]
 
 
 def evaluate(graph: Graph, known: Values, wanted: Iterable[Reference]) -> list[torch.Tensor]:
-    """Return the values that are wanted, from those that are known.
+    """Return the wanted values of a graph, given known ones.
 
-    The graph has been checked. Only operations are evaluated that something wanted needs and that
-    are not known already.
+    The graph must have been checked. Only operations that the wanted values need, and whose values
+    are not known, are evaluated.
     """
     wanted, values = list(wanted), dict(known)
     for number in _needed(graph, values, wanted):
@@ -43,7 +43,7 @@ def _needed(graph: Graph, known: Values, wanted: Iterable[Reference]) -> list[in
 
 
 def call(operation: Operation, values: Values) -> Any:
-    """Return what an operation makes of values: one tensor, or several."""
+    """Return the result of one operation on values: one tensor, or several."""
 
     def resolved(value: Any) -> Any:
         if isinstance(value, Reference):
@@ -66,9 +66,10 @@ def _function(name: str) -> Any:
 def _embedding(
     table: torch.Tensor, indices: torch.Tensor, padding: int = -1, *_: object
 ) -> torch.Tensor:
-    """Look up rows; an index out of range takes the nearest one, or it would be another's memory.
+    """Look up rows of a table; an index out of range is replaced by the nearest valid one.
 
-    ``padding`` is the row that training leaves as it is.
+    Otherwise, PyTorch would read memory outside the table. ``padding`` is the row that training
+    does not change.
     """
     indices = indices.clamp(0, table.shape[0] - 1)
     found: torch.Tensor = torch.ops.aten.embedding.default(table, indices, padding)
@@ -84,7 +85,7 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> list[torch.Tensor]:
-    """Scale and move each channel, by operations that know how long their arguments are."""
+    """Scale and shift each channel, by operations that check the lengths of their arguments."""
     scale = (variance + eps).rsqrt() * (1 if weight is None else weight)
     shift = (0 if bias is None else bias) - mean * scale
     shape = (-1, *[1] * (values.dim() - 2))
@@ -94,9 +95,10 @@ def _batch_norm(
 def _group_norm(
     values: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *others: Any
 ) -> Any:
-    """Norm groups of channels, whose kernel takes no other layout than the plain one.
+    """Normalise groups of channels. The kernel accepts only contiguous memory.
 
-    Values are copied in any case: a record's own layout may be plain where that of all is not.
+    Values are always copied: the layout of one record may be contiguous although the layout of
+    all records together is not.
     """
     learnt = (None if each is None else each.contiguous() for each in (weight, bias))
     plain = values.clone(memory_format=torch.contiguous_format)
@@ -104,7 +106,7 @@ def _group_norm(
 
 
 _INSTEAD: Mapping[str, Callable[..., Any]] = {
-    "aten.view.default": torch.reshape,  # a record's own layout need not have a view under vmap
+    "aten.view.default": torch.reshape,  # under vmap, a record's layout may not allow a view
     "aten.embedding.default": _embedding,
     "aten.native_group_norm.default": _group_norm,
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
@@ -124,7 +126,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the mean over all places with a class; of those out of range none counts."""
+    """Return the mean loss over all places with a valid class; classes out of range are ignored."""
     known = (target >= 0) & (target < output.shape[1])
     classes = torch.where(known, target, torch.zeros_like(target))
     each = F.cross_entropy(output, classes[None], reduction="none")[0]
@@ -132,7 +134,7 @@ def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def _of_numbers(loss: Loss, *within: float) -> Loss:
-    """Return a loss of targets that have the output's shape, and are brought within bounds."""
+    """Return a loss whose targets are clipped to bounds and get the output's shape."""
 
     def clamped(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         goal = target.clamp(*within) if within else target
@@ -141,7 +143,7 @@ def _of_numbers(loss: Loss, *within: float) -> Loss:
     return clamped
 
 
-#: The closed list of losses: from an output, for a batch of one, and a target to a number.
+#: The closed list of losses. A loss maps an output (for a batch of one) and a target to a number.
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": _cross_entropy,
     "binary_cross_entropy": _of_numbers(steady.binary_cross_entropy, 0, 1),
@@ -153,10 +155,10 @@ LOSSES: Mapping[str, Loss] = {
 
 @dataclass(frozen=True)
 class RecordLoss:
-    """The loss of a checked network on one record, by the parameters that are trained.
+    """Loss of a checked network on one record, as a function of the trainable parameters.
 
-    ``constants`` are the other parameters. ``encoded`` are the values that what is trained is
-    applied to, if they take more than the record to compute.
+    ``constants`` are the other parameters. ``encoded`` are the values to which the trainable part
+    is applied, if their computation uses parameters; otherwise it is empty.
     """
 
     graph: Graph
@@ -165,11 +167,11 @@ class RecordLoss:
 
     @classmethod
     def of(cls, graph: Graph, constants: Tensors) -> Self:
-        """Return the loss."""
+        """Return the loss of a graph with the given constants."""
         return cls(graph, _by_reference(constants), _encoded(graph))
 
     def known(self, record: torch.Tensor) -> list[torch.Tensor]:
-        """Return what the part that is not trained makes of a record; nothing without one."""
+        """Return the encoded values of a record, which do not depend on trainable parameters."""
         return evaluate(self.graph, {**self.constants, RECORD: record[None]}, self.encoded)
 
     def __call__(
@@ -179,7 +181,7 @@ class RecordLoss:
         target: torch.Tensor,
         *known: torch.Tensor,
     ) -> torch.Tensor:
-        """Return the loss; with what is ``known`` only the part that is trained is computed."""
+        """Return the loss; with ``known`` encoded values, only the trainable part is computed."""
         values = {**self.constants, **_by_reference(trained), RECORD: record[None]}
         values |= zip(self.encoded, known, strict=bool(known))
         (output,) = evaluate(self.graph, values, [self.graph.output])
@@ -191,9 +193,9 @@ def _by_reference(tensors: Tensors) -> dict[Reference, torch.Tensor]:
 
 
 def _encoded(graph: Graph) -> list[Reference]:
-    """Return the values of the record that nothing trained has changed and something trained takes.
+    """Return values that depend on the record, not on trained parameters, and are used with these.
 
-    None, if no parameter was used to compute them: then they are cheap.
+    The list is empty if no parameter is used to compute them, since they are then cheap.
     """
     trained: set[int | str | None] = set(graph.trainable)
     of_record: set[int | str | None] = set()

@@ -1,7 +1,8 @@
-"""Types and shapes of what layers return: reductions, norms, pools, tables and products.
+"""Types and shapes of the results of layers: reductions, norms, pools, tables and products.
 
-In the order of the table in ``operations``, as ``shapes`` has those of single numbers and of
-layouts.
+Every function takes the arguments of an operation and returns the type and shape of its result.
+The functions are in the order of the table in ``operations``. Those for elementwise operations and
+layouts are in ``shapes``.
 """
 
 import math
@@ -17,22 +18,22 @@ def _reduced(x: Tensor, dims: Shape | None, keepdim: bool, dtype: str) -> Tensor
 
 
 def reduced(x: Tensor, dims: Shape | None, keepdim: bool, **_: object) -> Tensor:
-    """Return one number of each stretch along some dimensions, without any: of all."""
+    """Return the result of a reduction along ``dims``, or along all dimensions without ``dims``."""
     return _reduced(x, dims, keepdim, x.dtype)
 
 
 def summed(x: Tensor, dims: Shape | None, keepdim: bool, dtype: Dtype | None) -> Tensor:
-    """Return sums, which of truths and integers are integers."""
+    """Return the result of a sum; sums of truth values and of integers are integers."""
     return _reduced(x, dims, keepdim, dtype.name if dtype else common(x, 0))
 
 
 def whether_any(x: Tensor, dim: int, keepdim: bool) -> Tensor:
-    """Return truths."""
+    """Return the result of a test for any true value along a dimension."""
     return _reduced(x, (dim,), keepdim, "bool")
 
 
 def along(x: Tensor, dim: int, dtype: Dtype | None = None, **_: object) -> Tensor:
-    """Return the same shape, computed along a dimension."""
+    """Return the result of an operation along a dimension that keeps the shape."""
     placed(x, dim)
     return converted(x, dtype)
 
@@ -48,7 +49,7 @@ def _scaled(x: Tensor, shape: Shape, *parameters: Tensor | None) -> None:
 def layer_norm(
     x: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, ...]:
-    """Return normed values, means and deviations."""
+    """Return the results of layer norm: normalised values, means and deviations."""
     batch = len(x.shape) - len(shape)
     need(bool(shape) and x.shape[max(batch, 0) :] == shape, "the shape of the last dimensions")
     _scaled(x, shape, weight, bias)
@@ -66,7 +67,7 @@ def group_norm(
     groups: int,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """Return normed values, means and deviations."""
+    """Return the results of group norm: normalised values, means and deviations."""
     fits = x.shape[:2] == (batch, channels) and math.prod(x.shape[2:]) == area
     need(fits and channels % groups == 0, "groups that fit the values")
     need((weight is None) == (bias is None), "both weight and bias, or neither")
@@ -84,14 +85,14 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """Return normed values, and nothing else."""
+    """Return the only result of batch norm that may be used: normalised values."""
     need(len(x.shape) > 1, "values of at least two dimensions")
     _scaled(x, x.shape[1:2], weight, bias, mean, variance)
     return (same(x),)
 
 
 def _pooled(x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Tensor:
-    """Return the sizes of windows, each of which holds an element of the image."""
+    """Return the result of a pool; every window contains at least one element of the image."""
     need(len(x.shape) == 4, "images: values of four dimensions")
     need(all(2 * p <= k for p, k in zip(padding, kernel, strict=True)), "half a kernel of padding")
     sizes = []
@@ -99,14 +100,14 @@ def _pooled(x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool)
         room = size + 2 * p - k
         need(room >= 0, "kernels within the images")
         steps = -(-room // s) if ceil else room // s
-        sizes.append(steps + (steps * s < size + p))  # the last one starts within the image
+        sizes.append(steps + (steps * s < size + p))  # the last window starts within the image
     return Tensor(x.dtype, (*x.shape[:2], *sizes))
 
 
 def max_pooled(
     x: Tensor, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil: bool
 ) -> tuple[Tensor, ...]:
-    """Return the largest values of windows, and where they are."""
+    """Return the results of a max pool: the largest values of windows, and their places."""
     found = _pooled(x, kernel, stride, padding, ceil)
     return found, Tensor("int64", found.shape)
 
@@ -114,12 +115,12 @@ def max_pooled(
 def mean_pooled(
     x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool, **_: object
 ) -> Tensor:
-    """Return the means of windows."""
+    """Return the result of a mean pool."""
     return _pooled(x, kernel, stride, padding, ceil)
 
 
 def adapted(x: Tensor, size: Shape) -> Tensor:
-    """Return an image of another size, of windows that cover it."""
+    """Return the result of a pool to a given size, whose windows cover the image."""
     need(len(x.shape) == 4, "images: values of four dimensions")
     return Tensor(x.dtype, x.shape[:2] + size)
 
@@ -127,7 +128,7 @@ def adapted(x: Tensor, size: Shape) -> Tensor:
 def resized(
     x: Tensor, size: Shape | None, scales: tuple[float, float] | None, **_: object
 ) -> Tensor:
-    """Return an image of another size."""
+    """Return the result of resizing an image to a given size or by given scales."""
     need(len(x.shape) == 4, "images: values of four dimensions")
     need((size is None) != (scales is None), "either a size or scales")
     if scales is not None:
@@ -137,7 +138,7 @@ def resized(
 
 
 def looked_up(table: Tensor, indices: Tensor, padding: int, **_: object) -> Tensor:
-    """Return a row of a table for each index."""
+    """Return the result of a lookup, one row of a table for each index."""
     need(len(table.shape) == 2, "a table of two dimensions")
     need(-1 <= padding < table.shape[0], "a row of the table, or -1")
     return Tensor(table.dtype, (*indices.shape, table.shape[1]))
@@ -147,12 +148,12 @@ def looked_up(table: Tensor, indices: Tensor, padding: int, **_: object) -> Tens
 
 
 def product(x: Tensor, other: Tensor) -> Tensor:
-    """Return the product of two matrices, or of as many of them as the first dimension says."""
+    """Return the product of two matrices."""
     return _product(x, other, 2)
 
 
 def products(x: Tensor, other: Tensor) -> Tensor:
-    """Return the products of pairs of matrices."""
+    """Return the products of pairs of matrices; the first dimension numbers the pairs."""
     return _product(x, other, 3)
 
 
@@ -168,7 +169,7 @@ def _product(x: Tensor, other: Tensor, dims: int) -> Tensor:
 
 
 def product_plus(bias: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """Return the product of two matrices, plus something that is broadcast to it."""
+    """Return the product of two matrices plus a bias that is broadcast to it."""
     found = product(x, other)
     need(bias.dtype == x.dtype, "matrices of one type")
     need(broadcast(bias, found) == found.shape, "a summand that is broadcast to the product")
@@ -186,7 +187,7 @@ def convolved(
     output_padding: Shape,
     groups: int,
 ) -> Tensor:
-    """Return what kernels make of a sequence, an image or a volume."""
+    """Return the result of a convolution of a sequence, an image or a volume."""
     dims = len(stride)
     need(len(padding) == len(dilation) == len(output_padding) == dims, "lists of one length")
     need(len(x.shape) == len(weight.shape) == dims + 2, f"values of {dims + 2} dimensions")

@@ -1,4 +1,4 @@
-"""Network: a graph, and the values of its parameters."""
+"""Network: a graph together with the values of its parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,19 +20,19 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A network as data: operations of a closed list, and parameters.
+    """Network as data: operations from a closed list, and parameters.
 
     Parameters
     ----------
     graph : Graph
-        What it computes for one record.
+        The computation for one record.
     arrays : mapping of str to ndarray
-        Values of all its parameters, buffers and constants.
+        Values of all parameters, buffers and constants of the graph.
 
     Raises
     ------
     NetworkError
-        If the arrays are not those that the graph names, or not finite.
+        If the arrays do not match the names, types and shapes in the graph, or are not finite.
 
     Notes
     -----
@@ -40,15 +40,15 @@ class Network:
 
     Guarantee
     ---------
-    1. A graph consists of operations of a closed list, without randomness, mutation, files or
-       code; it is parsed as JSON, and a reference leads to what comes before it.
+    1. A graph consists of operations from a closed list, without randomness, mutation, files or
+       code. It is parsed as JSON, and a reference can only lead to an earlier value.
     2. :meth:`check` bounds the text, the number of operations and of parameters, the size of
        every intermediate value and the floating-point operations from shapes alone, before
        anything of that size exists.
     3. Each operation declares type, shape, range and origin of its arguments. :meth:`check`
-       compares them without PyTorch, so that kernels neither fail nor read or write beside their
-       arrays, whatever records hold.
-    4. Indices into tables are clamped into them, and a class out of range counts nothing.
+       checks them without PyTorch, so that kernels neither fail nor read or write outside their
+       arrays, for any contents of the records.
+    4. Indices into tables are clamped to the table, and a class out of range is ignored.
     """
 
     graph: Graph
@@ -68,7 +68,7 @@ class Network:
                 raise NetworkError(f"Expected finite numbers in {name}.")
 
     def __repr__(self) -> str:
-        """Return its size in words: its text is long."""
+        """Return the size of the network in words, since its text is long."""
         return (
             f"Network({self.num_trainable:,} trainable parameters, "
             f"{len(self.graph.operations)} operations, loss {self.graph.loss})"
@@ -88,22 +88,23 @@ class Network:
         Parameters
         ----------
         module : torch.nn.Module
-            Takes a batch of records and returns one tensor. With Dropout or BatchNorm it has to
-            be in ``eval()``.
+            A module that takes a batch of records and returns one tensor. With Dropout or
+            BatchNorm it must be in ``eval()`` mode.
         example : array_like or torch.Tensor
-            One record, without a dimension for the batch; its type and shape are those of all.
+            One record, without a batch dimension. All records must have its type and shape.
         loss : {"cross_entropy", "binary_cross_entropy", "mse", "huber", "poisson"}
-            Cross-entropies take outputs before softmax and sigmoid, ``"poisson"`` logarithms.
+            Name of the loss. Cross-entropies take outputs before softmax and sigmoid;
+            ``"poisson"`` takes logarithms of rates.
         trainable : sequence of str (default: all)
-            Names of parameters, with ``*`` for any text, of which those that require gradients
-            are trained.
+            Names of parameters, with ``*`` for any text. Those that require gradients are
+            trained.
         limits : Limits, optional
-            Bounds that nodes will have.
+            Bounds that the nodes will use.
 
         Raises
         ------
         NetworkError
-            If a node would refuse it; the text names the operation.
+            If a node would refuse the network; the message names the operation.
         """
         import torch
 
@@ -119,7 +120,7 @@ class Network:
         return network
 
     def check(self, limits: Limits | None = None) -> Cost:
-        """Return what the network costs, for one record.
+        """Check the network, and return its cost for one record.
 
         Raises NetworkError if shapes do not fit, the loss does not fit the output, or a bound is
         exceeded.
@@ -129,7 +130,7 @@ class Network:
         return cost
 
     def target(self, limits: Limits | None = None) -> Tensor:
-        """Return type and shape of a record's target."""
+        """Return the type and shape of a record's target."""
         return target_of(self.graph.loss, self.check(limits).output)
 
     @property
@@ -153,7 +154,7 @@ class Network:
             return torch.stack(each).numpy()
 
     def with_arrays(self, arrays: Arrays) -> Self:
-        """Return the network with other values of some parameters."""
+        """Return a copy of the network with new values of some parameters."""
         return type(self)(self.graph, {**self.arrays, **arrays})
 
     def to_torch(self, module: "torch.nn.Module") -> "torch.nn.Module":
@@ -174,7 +175,10 @@ class Network:
 
     @classmethod
     def load(cls, path: str | Path, limits: Limits | None = None) -> Self:
-        """Read what :meth:`save` wrote; NetworkError for all but a network within the limits."""
+        """Read a network that :meth:`save` wrote.
+
+        Raises NetworkError if the files are not those of a network within the limits.
+        """
         graph = parsed(Path(path).read_text("ascii"), limits)
         with np.load(Path(path).with_suffix(".npz"), allow_pickle=False) as arrays:
             return cls(graph, {name: arrays[name] for name in arrays.files})

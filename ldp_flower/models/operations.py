@@ -1,8 +1,9 @@
-"""The closed list of operations that a network may consist of, and what each one takes.
+"""Closed list of the operations of which a network may consist, with their arguments.
 
-All are pure functions of tensors: no randomness, no mutation, no data-dependent shape. What a row
-does not declare is refused, before PyTorch sees it: kernels read and write what they believe their
-arguments to be. What is not on the list is refused by name.
+All operations are pure functions of tensors: no randomness, no mutation, no data-dependent shape.
+Arguments that a row does not declare are refused before PyTorch sees them, since kernels trust the
+types and sizes of their arguments when they read and write memory. Operations that are not on the
+list are refused by name.
 """
 
 from typing import Final
@@ -252,7 +253,7 @@ _ROWS: Final = {
     ),
 }
 
-#: By names with overload, as PyTorch prints them.
+#: The table of operations, by names with overload, as PyTorch prints them.
 OPERATIONS: Final = {
     f"aten.{name}" if "." in name else f"aten.{name}.default": row for name, row in _ROWS.items()
 }
@@ -260,7 +261,7 @@ OPERATIONS: Final = {
 MIXES: Final = "BatchNorm mixes records: use GroupNorm, or freeze its statistics by eval()."
 _RANDOM: Final = "Dropout is random: call eval() on the module."
 
-#: What to do about common operations that are not on the list.
+#: Advice for common operations that are not on the list.
 ADVICE: Final = {
     "aten.native_dropout.default": _RANDOM,
     "aten.dropout.default": _RANDOM,
@@ -272,7 +273,7 @@ ADVICE: Final = {
 
 
 def row_of(name: str) -> Signature:
-    """Return an operation's row; NetworkError says why there is none."""
+    """Return an operation's row of the table; raise NetworkError if it is not on the list."""
     if name not in OPERATIONS:
         why = ADVICE.get(name, "It is not on the list of operations that keep records apart.")
         raise NetworkError(f"Operation {name[:80]} is refused. {why}")

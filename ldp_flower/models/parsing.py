@@ -1,4 +1,4 @@
-"""Reads the text of a network, which anybody may have written. Needs no PyTorch."""
+"""Parser of the untrusted text of a network. It does not need PyTorch."""
 
 import json
 import math
@@ -24,11 +24,11 @@ from .graph import (
 from .operations import row_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,256}")
-_MAX_LIST = 256  # entries of one argument: a DenseNet joins some 60 tensors
+_MAX_LIST = 256  # largest number of entries of one argument; a DenseNet joins some 60 tensors
 
 
 def parsed(text: str, limits: Limits | None = None) -> Graph:
-    """Parse a text that anybody may have written.
+    """Parse the untrusted text of a network.
 
     Raises NetworkError if it is not the text of a network within the limits.
     """

@@ -1,7 +1,7 @@
-"""Types and shapes of what operations return, from those of what they take, and are told.
+"""Types and shapes of the results of operations, from their arguments.
 
-NetworkError where PyTorch would fail, or would read or write beside an array. In the order of the
-table in ``operations``; what layers return is in ``layers``.
+The functions raise NetworkError where PyTorch would fail, or would read or write outside an array.
+They are in the order of the table in ``operations``. Those for layers are in ``layers``.
 """
 
 import math
@@ -15,7 +15,7 @@ _RANKS = ("bool", "int64", "float32", "float64")
 
 
 def need(holds: bool, words: str) -> None:
-    """Raise NetworkError if something does not hold."""
+    """Raise NetworkError with ``words`` unless the condition holds."""
     if not holds:
         raise NetworkError(f"Expected {words}.")
 
@@ -24,7 +24,7 @@ def need(holds: bool, words: str) -> None:
 
 
 def common(*values: Operand) -> str:
-    """Return the type of numbers and tensors together, of which the widest decides."""
+    """Return the common type of numbers and tensors, which is the widest one."""
     tensors = {value.dtype for value in values if isinstance(value, Tensor)}
     need(bool(tensors), "a tensor among the arguments")
     need(not {"float32", "float64"} <= tensors, "floats of one precision")
@@ -37,7 +37,7 @@ def common(*values: Operand) -> str:
 
 
 def broadcast(*values: Operand) -> Shape:
-    """Return the shape that values have together."""
+    """Return the shape to which all values are broadcast."""
     shapes = [value.shape for value in values if isinstance(value, Tensor)]
     longest = max(map(len, shapes))
     columns = zip(*((1,) * (longest - len(shape)) + shape for shape in shapes), strict=True)
@@ -52,56 +52,56 @@ def same(x: Tensor, **_: object) -> Tensor:
 
 
 def as_float(x: Tensor) -> Tensor:
-    """Return floats of the same shape."""
+    """Return a float type with the same shape."""
     return Tensor(max(x.dtype, "float32", key=_RANKS.index), x.shape)
 
 
 def as_bool(x: Tensor) -> Tensor:
-    """Return truths of the same shape."""
+    """Return the type of truth values with the same shape."""
     return Tensor("bool", x.shape)
 
 
 def combined(x: Operand, other: Operand) -> Tensor:
-    """Return what a sum has."""
+    """Return the result of a sum or of another combination of two operands."""
     return Tensor(common(x, other), broadcast(x, other))
 
 
 def divided(x: Operand, other: Operand) -> Tensor:
-    """Return what a quotient has."""
+    """Return the result of a quotient."""
     return as_float(combined(x, other))
 
 
 def compared(x: Operand, other: Operand) -> Tensor:
-    """Return truths."""
+    """Return the result of a comparison, which has truth values."""
     return as_bool(combined(x, other))
 
 
 def chosen(condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """Return what one of two has, as the condition decides."""
+    """Return the result of a choice between two values by a condition."""
     return Tensor(common(x, other), broadcast(condition, x, other))
 
 
 def clamped(x: Tensor, least: float | None, most: float | None) -> Tensor:
-    """Return what is within one or two bounds."""
+    """Return the result of clipping to one or two bounds."""
     bounds = [each for each in (least, most) if each is not None]
     need(bool(bounds), "a bound")
     return Tensor(common(x, *bounds), x.shape)
 
 
 def within(x: Tensor, least: float, most: float) -> Tensor:
-    """Return what is within two bounds that are in order."""
+    """Return the result of clipping to two bounds, which must be in order."""
     need(least <= most, "bounds in order")
     return same(x)
 
 
 def powered(x: Tensor, exponent: float) -> Tensor:
-    """Return what a power has."""
+    """Return the result of a power."""
     need(x.dtype != "int64" or exponent >= 0, "no negative powers of integers")
     return Tensor(common(x, exponent), x.shape)
 
 
 def converted(x: Tensor, dtype: Dtype | None) -> Tensor:
-    """Return another type of the same shape."""
+    """Return the type ``dtype`` (by default the same type) with the same shape."""
     return Tensor(dtype.name if dtype else x.dtype, x.shape)
 
 
@@ -113,14 +113,17 @@ def _is_of(value: float, dtype: str) -> bool:
 
 
 def placed(x: Tensor, dim: int, more: int = 0) -> int:
-    """Return which dimension is meant, from 0; negative ones count from the end."""
+    """Return the index of a dimension, from 0; negative ``dim`` counts from the end.
+
+    ``more`` is a number of dimensions beyond those of ``x``.
+    """
     dims = len(x.shape) + more
     need(-dims <= dim < dims, "a dimension that there is")
     return dim % dims
 
 
 def listed(x: Tensor, dims: Iterable[int]) -> list[int]:
-    """Return which dimensions are meant, each once."""
+    """Return the indices of dimensions, which must be different."""
     found = [placed(x, dim) for dim in dims]
     need(len(set(found)) == len(found), "each dimension once")
     return found
@@ -131,7 +134,7 @@ def _with(x: Tensor, dim: int, *sizes: int) -> Tensor:
 
 
 def viewed(x: Tensor, size: Shape) -> Tensor:
-    """Return the same numbers in another shape; one size, -1, may be what is left."""
+    """Return the result of a change of shape; one size may be -1, which means the rest."""
     rest = math.prod(each for each in size if each != -1)
     need(0 not in size and size.count(-1) < 2, "at most one size of -1")
     need(x.size % rest == 0 and (-1 in size or x.size == rest), f"a shape of {x.size} numbers")
@@ -139,19 +142,19 @@ def viewed(x: Tensor, size: Shape) -> Tensor:
 
 
 def unsqueezed(x: Tensor, dim: int) -> Tensor:
-    """Return one dimension more."""
+    """Return the result with an additional dimension of size 1."""
     at = placed(x, dim, 1)
     return Tensor(x.dtype, (*x.shape[:at], 1, *x.shape[at:]))
 
 
 def squeezed(x: Tensor, dims: Shape) -> Tensor:
-    """Return it without those of these dimensions that have one entry."""
+    """Return the result without those of the given dimensions that have size 1."""
     gone = listed(x, dims)
     return Tensor(x.dtype, tuple(s for i, s in enumerate(x.shape) if s != 1 or i not in gone))
 
 
 def expanded(x: Tensor, size: Shape) -> Tensor:
-    """Return repetitions along dimensions of one entry; -1 leaves one as it is."""
+    """Return the result of repetition along dimensions of size 1; size -1 keeps a dimension."""
     more = len(size) - len(x.shape)
     need(more >= 0, "a size for each dimension")
     old = (1,) * more + x.shape
@@ -165,32 +168,32 @@ def expanded(x: Tensor, size: Shape) -> Tensor:
 
 
 def permuted(x: Tensor, dims: Shape) -> Tensor:
-    """Return it with dimensions in another order."""
+    """Return the result with its dimensions in another order."""
     need(len(dims) == len(x.shape), "every dimension")
     return Tensor(x.dtype, tuple(x.shape[dim] for dim in listed(x, dims)))
 
 
 def flipped(x: Tensor, dims: Shape) -> Tensor:
-    """Return it backwards along some dimensions."""
+    """Return the result of reversing the order along some dimensions."""
     listed(x, dims)
     return same(x)
 
 
 def sliced(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
-    """Return a part along a dimension, as Python's slices."""
+    """Return the result of a slice along a dimension, as in Python."""
     at = placed(x, dim)
     return _with(x, at, len(range(x.shape[at])[start:end:step]))
 
 
 def selected(x: Tensor, dim: int, index: int) -> Tensor:
-    """Return one place of a dimension."""
+    """Return the result of selecting one index of a dimension."""
     at = placed(x, dim)
     need(-x.shape[at] <= index < x.shape[at], "a place that there is")
     return _with(x, at)
 
 
 def joined(tensors: tuple[Tensor, ...], dim: int) -> Tensor:
-    """Return tensors behind each other."""
+    """Return the result of concatenating tensors along a dimension."""
     first = tensors[0]
     at = placed(first, dim)
     kinds = {(t.dtype, len(t.shape), t.shape[:at], t.shape[at + 1 :]) for t in tensors}
@@ -199,7 +202,7 @@ def joined(tensors: tuple[Tensor, ...], dim: int) -> Tensor:
 
 
 def repeated(x: Tensor, repeats: Shape) -> Tensor:
-    """Return copies side by side."""
+    """Return the result of repeating a tensor along its dimensions."""
     more = len(repeats) - len(x.shape)
     need(more >= 0, "a number for each dimension")
     sizes = zip((1,) * more + x.shape, repeats, strict=True)
@@ -207,7 +210,7 @@ def repeated(x: Tensor, repeats: Shape) -> Tensor:
 
 
 def split(x: Tensor, sizes: Shape, dim: int) -> tuple[Tensor, ...]:
-    """Return parts along a dimension."""
+    """Return the results of splitting a tensor along a dimension."""
     at = placed(x, dim)
     need(sum(sizes) == x.shape[at], "sizes that add up to the dimension's")
     each = {size: _with(x, at, size) for size in set(sizes)}
@@ -215,7 +218,7 @@ def split(x: Tensor, sizes: Shape, dim: int) -> tuple[Tensor, ...]:
 
 
 def padded(x: Tensor, pad: Shape, value: float) -> Tensor:
-    """Return it with borders, of the last dimension first; negative ones are cut off."""
+    """Return the result of padding, from the last dimension on; negative pads cut off."""
     need(x.dtype != "bool" and _is_of(value, x.dtype), "a value of the tensor's type")
     need(len(pad) <= 2 * len(x.shape), "pads of dimensions that there are")
     sizes = list(x.shape)
@@ -230,25 +233,25 @@ def padded(x: Tensor, pad: Shape, value: float) -> Tensor:
 
 
 def filled(size: Shape, value: float, dtype: Dtype | None) -> Tensor:
-    """Return one number everywhere."""
+    """Return the result of filling a shape with one number."""
     own = {bool: "bool", int: "int64", float: "float32"}[type(value)]
     return scalar(value, dtype or Dtype(own), size)
 
 
 def filled_like(x: Tensor, value: float, dtype: Dtype | None) -> Tensor:
-    """Return one number everywhere, in another's shape."""
+    """Return the result of filling another tensor's shape with one number."""
     return scalar(value, dtype or Dtype(x.dtype), x.shape)
 
 
 def scalar(value: float, dtype: Dtype | None, size: Shape = ()) -> Tensor:
-    """Return one number."""
+    """Return the type and shape of a constant; by default of a single float32 number."""
     name = dtype.name if dtype else "float32"
     need(_is_of(value, name), "a value of the type")
     return Tensor(name, size)
 
 
 def counted(start: float, end: float, step: float, dtype: Dtype | None) -> Tensor:
-    """Return numbers at equal distances."""
+    """Return the result of a range: numbers at equal distances."""
     need(step != 0, "a step other than 0")
     whole = all(isinstance(each, int) for each in (start, end, step))
     name = dtype.name if dtype else "int64" if whole else "float32"

@@ -1,4 +1,4 @@
-"""A row of the table of operations: how arguments become results, and at what cost."""
+"""Signatures: rows of the table of operations, with argument kinds, result rule and cost."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,23 +10,25 @@ from .graph import Tensor
 
 Results = Tensor | tuple[Tensor, ...]
 
-# What a number costs, forwards and backwards, in additions of .1 ns: the slowest values, infinite
-# and negative ones included, with denormals flushed to 0. exp(-100) takes 105 ns in four bytes and
-# 250 in eight; log, sqrt, sin, erf and powers 10 to 35; what has a kernel of its own .5 to 5. A
-# product of matrices takes .006 ns for each of its operations.
+# Costs of one number, forwards and backwards, in additions of .1 ns. They were measured for the
+# slowest values, including infinite and negative ones, with denormals flushed to 0. exp(-100)
+# takes 105 ns in four bytes and 250 ns in eight. log, sqrt, sin, erf and powers take 10 to 35 ns,
+# and operations with a special kernel .5 to 5 ns. A product of matrices takes .006 ns for each of
+# its floating-point operations.
 EXP: Final = 2500
 SLOW: Final = 350
 SMOOTH: Final = 50
-_BRANCH: Final = 10  # each number of each window of a pool
+_BRANCH: Final = 10  # for each number of each window of a pool
 
 
 @dataclass(frozen=True)
 class Signature:
-    """One row: how arguments become results, and at what cost.
+    """Row of the table of operations: kinds of arguments, rule for results, and cost.
 
-    ``takes`` are kinds of arguments in PyTorch's order, whose names are those of ``rule``. ``cost``
-    is that of one number that is read or written, or a function of results and arguments. Of
-    several results the first ``usable`` may be taken; the others are for the gradient.
+    ``takes`` holds the kinds of arguments in PyTorch's order, by their names in ``rule``. ``cost``
+    is the cost of one number that is read or written, or a function of results and arguments. If
+    there are several results, a graph may use the first ``usable`` ones; the others are for the
+    gradient.
     """
 
     rule: Callable[..., Results]
@@ -37,9 +39,9 @@ class Signature:
     def results(
         self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
     ) -> tuple[Results, int]:
-        """Return types and shapes of results, and the floating-point operations.
+        """Return types and shapes of the results, and the number of floating-point operations.
 
-        NetworkError if arguments are of another kind, or do not fit together.
+        Raises NetworkError if arguments are of the wrong kind, or do not fit together.
         """
         given = bound(self.takes, arguments, keywords)
         found = self.rule(**given)
@@ -62,26 +64,26 @@ def takes(
     /,
     **kinds: Kind,
 ) -> Signature:
-    """Return a row of the table."""
+    """Return a row of the table, with the kinds of arguments as keywords."""
     return Signature(rule, kinds, cost, usable)
 
 
 def of_product(found: Tensor, x: Tensor, **_: Any) -> int:
-    """Return the operations of a product of matrices."""
+    """Return the number of floating-point operations of a product of matrices."""
     return 2 * found.size * x.shape[-1]
 
 
 def of_convolution(found: Tensor, x: Tensor, weight: Tensor, transposed: bool, **_: Any) -> int:
-    """Return the operations of a convolution."""
+    """Return the number of floating-point operations of a convolution."""
     return 2 * (x if transposed else found).size * math.prod(weight.shape[1:])
 
 
 def of_windows(found: Results, x: Tensor, kernel: tuple[int, ...], **_: Any) -> int:
-    """Return the operations of a pool."""
+    """Return the number of floating-point operations of a pool."""
     return x.size + _BRANCH * _size(found) * math.prod(kernel)
 
 
 def of_covering(found: Tensor, x: Tensor, size: tuple[int, ...]) -> int:
-    """Return the operations of a pool whose windows cover an image."""
+    """Return the number of floating-point operations of a pool whose windows cover an image."""
     reach = (old // new + 2 for old, new in zip(x.shape[2:], size, strict=True))
     return x.size + _BRANCH * found.size * math.prod(reach)

@@ -1,22 +1,23 @@
-"""Functions that take about as long for one number as for any other.
+"""Functions whose running time is about the same for all numbers.
 
-PyTorch has exp, log, square root, sine and cosine from a library that takes 10 to 200 times as long
-for some numbers (exp(-100), the root of 0, the sine of infinity), and a record's numbers would show
-in how long training takes. So these are computed of numbers that are quick, and the result is put
-right: where there is none, or it is infinite, it is NaN, and a record with it counts nothing.
+PyTorch takes exp, log, square root, sine and cosine from a library that needs 10 to 200 times as
+long for some numbers (exp(-100), the root of 0, the sine of infinity). The duration of training
+would then reveal something about a record's numbers. The functions of this module therefore
+replace slow numbers by quick ones and correct the result. If a result is undefined or infinite, it
+is NaN, and a record with a NaN is ignored.
 """
 
 import math
 
 import torch
 
-_MARGIN = 8.0  # by which exponents stay away from those whose exponential is 0 or infinite
-_SWING = 1e4  # a sine of more has lost half of a float's digits, and takes five times as long
-_FLAT = 6.0  # from here on erf is 1 to 16 digits
+_MARGIN = 8.0  # distance of exponents from those whose exponential is 0 or infinite
+_SWING = 1e4  # sines of larger numbers lose half of a float's digits and take five times as long
+_FLAT = 6.0  # erf of larger numbers is 1, to 16 digits
 
 
 def exp(x: torch.Tensor) -> torch.Tensor:
-    """Return the exponential, neither 0 nor infinite: from 1e-34 to 1e35 in four bytes."""
+    """Return the exponential, limited to a finite range above 0: 1e-34 to 1e35 in four bytes."""
     x = _floats(x)
     range_of = torch.finfo(x.dtype)
     low, high = math.log(range_of.tiny), math.log(range_of.max)
@@ -24,14 +25,14 @@ def exp(x: torch.Tensor) -> torch.Tensor:
 
 
 def log(x: torch.Tensor) -> torch.Tensor:
-    """Return the natural logarithm; NaN of 0."""
+    """Return the natural logarithm, or NaN if x is not a positive, finite number."""
     x = _floats(x)
     good = (x >= torch.finfo(x.dtype).tiny) & (x < math.inf)
     return torch.log(torch.where(good, x, 1.0)) + _none_but(good, x)
 
 
 def sqrt(x: torch.Tensor) -> torch.Tensor:
-    """Return the square root."""
+    """Return the square root, or NaN if x is negative or not finite."""
     x = _floats(x)
     good = (x >= 0) & (x < math.inf)
     safe = torch.where(good, x, 1.0)
@@ -39,14 +40,14 @@ def sqrt(x: torch.Tensor) -> torch.Tensor:
 
 
 def sin(x: torch.Tensor) -> torch.Tensor:
-    """Return the sine; NaN of numbers beyond 10,000."""
+    """Return the sine, or NaN if the absolute value of x is above 10,000."""
     x = _floats(x)
     good = x.abs() <= _SWING
     return torch.sin(torch.where(good, x, 0.0)) + _none_but(good, x)
 
 
 def cos(x: torch.Tensor) -> torch.Tensor:
-    """Return the cosine; NaN of numbers beyond 10,000."""
+    """Return the cosine, or NaN if the absolute value of x is above 10,000."""
     x = _floats(x)
     good = x.abs() <= _SWING
     return torch.cos(torch.where(good, x, 0.0)) + _none_but(good, x)
@@ -71,19 +72,19 @@ def elu(
 
 
 def power(x: torch.Tensor, exponent: float) -> torch.Tensor:
-    """Return a power."""
+    """Return x to the power of ``exponent``."""
     return sqrt(x) if exponent == 0.5 else torch.pow(x, exponent)
 
 
 def binary_cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss of logits."""
+    """Return the mean binary cross-entropy; ``output`` holds logits."""
     size = output.abs()
-    positive = (output + size) / 2  # of slope 1/2 at 0, where the last term has none
+    positive = (output + size) / 2  # has slope 1/2 at 0, where the last term has slope 0
     return (positive - output * target + torch.log1p(exp(-size))).mean()
 
 
 def poisson(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss of logarithms of rates."""
+    """Return the mean Poisson loss; ``output`` holds logarithms of rates."""
     return (exp(output) - target * output).mean()
 
 

@@ -1,4 +1,4 @@
-"""What error to expect of a protocol, from public numbers, before anybody is asked."""
+"""Planning: the expected error of a protocol, from public numbers, before any query."""
 
 from ..expectation import Expectation, LowerBound, NoPlan, Plannable, Setting, WouldRefuse
 from .plan import Plan, plan

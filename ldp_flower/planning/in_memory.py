@@ -1,9 +1,9 @@
-"""A protocol on users in memory, without messages: several times as fast, and of the same law.
+"""Runs of a protocol on users in memory, without messages: faster, with the same distribution.
 
-The server's code is the protocol's, and so are the clients' statistics and mechanisms. Left out
-is the way of questions and reports. Users can stand in for more: a plan for a million users takes
-the mean of the answers of some thousands, with the noise that a million answers have. Repeated
-runs on synthetic users give the error to expect.
+A run uses the protocol's server code and the clients' statistics and mechanisms. It leaves out the
+transport of questions and reports, and is several times as fast. Users in memory can represent
+more users: a plan for a million users takes the mean of the answers of some thousands, with the
+noise of a million answers. Repeated runs on synthetic users give the expected error.
 """
 
 import logging
@@ -36,14 +36,14 @@ R = TypeVar("R", bound="Result")
 
 logger = logging.getLogger("flwr")
 
-# Of users who stand in for more, all questions together take two answers of each, or as many as
-# differences between users take to add at most a quarter to the noise, but no more than four of
-# each; and a question takes at least 50.
+# If users represent more users, all questions together take at least two and at most four answers
+# of each. Between these limits, they take as many answers as are needed so that differences
+# between users add at most a quarter to the noise. A question takes at least 50 answers.
 _ANSWERS_EACH, _MAX_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 4, 50, 4
-_QUANTILES = 0.1, 0.5, 0.9  # of the range that a plan gives
-# Entries that are drawn for a run at most, and users at least and at most, who stand in for all.
+_QUANTILES = 0.1, 0.5, 0.9  # low end, median and high end of the range in a plan
+# Largest number of entries drawn for a run, and smallest and largest number of users drawn.
 _MAX_ENTRIES, _MIN_USERS, _MAX_USERS = 300_000, 400, 2000
-_APART = 4.0  # times as large an error at the end of the range: one worth a note
+_APART = 4.0  # ratio of the ends of the range from which on a plan has a note
 _UNSURE = (
     "Runs differ much, as they do where the noise just lets some of what is looked for be found: "
     "a few more users may find all of it, a few less none."
@@ -52,7 +52,7 @@ _USELESS = "At least one run of ten finds nothing of use: its error is that of a
 
 
 class InMemory(NamedTuple, Generic[R]):
-    """A protocol's result, and its questions."""
+    """Result of a protocol, with the questions of its run."""
 
     result: R
     asks: "list[Ask]"
@@ -61,11 +61,11 @@ class InMemory(NamedTuple, Generic[R]):
 def run_in_memory(
     strategy: "LdpStrategy[R]", users: Users, seed: int, num_users: int | None = None
 ) -> InMemory[R]:
-    """Return the result of a protocol about users, and its questions.
+    """Run a protocol on users in memory, and return its result and its questions.
 
-    The strategy is not changed. The seed is of all randomness: cohorts, coins, mechanisms. The
-    users stand in for ``num_users``; by default they are all. Raises WouldRefuse if the protocol
-    refuses so many, and ValueError if it protects records: their noise is not a user's.
+    The strategy is not changed. The seed determines all randomness: cohorts, coins, mechanisms.
+    The users represent ``num_users`` users; the default is their own number. Raises WouldRefuse if
+    the protocol refuses this number, and ValueError if it protects records instead of users.
     """
     if strategy.protects == "record":
         raise ValueError(f"Expected a strategy that protects users, got {type(strategy).__name__}.")
@@ -96,7 +96,7 @@ def run_in_memory(
     try:
         while True:
             asked = running.send(reply)
-            assert isinstance(asked, Ask)  # planned are protocols that ask users
+            assert isinstance(asked, Ask)  # only protocols that query users are planned
             asks.append(asked)
             reply = answer(asked)
     except TooFewReports as refused:
@@ -109,12 +109,12 @@ def run_in_memory(
 
 
 def _single(ask: "Ask") -> bool:
-    """Whether the answer to a question are single reports, which nothing stands in for."""
+    """Return True if a question is answered by single reports, which a mean cannot replace."""
     return ask.public is not None or not ask.randomizer.summable
 
 
 def _share_answering(mechanism: Randomizer) -> float:
-    """Return which share of a cohort estimates its mean as well as is needed beside the noise."""
+    """Return the share of a cohort whose sampling error is small enough relative to the noise."""
     if not isinstance(mechanism, OfNumber | OfVector):
         return 0.0
     in_ball = isinstance(mechanism, OfVector) and not isinstance(mechanism, SubsetHypercube)
@@ -127,8 +127,8 @@ def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate |
     from ..clients.statistics import compute, public_block
     from ..strategies.runtime.ask import Answers
 
-    # Public coins of their own for every question: a run that asks all with the same codebooks
-    # adds up the same errors.
+    # Draw new public coins for every question. With the same codebooks in all questions of a run,
+    # the same errors would add up.
     mechanism = ask.randomizer.for_cohort(len(asked), int(rng.integers(1 << 63)))
     coins, words = rng.integers(1 << 64, size=(2, len(asked)), dtype=np.uint64)
     question = ask.question
@@ -150,17 +150,17 @@ def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate |
 
 
 def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
-    """Return the expected mean of debiased reports: that of the values within their domain.
+    """Return the expected mean of debiased reports, which is the mean of the clipped values.
 
-    Raises TypeError if the domain of the mechanism is not known here.
+    Raises TypeError if this function does not know the domain of the mechanism.
     """
-    if isinstance(mechanism, SampledCoordinate):  # of each user one coordinate, any of them
+    if isinstance(mechanism, SampledCoordinate):  # each user reports any one coordinate
         each = [mean_without_noise(mechanism.part, column) for column in values.T[:, :, None]]
         return np.concatenate(each)
     if isinstance(mechanism, FrequencyOracle):
         own = (values >= 0) & (values < mechanism.domain_size)
         shares = np.bincount(values[own].astype(np.int64), minlength=mechanism.domain_size)
-        # Random items take the place of missing ones.
+        # Random items take the place of invalid items.
         return (shares + float((~own).sum()) / mechanism.domain_size) / len(values)
     values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
     if isinstance(mechanism, SubsetHypercube | OfNumber):
@@ -172,10 +172,10 @@ def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
 
 
 class Simulations:
-    """Runs on synthetic users, who are drawn once: every number of users and epsilon has the same.
+    """Simulated runs on synthetic users, which are drawn once for all user counts and epsilons.
 
-    Where fewer runs are made than before, they are of the draws whose errors were nearest to the
-    median one: few of these show how errors change better than many at random.
+    If fewer runs are made than before, they use the draws whose errors were nearest to the median.
+    A few of these draws show changes of the error better than many random draws.
     """
 
     def __init__(self) -> None:
@@ -185,9 +185,9 @@ class Simulations:
     def expectation(
         self, strategy: "LdpStrategy[Any]", population: "Population", num_users: int, runs: int
     ) -> Expectation:
-        """Return the median error of some runs, and between what eight of ten lie.
+        """Return the median error of some runs, and the range of eight runs out of ten.
 
-        Raises WouldRefuse if the protocol refuses so many users.
+        Raises WouldRefuse if the protocol refuses this number of users.
         """
         if why := strategy.refusal(num_users):
             raise WouldRefuse(why)

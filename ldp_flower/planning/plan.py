@@ -1,4 +1,4 @@
-"""Plans: what error to expect of a protocol, what it costs, and what would make it smaller."""
+"""Plans: the expected error of a protocol, its cost, and ways to reduce the error."""
 
 import inspect
 import math
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _HEIGHT = 3.6  # inches of the figure
-_LABEL = 34  # characters of an axis's label that a figure has room for in a line
-_SPAN = 30  # of errors that one scale of equal steps can show
+_LABEL = 34  # characters of an axis label that fit in one line of a figure
+_SPAN = 30  # ratio of largest and smallest error up to which a linear scale is used
 _COLOURS = (charts.PURPLE, charts.GREEN, charts.BLUE)
 _UNKNOWN = (
     "How many of the people answer: the plan is about those who do.",
@@ -32,32 +32,32 @@ _NO_DATA = "This plan was made from public numbers. No data were read, and nobod
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What error to expect of a protocol, before anybody is asked.
+    """Expected error of a protocol, before any query.
 
     Attributes
     ----------
     protocol, question : str
-        Name of the strategy, and what it estimates.
+        Name of the strategy, and the quantity that it estimates.
     setting : Setting
-        The public numbers that it was made from.
+        The public numbers of the plan.
     epsilon, delta : float
-        What each user would spend at most.
+        Largest privacy cost of each user.
     protects : str
-        Whom the guarantee is about.
+        Unit that the guarantee protects.
     expected : Expectation or None
-        The error to expect; None if such a run would be refused.
+        The expected error; None if such a run would be refused.
     refusal : str
-        Why it would be refused, in the strategy's own words; empty if it would not.
+        The strategy's reason for a refusal; empty if the run would not be refused.
     target : float
-        The error that ``changes`` reach: the one that was asked for, by default half of the
-        expected one. NaN if the run would be refused and none was asked for.
+        The error that ``changes`` reach: the given target, by default half of the expected
+        error. NaN if the run would be refused and no target was given.
     changes : dict
-        ``users``, ``epsilon`` and, where it is known, ``features``: the number that
-        reaches the target while the others stay; None if none does.
+        ``users``, ``epsilon`` and, if it is known, ``features``: for each, the value that
+        reaches the target if the others stay the same, or None if no value does.
     curve : tuple of dict
         Expected errors at other numbers of users and epsilon, with their ranges.
     lower_bounds : tuple of LowerBound
-        What papers prove that no protocol can beat: rates, as none of them states its constant.
+        Proven lower bounds from papers. They are rates, since no paper states its constant.
     """
 
     protocol: str
@@ -75,36 +75,36 @@ class Plan:
 
     @property
     def holder(self) -> str:
-        """What answers: a user, or a silo, each of whose records is protected."""
+        """Unit that answers: "user", or "silo" if each record of a silo is protected."""
         return "silo" if self.protects == "record" else "user"
 
     def table(self) -> "DataFrame":
-        """Return the curve: users, epsilon, expected error, and where 8 runs of 10 lie."""
+        """Return the curve: users, epsilon, expected error, and the range of 8 runs out of 10."""
         from pandas import DataFrame
 
         return DataFrame(list(self.curve))
 
     def sentences(self) -> list[str]:
-        """Return the plan in sentences: what to expect, and what reaches the target."""
+        """Return the plan in sentences: the expected error, and changes that reach the target."""
         return [self._answer(), *self._ways()]
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
-        """Draw the expected error over epsilon, a line for each number of users."""
+        """Draw the expected error over epsilon, with one line for each number of users."""
         with charts.style():
             axes = charts.new_axes(_HEIGHT) if axes is None else axes
             self._draw(axes)
         return axes
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return a page for a reviewer or an ethics board, and write it if a path is given.
+        """Return an HTML page for a reviewer or an ethics board, and write it if a path is given.
 
-        It says in plain words what is asked, what is promised, which error to expect, what
-        that rests on, and what it does not know. It needs no other file.
+        The page states in plain words the query, the guarantee, the expected error, the
+        assumptions behind it, and the unknowns. It needs no other file.
         """
         return page.page(self._title, self._sections(), path)
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML that notebooks show."""
         return page.fragment(self._title, self._sections())
 
     def __repr__(self) -> str:
@@ -163,7 +163,7 @@ class Plan:
         ticks = sorted(set(table["epsilon"]))
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         if 0 < _SPAN * table["error"].min() < table["error"].max():
-            axes.set_yscale("log")  # shows small errors, too
+            axes.set_yscale("log")  # shows small errors as well
         else:
             axes.set_ylim(bottom=0)
         axes.set_xlabel(f"epsilon of each {self.protects}")
@@ -172,7 +172,7 @@ class Plan:
             axes.legend()
 
     def _sections(self) -> list[Section]:
-        """Return what the plan says, in a reader's order."""
+        """Return the sections of the page, in reading order."""
         whom = "person" if self.holder == "user" else self.protects
         with charts.style():
             axes = charts.standing_alone(_HEIGHT)
@@ -194,7 +194,7 @@ class Plan:
         ]
 
     def _numbers(self) -> "DataFrame":
-        """Return the curve, with a word where such a run would be refused."""
+        """Return the curve as texts, with "refused" for runs that would be refused."""
         table = self.table()
         known = table["error"].notna()
         for name in ("error", "low", "high"):
@@ -224,7 +224,7 @@ class Plan:
                 f"of its silo, of {size} at most. The silo's ledger is charged with all of it "
                 "before the first answer leaves."
             )
-        # Whether a person's whole budget pays for one report.
+        # True if a person's whole budget pays for one report.
         once = all(each.epsilon > self.epsilon / 2 for each in error.randomizers)
         if not once:
             asked = f"The server asks {counted(rounds, 'time')} in all, and a person more than once"
@@ -251,47 +251,48 @@ def plan(
     variance_between: float | None = None,
     target: float | None = None,
 ) -> Plan:
-    """Return the error to expect of a protocol, from public numbers alone.
+    """Return a plan with the expected error of a protocol, from public numbers alone.
 
     Parameters
     ----------
     protocol : LdpStrategy, or a class of it
-        A strategy as it would be started; or its class, with ``epsilon`` and whatever else its
-        parameters follow from.
+        A strategy with its parameters; or a strategy's class, with ``epsilon`` and the other
+        numbers from which its parameters follow.
     num_users : int
-        How many people would be asked.
+        Number of people that would be queried.
     rows_per_user : float (default: 1)
-        Rows that one of them holds, in the mean.
+        Mean number of rows of a user.
     num_features : int, optional
-        Features of a row, or items to choose from; with a class.
+        Number of features of a row, or of possible items; with a class.
     epsilon : float, optional
         Privacy parameter of each user; with a class.
     quality : float, optional
-        What the same model would reach without privacy: R2, or AUC.
+        Quality of the same model without privacy: R2, or AUC.
     variance_between : float, optional
-        Share of the variance of columns and residuals that is between users, 0 to 1: with rows
-        that are alike a user is worth few rows.
+        Share of the variance of columns and residuals that lies between users, 0 to 1. If the
+        rows of a user are alike, they are worth only a few rows.
     target : float, optional
-        The error that is wanted; by default half of the expected one.
+        The desired error; by default half of the expected error.
 
     Returns
     -------
     Plan
-        With the expected error, its range, what it costs, and what reaches the target.
+        The plan, with the expected error, its range, its cost, and changes that reach the target.
 
     Raises
     ------
     NoPlan
-        If it is not known what to expect of this protocol; the text says why.
+        If the expected error of this protocol is not known; the message says why.
     ValueError
         If an argument is out of range or has no effect.
 
     Notes
     -----
-    No data are read, and nobody is asked. Errors of statistics of tables follow from formulas.
-    Models and evaluations are simulated: the protocol itself is run on synthetic users, 24 times
-    with the numbers given, and with each of the others 4 times, on those users whose errors were
-    nearest to the median; between these numbers, the error is a power of the number.
+    No data are read, and no user is queried. Errors of statistics of tables follow from formulas.
+    Models and evaluations are simulated: the protocol itself is run on synthetic users. There are
+    24 runs with the given numbers. With other numbers there are 4 runs each, on the synthetic users
+    whose errors were nearest to the median. Between these numbers, the error is interpolated as a
+    power of the number.
     """
     setting = Setting(
         num_users=num_users,

@@ -1,4 +1,4 @@
-"""Errors to expect of a series, from public numbers: split budgets, panels, permanent answers."""
+"""Expected errors of a series of collections: split budgets, panels, permanent answers."""
 
 import math
 from dataclasses import dataclass
@@ -9,32 +9,32 @@ import numpy as np
 from ..expectation import Plannable, Setting, WouldRefuse
 from .variants import expectation
 
-#: Assumed standard deviation of users' values, as part of their width: an expectation is about the
-#: users who are asked, and a panel is a sample of all.
+#: Assumed standard deviation of users' values, relative to the width of their bounds. It adds a
+#: panel's sampling error, since an expectation is about the queried users only.
 SPREAD = 0.25
 
 
 @dataclass(frozen=True)
 class SeriesPlan:
-    """Standard errors to expect, root mean squares over all collections; NaN if refused."""
+    """Expected standard errors (root mean squares over all collections); NaN if refused."""
 
-    error: str  # what they are errors of, as of :class:`~ldp_flower.planning.Expectation`
-    split: float  # everybody answers at every collection, at epsilon / collections
-    panel: float  # one panel answers, at epsilon: a collection's own estimate
-    today: float  # the level from the panels up to a collection's
-    past: float  # the level from all panels
-    # Everybody answers permanently, at epsilon, and the times of changes are public; infinite where
-    # the protocol cannot ask so.
+    error: str  # name of the error, see :class:`~ldp_flower.planning.Expectation`
+    split: float  # all users answer in every collection, at epsilon / collections
+    panel: float  # one panel answers in each collection, at epsilon; the collection's estimate
+    today: float  # level estimated from the panels up to a collection
+    past: float  # level estimated from all panels
+    # All users give permanent answers, at epsilon, and the times of changes are public. Infinite
+    # if the protocol has no permanent answers.
     memoised: float
 
 
 def plan_series(
     protocol: type[Plannable], setting: Setting, epsilon: float, collections: int, drift: float
 ) -> SeriesPlan:
-    """Return the errors to expect of a series of 2 or more collections, at epsilon for all of them.
+    """Return the expected errors of a series of 2 or more collections, at epsilon for all of them.
 
     ``drift`` is the standard deviation of a level's change from one collection to the next, in the
-    units of the error. NoPlan says that it is not known what error to expect of the protocol.
+    units of the error. Raises NoPlan if the expected error of the protocol is not known.
     """
     given = vars(setting)
     few = Setting(**{**given, "num_users": max(1, setting.num_users // collections)})
@@ -50,13 +50,13 @@ def plan_series(
 
 
 def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tuple[str, float]:
-    """Return what is expected of one collection."""
+    """Return the name and the value of the expected error of one collection; NaN if refused."""
     strategy = protocol.planned_for(setting, epsilon)
     population = strategy.synthetic(setting)
     try:
         if population is not None and population.reported:
             found = expectation(strategy, setting)
-        else:  # of other simulated protocols no series is known
+        else:  # raises NoPlan for other simulated protocols, for which series are not planned
             found = strategy.expect(setting)
     except WouldRefuse:
         return "", np.nan
@@ -64,9 +64,10 @@ def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tu
 
 
 def level_errors(error: float, drift: float, collections: int) -> tuple[float, float]:
-    """Return the errors of today's and of past levels, of estimates with this error.
+    """Return the errors of today's level and of past levels, from estimates with this error.
 
-    By the recursions of the Kalman filter and smoother for a random walk whose drift is known.
+    The errors follow from the recursions of the Kalman filter and smoother for a random walk with
+    known drift.
     """
     filtered = np.full(collections, error**2)
     ahead = filtered + drift**2

@@ -1,4 +1,4 @@
-"""A protocol evaluated at other settings than the given one."""
+"""Expected errors of a protocol at settings other than the given one."""
 
 import dataclasses
 import math
@@ -12,38 +12,40 @@ from .in_memory import Simulations
 
 MOST_USERS, MOST_EPSILON = 10**9, 16.0
 _LEAST_EPSILON = 0.01
-_STEP = 1.05  # how exactly numbers are found
-# How far a search looks at once, in users and in others. Formulas are quick: they are asked for
-# again until two numbers are near each other, and a line is drawn between these.
+_STEP = 1.05  # accuracy of a search, as a ratio
+# Ratios of consecutive numbers in a search: steps in users, steps in other numbers, and the ratio
+# below which the search interpolates. Formulas are quick, so they are evaluated until two numbers
+# are near each other.
 _FAR_USERS, _FAR, _NEAR = 4.0, 2.0, 2.0
-_RUNS, _FEW_RUNS = 24, 4  # of a simulation with one's own numbers, and with others
-_CROWDS = (1 / 4, 1.0, 4.0)  # in units of one's own, that a curve covers
-_EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)  # of one's own, of others
+_RUNS, _FEW_RUNS = 24, 4  # numbers of runs of a simulation: at the given setting, and at others
+_CROWDS = (1 / 4, 1.0, 4.0)  # numbers of users on a curve, relative to the given number
+# Epsilons on a curve, at the given number of users and at other numbers of users.
+_EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)
 
 
 @plain_arguments
 def expectation(
     strategy: Plannable, setting: Setting, runs: int = _RUNS, simulations: Simulations | None = None
 ) -> Expectation:
-    """Return the error to expect of a strategy, by its formula or by simulated runs.
+    """Return the expected error of a strategy, by its formula or by simulated runs.
 
     Parameters
     ----------
     strategy : LdpStrategy
-        With its own parameters.
+        The strategy, with its parameters.
     setting : Setting
         Public numbers.
     runs : int (default: 24)
-        Number of runs, where it is simulated.
+        Number of runs, if the strategy is simulated.
     simulations : Simulations, optional
-        With the users of other simulations.
+        Earlier simulations whose synthetic users are used again.
 
     Raises
     ------
     NoPlan
         If the error is not known.
     WouldRefuse
-        If a run with these numbers would be refused before anybody is asked.
+        If a run with these numbers would be refused before any query.
     """
     population = strategy.synthetic(setting)
     if population is None:
@@ -53,9 +55,10 @@ def expectation(
 
 
 class Variants:
-    """A protocol at other numbers of users, features and epsilon.
+    """Variants of a protocol with other numbers of users and features and other epsilons.
 
-    A strategy keeps its own parameters; those of a class follow from the setting.
+    A given strategy keeps its other parameters. For a class, the parameters follow from the
+    setting.
     """
 
     def __init__(self, protocol: Any, setting: Setting, epsilon: float) -> None:
@@ -66,13 +69,13 @@ class Variants:
         self._known: dict[tuple[Setting, float], Expectation | WouldRefuse] = {}
 
     def strategy(self, setting: Setting, epsilon: float) -> Any:
-        """Return the strategy that asks with these numbers."""
+        """Return the strategy for this setting and epsilon."""
         if isinstance(self._protocol, Plannable):
             return dataclasses.replace(self._protocol, epsilon=epsilon)  # type: ignore[type-var]
         return self._protocol.planned_for(setting, epsilon)
 
     def points(self) -> list[tuple[int, float]]:
-        """Return the users and epsilons of a curve, in their order."""
+        """Return the pairs of users and epsilon of a curve, in ascending order."""
         own = self.setting.num_users
         crowds = {max(round(share * own), 1): share for share in _CROWDS}
         crowds[own] = 1.0
@@ -83,11 +86,11 @@ class Variants:
         ]
 
     def expect(self, epsilon: float | None = None, **changed: Any) -> Expectation:
-        """Return what to expect with other numbers, or raise a WouldRefuse.
+        """Return the expectation with other numbers, or raise WouldRefuse.
 
-        Users and epsilon that a protocol makes no use of could be left away. So the error is never
-        larger than that of a smaller point of the curve; medians of runs, which scatter, would
-        else say that more makes it worse.
+        A run need not use all of its users and epsilon. The error is therefore never larger than
+        at a point of the curve with fewer users and a smaller epsilon. Without this rule, the
+        scatter of medians could show larger errors for more users.
         """
         epsilon = self.epsilon if epsilon is None else epsilon
         setting = dataclasses.replace(self.setting, **changed)
@@ -102,14 +105,14 @@ class Variants:
         return dataclasses.replace(own, low=least.low, value=least.value, high=least.high)
 
     def error(self, epsilon: float | None = None, **changed: Any) -> float:
-        """Return the expected error; infinite where the run would be refused."""
+        """Return the expected error, or infinity if the run would be refused."""
         try:
             return self.expect(epsilon, **changed).value
         except WouldRefuse:
             return math.inf
 
     def _expected(self, setting: Setting, epsilon: float) -> Expectation:
-        """Return what the strategy itself expects, which is asked once."""
+        """Return the strategy's own expectation; it is computed once and cached."""
         at = setting, epsilon
         if at not in self._known:
             own = self._known.get((self.setting, self.epsilon))
@@ -132,9 +135,10 @@ class Variants:
     def _beside(
         self, own: Expectation, found: Expectation, setting: Setting, epsilon: float
     ) -> Expectation:
-        """Return the estimate of few runs beside the many with one's own numbers.
+        """Adjust an expectation from few runs to the one from many runs at the given setting.
 
-        Fewer users, or a smaller epsilon, are not better; and ranges are in proportion.
+        Its error is not smaller than at the given setting if it has at most as many users and as
+        large an epsilon. Its range is in proportion to the range at the given setting.
         """
         value = found.value
         if epsilon <= self.epsilon and setting.num_features == self.setting.num_features:
@@ -143,21 +147,31 @@ class Variants:
         return dataclasses.replace(found, low=share * own.low, value=value, high=share * own.high)
 
     def users_for(self, target: float) -> int | None:
-        """Return the fewest users whose expected error is at most ``target``, in two digits."""
+        """Return the fewest users with an expected error of at most ``target``, to two digits.
+
+        Returns None if no number of users reaches the target.
+        """
         own = self.setting.num_users
         stride = _FAR_USERS, self._near
         least = _least(lambda n: self.error(num_users=round(n)), target, own, 1, MOST_USERS, stride)
         return None if least is None else _up(least)
 
     def epsilon_for(self, target: float) -> float | None:
-        """Return the least epsilon that does, in two digits; None if none up to 16 does."""
+        """Return the least epsilon with an expected error of at most ``target``, to two digits.
+
+        Returns None if no epsilon up to 16 reaches the target.
+        """
         start = min(max(self.epsilon, _LEAST_EPSILON), MOST_EPSILON)
         stride = _FAR, self._near
         least = _least(self.error, target, start, _LEAST_EPSILON, MOST_EPSILON, stride)
         return None if least is None else min(_up(100 * least) / 100, MOST_EPSILON)
 
     def features_for(self, target: float) -> int | None:
-        """Return with how many features, fewer than now, the expected error is that small."""
+        """Return the largest number of features with an expected error of at most ``target``.
+
+        It is at most the given number of features. Returns None if no number reaches the target,
+        or if the number of features cannot be changed.
+        """
         most = self.setting.num_features
         if most is None or (isinstance(self._protocol, Plannable) and self._protocol.sized):
             return None
@@ -165,7 +179,7 @@ class Variants:
         def error(number: int) -> float:
             try:
                 return self.error(num_features=number)
-            except ValueError:  # fewer than the protocol is for
+            except ValueError:  # fewer features than the protocol accepts
                 return -math.inf
 
         stride = _FAR, self._near
@@ -182,10 +196,11 @@ def _least(
     high: float,
     stride: tuple[float, float],
 ) -> float | None:
-    """Return the least number from where on a falling error is at most the target, within 5 %.
+    """Return the least number, within 5 %, at which a falling error is at most the target.
 
-    From ``start`` numbers are tried that are ``stride[0]`` times as large, or small, as the one
-    before; between two whose ratio is at most ``stride[1]`` the error is a power of the number.
+    The search begins at ``start`` and multiplies or divides the number by ``stride[0]`` in each
+    step. Between two numbers whose ratio is at most ``stride[1]``, it interpolates the error as a
+    power of the number. Returns None if no number up to ``high`` reaches the target.
     """
     far, near = stride
 

@@ -1,1 +1,1 @@
-"""How anything is shown to people: words, numbers, charts, and pages made of them."""
+"""Presentation of results: words, numbers, charts, and pages made of them."""

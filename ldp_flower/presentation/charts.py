@@ -1,6 +1,6 @@
-"""Charts: one look for all figures, of results, comparisons and studies.
+"""Charts with a common style, for results, comparisons and studies.
 
-Matplotlib is imported when something is drawn: a client process never needs it.
+Matplotlib is imported only when something is drawn, so a client process never needs it.
 """
 
 import io
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 INK, GREY = "#22313f", "#8a8f98"
-# Each has a contrast of 3 at least to white and to black; pages lighten them when they are dark.
-# The names are those that pages know them by.
+# Each colour has a contrast of at least 3 to white and to black. Pages use lighter versions in dark
+# mode, by these names.
 COLOURS = {
     "green": "#0b7a75",
     "red": "#b0532c",
@@ -29,7 +29,7 @@ COLOURS = {
     "pink": "#d1779b",
 }
 GREEN, RED, BLUE, PURPLE, YELLOW, PINK = COLOURS.values()
-#: Settings of matplotlib that make the look.
+#: Settings of matplotlib for the common style.
 STYLE: dict[str, Any] = {
     "font.size": 10,
     "text.color": INK,
@@ -44,8 +44,8 @@ STYLE: dict[str, Any] = {
     "ytick.color": INK,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "svg.fonttype": "none",  # the reader's fonts, which know more scripts than one file does
-    "svg.hashsalt": "ldp-flower",  # the same figure is the same text
+    "svg.fonttype": "none",  # use the reader's fonts, which cover more scripts than one font file
+    "svg.hashsalt": "ldp-flower",  # makes the text of equal figures equal
 }
 _WIDTH = 6.4  # inches
 _LONGEST_LABEL = 40  # characters
@@ -53,7 +53,7 @@ _LONGEST_LABEL = 40  # characters
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the one look inside this context; what is drawn elsewhere stays as it is."""
+    """Use the common style inside this context only."""
     from matplotlib import rc_context
 
     with rc_context(STYLE):  # type: ignore[arg-type]
@@ -61,14 +61,14 @@ def style() -> Iterator[None]:
 
 
 def standing_alone(height: float) -> "Axes":
-    """Return empty axes, inches high, of a figure that no window and no notebook knows of."""
+    """Return empty axes, ``height`` inches high, of a figure that windows and notebooks ignore."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(_WIDTH, height), layout="constrained").subplots()
 
 
 def new_axes(height: float) -> "Axes":
-    """Return empty axes; no window opens, and a notebook shows them below the cell."""
+    """Return empty axes. No window opens, and a notebook shows the figure below the cell."""
     import matplotlib
 
     if "inline" not in matplotlib.get_backend():
@@ -79,19 +79,19 @@ def new_axes(height: float) -> "Axes":
 
 
 def height_of(rows: int) -> float:
-    """Return the inches that a chart with so many named rows takes."""
+    """Return the height in inches of a chart with ``rows`` named rows."""
     return 0.9 + 0.28 * max(rows, 2)
 
 
 def label(text: object) -> str:
-    """Return text for a chart: as it is, whatever is in it, and not too long."""
+    """Return a text as a label for a chart: shortened if it is too long, and with $ escaped."""
     label = " ".join(str(text).split())
     label = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
     return label.replace("$", r"\$")
 
 
 def finish(axes: "Axes", title: str) -> None:
-    """Give a panel its title, and no frame above and to the right."""
+    """Set the title of a panel, and remove its frame above and on the right."""
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -102,7 +102,7 @@ def intervals(
     values: "ArrayLike",
     errors: "ArrayLike",
 ) -> None:
-    """Draw a point with a 95 % interval for each name, the first one on top."""
+    """Draw a point with a 95 % interval for each name, with the first name on top."""
     import numpy as np
 
     places = np.arange(len(names))
@@ -114,7 +114,7 @@ def intervals(
 
 
 def figure_of(axes: "Axes") -> "Figure":
-    """Return the figure that axes are on."""
+    """Return the figure that contains the axes."""
     figure = axes.get_figure(root=True)
     if figure is None:
         raise ValueError("Expected axes that are on a figure, got others.")
@@ -122,7 +122,7 @@ def figure_of(axes: "Axes") -> "Figure":
 
 
 def svg(axes: "Axes", description: str) -> Markup:
-    """Return the figure of axes as an SVG element, in the colour of the text around it."""
+    """Return the figure of axes as an SVG element, with ink in the colour of the page's text."""
     from html import escape
 
     drawn = io.StringIO()

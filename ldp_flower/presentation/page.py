@@ -1,6 +1,6 @@
-"""Pages: sections of text, tables and figures, in one file that needs nothing else.
+"""HTML pages with sections of text, tables and figures, in one file without dependencies.
 
-No text in them can become markup: whatever is no element is escaped.
+Texts cannot become markup: everything that is not an element is escaped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,11 +53,11 @@ body { margin: 2rem auto; padding: 0 1.2rem; max-width: 60rem; color: #22313f; b
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
 
 def element(tag: str, *content: object, **attributes: str) -> Markup:
-    """Return an element; content that is no :class:`Markup` is escaped, as attributes are."""
+    """Return an element; attributes, and content that is not :class:`Markup`, are escaped."""
     # class_ and aria_label become class and aria-label.
     names = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     opened = "".join(f' {name}="{escape(value)}"' for name, value in names.items())
@@ -66,15 +66,15 @@ def element(tag: str, *content: object, **attributes: str) -> Markup:
 
 
 def joined(*parts: Markup) -> Markup:
-    """Return elements one after the other."""
+    """Concatenate elements."""
     return Markup("".join(parts))
 
 
 def table_of(table: "DataFrame", most_rows: int = _MOST_ROWS) -> Markup:
-    """Return a table with at most so many of its rows.
+    """Return a table with at most ``most_rows`` rows.
 
-    Where there is a column :data:`ERROR`, the number before it, the error and the ends of the
-    interval are shown to the second digit of the error; other numbers in some four digits.
+    If the table has a column :data:`ERROR`, the number before it, the error and the ends of the
+    interval are shown to the second digit of the error. Other numbers have about four digits.
     """
     numeric = [kind.kind in "iuf" for kind in table.dtypes]
     sides = ["number" if right else "text" for right in numeric]
@@ -102,28 +102,28 @@ def table_of(table: "DataFrame", most_rows: int = _MOST_ROWS) -> Markup:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, empty for none, and what stands below it.
+    """Section of a page: a heading (empty for none) and its content.
 
-    The content are elements, and texts, each of which becomes a paragraph.
+    The content consists of elements and of texts. Each text becomes a paragraph.
     """
 
     heading: str
     content: Sequence[Markup | str]
 
     def markup(self) -> Markup:
-        """Return the section; nothing if it has no content."""
+        """Return the section as markup; it is empty if there is no content."""
         parts = [c if isinstance(c, Markup) else element("p", c) for c in self.content if c]
         heading = [element("h2", self.heading)] if self.heading else []
         return element("section", *heading, *parts) if parts else Markup()
 
 
 def listed(texts: Sequence[str]) -> Markup:
-    """Return a list of texts; nothing if there are none."""
+    """Return a list element with the texts; it is empty if there are no texts."""
     return element("ul", *(element("li", text) for text in texts)) if texts else Markup()
 
 
 def fragment(title: str, sections: Sequence[Section]) -> Markup:
-    """Return sections for a page that exists already, as a notebook's."""
+    """Return sections for embedding in an existing page, such as a notebook."""
     style = joined(Markup(f"<style>{_STYLE}</style>"))
     parts = [section.markup() for section in sections]
     return joined(style, element("div", element("h1", title), *parts, class_="ldp-flower"))
@@ -132,7 +132,7 @@ def fragment(title: str, sections: Sequence[Section]) -> Markup:
 def page(title: str, sections: Sequence[Section], path: str | Path | None = None) -> str:
     """Return sections as a page that needs no other file, and write it if a path is given.
 
-    It is read in light and dark, on a screen of any width and on paper.
+    The page suits light and dark mode, screens of any width, and print.
     """
     head = element(
         "head",

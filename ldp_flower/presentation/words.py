@@ -1,4 +1,4 @@
-"""Numbers as people read them, and what a privacy parameter means."""
+"""Texts for people: formatted numbers, and the meaning of privacy parameters in words."""
 
 import math
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from importlib.metadata import version
 import numpy as np
 
 _MISSING = "–"
-_SPAN = 1e3  # of numbers that are shown with as many decimals
-_SURE = 0.999  # chance of a right guess from where on it is not stated more exactly
+_SPAN = 1e3  # largest ratio of numbers that are shown with the same number of decimals
+_SURE = 0.999  # chances of a right guess above this one are described as nearly certain
 
 
 def number(value: object) -> str:
-    """Return a number in four digits, an integer in all of them, anything else as text."""
+    """Return a float with four digits, an integer with all digits, and anything else as text."""
     if isinstance(value, bool | np.bool_) or value is None:
         return _MISSING if value is None else ("no", "yes")[bool(value)]
     if isinstance(value, int | np.integer):
@@ -26,12 +26,12 @@ def number(value: object) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things, such as ``1 byte`` or ``2,000 bytes``."""
+    """Return a count with its noun, such as ``1 byte`` or ``2,000 bytes``."""
     return f"{number(count)} {noun}" + "s" * (count != 1)
 
 
 def numbers(values: Sequence[object]) -> list[str]:
-    """Return a column of numbers, with as many decimals each unless they differ too much."""
+    """Return the texts of a column of numbers, with equal decimals unless sizes differ too much."""
     floats = [float(value) for value in values if isinstance(value, float | np.floating)]
     sizes = [abs(value) for value in floats if math.isfinite(value) and value]
     if not sizes or len(floats) < len(values) or max(sizes) > _SPAN * min(sizes):
@@ -61,27 +61,27 @@ def by_error(values: Sequence[float], errors: Sequence[float]) -> list[str]:
 
 
 def share(value: float) -> str:
-    """Return a share in percent, in three digits."""
+    """Return a share in percent, with three digits."""
     return _MISSING if math.isnan(value) else f"{100 * value:.3g} %"
 
 
 def printable(text: str) -> str:
-    """Return a text that a terminal shows and does not obey."""
+    """Return a text without control characters that a terminal would interpret."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def guarantee(epsilon: float, delta: float, unit: str, part: str = "") -> str:
-    """Return what a privacy parameter promises, in words.
+    """Return the meaning of a privacy guarantee in words.
 
-    Epsilon and delta are of all that is reported about one unit: who is protected, such as
-    ``"user"``. If not all of its data is, the part that is, such as ``"labels"``.
+    Epsilon and delta are for all reports about one ``unit``, such as ``"user"``. If only a part of
+    the unit's data is protected, ``part`` names it, such as ``"labels"``.
 
-    Someone who holds two possibilities for equally likely and sees reports that are (epsilon,
-    delta)-indistinguishable guesses right with probability at most ``(e**epsilon + delta) /
-    (1 + e**epsilon)``, the best of any test between them.
+    Assume that a guesser considers two versions of the data equally likely, and sees reports that
+    are (epsilon, delta)-indistinguishable. The guess is right with a probability of at most
+    ``(e**epsilon + delta) / (1 + e**epsilon)``, the best of any test between the versions.
     """
     only = f" ({part} only)" if part else ""
-    # Written so that it does not overflow.
+    # This form of the formula does not overflow.
     right = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
     chance = f"is right at most {share(right)} of the time, where a coin has 50 %"
     if right > _SURE:
@@ -94,7 +94,7 @@ def guarantee(epsilon: float, delta: float, unit: str, part: str = "") -> str:
 
 
 def what_lacks(module: str) -> str:
-    """Return what is wrong where a module is not found that an app imports."""
+    """Return an explanation for a missing module that an app imports."""
     if module.split(".")[0] != "flwr":
         return "Install it beside ldp-flower: this command installs nothing."
     flower = ".".join(version("flwr").split(".")[:2])

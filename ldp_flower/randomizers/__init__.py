@@ -1,7 +1,7 @@
-"""Local randomizers, each with its guarantee, and the only ones that a message can name.
+"""Local randomizers, each with its guarantee, and the registry of those that a message can name.
 
-What a mechanism is, is in :mod:`.base`; the exact sampling that the finite ones share is in
-:mod:`.two_level`.
+The module :mod:`.base` defines what a mechanism is. The module :mod:`.two_level` holds the exact
+sampling that all mechanisms with finitely many outputs share.
 """
 
 from collections.abc import Mapping
@@ -108,9 +108,10 @@ def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
 
 @lru_cache(maxsize=64)
 def _kept(config: tuple[tuple[str, type, object], ...]) -> Randomizer:
-    """Build a randomizer once: one message after the other brings the same, with its tables.
+    """Build a randomizer, or return the cached one with its tables.
 
-    The types are part of what is looked up, since 1, 1.0 and True are equal.
+    Many messages in a row name the same randomizer. The types are part of the cache key, since
+    1, 1.0 and True are equal.
     """
     return _built({name: value for name, _, value in config})
 

@@ -1,6 +1,6 @@
-"""What every randomizer is: a frozen description of one mechanism, with both its halves.
+"""Base classes of randomizers: frozen descriptions of one mechanism, with both its halves.
 
-And two domains that many share: a number in an interval, and a vector.
+The module also has base classes for two common domains: a number in an interval, and a vector.
 """
 
 import math
@@ -19,11 +19,11 @@ Reports = NDArray[np.generic]
 
 _BLOCK_ENTRIES = 1 << 18  # elements of reports drawn at a time, so that they stay in the cache
 _DEBIASED_ENTRIES = 1 << 22  # elements of debiased reports in memory at a time
-_SUMMED_STEP = 2.0**-31  # of the power of two above the bound: sums of four million are exact
+_SUMMED_STEP = 2.0**-31  # relative to the power of two above the bound: four million add exactly
 
 
 def _coins(num_users: int, coins: Words | None) -> Words:
-    """Return the public coins, by default one 64-bit state per row from its index."""
+    """Return the public coins; by default derive one 64-bit state per row from its index."""
     if coins is None:
         return derive(np.arange(num_users, dtype=np.uint64))
     if len(coins) != num_users:
@@ -33,11 +33,12 @@ def _coins(num_users: int, coins: Words | None) -> Words:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An average over users and what is known of its noise.
+    """Estimated mean over users, with its standard error.
 
-    ``mean``, shape (dim,), is an unbiased estimate of the average of the users' (clipped) values.
-    ``std_error`` is its standard error from the spread of the reports themselves: randomisation,
-    sampling of users and their heterogeneity together. ``count`` is the number of reports.
+    ``mean``, shape (dim,), is an unbiased estimate of the mean of the users' (clipped) values.
+    ``std_error`` is its standard error, computed from the spread of the reports. It therefore
+    covers randomisation, sampling of users and their heterogeneity. ``count`` is the number of
+    reports.
     """
 
     mean: Floats
@@ -46,16 +47,16 @@ class Estimate:
 
     @classmethod
     def side_by_side(cls, parts: Iterable["Estimate"], count: int) -> "Estimate":
-        """Return the estimates of several parts of a report as one."""
+        """Concatenate the estimates of several parts of a report."""
         means, errors = zip(*((part.mean, part.std_error) for part in parts), strict=True)
         return cls(np.concatenate(means), np.concatenate(errors), count)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The sum of debiased reports, and of their squares by coordinate, shape (size,).
+    """Sum of debiased reports and sum of their squares, by coordinate, each of shape (size,).
 
-    Summaries of disjoint users add up.
+    Summaries of disjoint sets of users can be added.
     """
 
     count: int
@@ -77,16 +78,16 @@ class Summary:
 
 @dataclass(frozen=True)
 class Randomizer(PlainFields, ABC):
-    """One local mechanism: how a value becomes a report, and how reports are read.
+    """Local mechanism: it turns values into reports and estimates values from reports.
 
-    Subclasses are frozen dataclasses of public parameters. ``coins`` are public randomness, one
-    64-bit integer per user that user and server know. They never need to be secret, and no
-    guarantee rests on them.
+    Subclasses are frozen dataclasses of public parameters. ``coins`` are public randomness: one
+    64-bit integer per user, which user and server both know. Coins never need to be secret, and
+    no guarantee depends on them.
     """
 
     epsilon: float
 
-    #: What a row that is not finite is taken for.
+    #: Value that replaces rows that are not finite.
     centre: ClassVar[float] = 0.0
     #: The neighbouring relation.
     protects: ClassVar[str] = "any two values of one user"
@@ -98,30 +99,33 @@ class Randomizer(PlainFields, ABC):
     @property
     @abstractmethod
     def exact(self) -> bool:
-        """Whether outputs are finite and drawn by integer thresholds: no floating-point caveats."""
+        """True if there are finitely many outputs, drawn by integer thresholds.
+
+        The guarantee then has no floating-point caveats.
+        """
 
     @property
     def permanent(self) -> bool:
-        """Whether a report is a bit of the value that private words flip or not, whatever it is.
+        """True if a report is one bit of the value, and the private words alone decide on a flip.
 
-        Then somebody who always answers by the same words has flipped all its bits or none. Given
-        when they change, any two histories of values differ by epsilon.
+        A user who always answers with the same private words then flips all of its bits or none.
+        Given the times at which the bits change, any two histories of values differ by epsilon.
         """
         return False
 
     @property
     def summable(self) -> bool:
-        """Whether sums of debiased reports replace the reports."""
+        """True if a sum of debiased reports can take the place of the reports."""
         return True
 
     @property
     def debiasable(self) -> bool:
-        """Whether a report can be turned into an estimate of its user's value."""
+        """True if a report can be turned into an estimate of its user's value."""
         return self.summable
 
     @property
     def delta(self) -> float:
-        """Delta of the guarantee; 0 for a pure one."""
+        """Delta of the guarantee; 0 for a pure guarantee."""
         return 0.0
 
     @property
@@ -146,7 +150,7 @@ class Randomizer(PlainFields, ABC):
 
     @property
     def report_bytes(self) -> int:
-        """Size of one user's report."""
+        """Size of one user's report, in bytes."""
         return int(math.prod(self.report_shape)) * self.report_dtype.itemsize
 
     @property
@@ -154,22 +158,22 @@ class Randomizer(PlainFields, ABC):
     def variance(self) -> float:
         """Variance of one debiased report, averaged over the coordinates, at the worst input.
 
-        The noise of a mean of n reports is this over n.
+        The noise variance of a mean of n reports is this variance divided by n.
         """
 
     @property
     @abstractmethod
     def bound(self) -> float:
-        """Largest absolute value of a coordinate of what one report adds to a sum."""
+        """Largest absolute value of a coordinate of one debiased report in a sum."""
 
     @property
     def length(self) -> float:
-        """Largest Euclidean length of what one report adds to a sum."""
+        """Largest Euclidean length of one debiased report in a sum."""
         return self.bound * math.sqrt(self.size)
 
     @abstractmethod
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        """Randomise values of shape (users, width), always those that :meth:`_own` returns."""
+        """Randomise values of shape (users, width) that were prepared by :meth:`_own`."""
 
     @abstractmethod
     def _debias(self, reports: Reports, coins: Words) -> Floats:
@@ -177,7 +181,7 @@ class Randomizer(PlainFields, ABC):
 
     @abstractmethod
     def contains(self, reports: Reports) -> bool:
-        """Whether every element of an array of finite numbers is a possible report."""
+        """Return True if all elements of an array of finite numbers are possible reports."""
 
     @final
     def randomize(
@@ -191,12 +195,12 @@ class Randomizer(PlainFields, ABC):
         Parameters
         ----------
         values : array_like, shape (users, width)
-            Whatever they are, they are brought into the mechanism's domain: a row with a NaN or an
-            infinity, in a coordinate that the mechanism reads, becomes its centre.
+            Any numbers. They are brought into the mechanism's domain: a row with a NaN or an
+            infinity in a coordinate that the mechanism reads is replaced by the domain's centre.
         rng : RandomSource or numpy.random.Generator
             Private randomness.
         coins : ndarray of uint64, shape (users,), optional
-            Public randomness; by default that of the row's index.
+            Public randomness; by default it is derived from the row's index.
 
         Returns
         -------
@@ -215,8 +219,8 @@ class Randomizer(PlainFields, ABC):
         coins = _coins(users, coins)
         reports = np.empty((users, *self.report_shape), self.report_dtype)
         size = max(1, _BLOCK_ENTRIES // math.prod(self.report_shape))
-        # Overflow is harmless (what overflows is clipped) unless it is made an error,
-        # which would say that it happened.
+        # Overflow is harmless, since overflowing values are clipped. If NumPy raised an error
+        # for it, the error would reveal that it happened.
         with np.errstate(all="ignore"):
             for run, source in as_source(rng).blocks(users, size):
                 reports[run] = self._randomize(self._own(values[run]), source, coins[run])
@@ -224,10 +228,10 @@ class Randomizer(PlainFields, ABC):
 
     @final
     def _own(self, values: ArrayLike) -> Floats:
-        """Return a copy of values in which each row lies in one piece, and is fit to be read.
+        """Return a copy of values with contiguous rows and without rows that are not finite.
 
-        Always a copy: the order in which a row's numbers are added up follows from how the rows
-        lie in memory, and must not follow from other rows.
+        A copy is always made: the order in which a row's numbers are added depends on the memory
+        layout of the rows, and must not depend on other rows.
         """
         own = np.array(values, np.float64, order="C")
         self._centre(own)
@@ -238,23 +242,23 @@ class Randomizer(PlainFields, ABC):
         values[~np.isfinite(values).all(axis=1)] = self.centre
 
     def debias(self, reports: Reports, coins: Words | None = None) -> Floats:
-        """Turn reports into unbiased estimates of the users' values, (users, size)."""
+        """Turn reports into unbiased estimates of the users' values, shape (users, size)."""
         return self._debias(reports, _coins(len(reports), coins))
 
     def for_cohort(self, num_users: int, coin: int) -> Self:
-        """Return the mechanism for a cohort of so many users, with a public coin of its own.
+        """Return the mechanism for a cohort of ``num_users`` users, with the cohort's public coin.
 
-        The guarantee and the law of a report stay the same. Mechanisms whose users share
-        public randomness take it from this coin, and as much as the cohort needs.
+        The guarantee and the distribution of a report stay the same. Mechanisms whose users share
+        public randomness derive it from this coin, in the amount that the cohort needs.
         """
         return self
 
     def public_order(self, coins: Words) -> NDArray[np.intp]:
-        """Return an order of users in which those who share public randomness are together."""
+        """Return an order of the users that groups users with the same public randomness."""
         return np.arange(len(coins))
 
     def summarize(self, reports: Reports, coins: Words | None = None) -> Summary:
-        """Add up debiased reports; post-processing, so it may happen on either side."""
+        """Sum debiased reports. This is post-processing, so client or server may do it."""
         coins = _coins(len(reports), coins)
         order = self.public_order(coins)
         step = max(1, _DEBIASED_ENTRIES // self.size)
@@ -271,8 +275,8 @@ class Randomizer(PlainFields, ABC):
     def _addable(self, values: Floats) -> Floats:
         """Round debiased reports, far below their noise, so that their sums are exact.
 
-        In whatever order, and on however many nodes, users are added up, the mean is then
-        the same to the last bit.
+        The mean is then the same to the last bit in whatever order, and on however many nodes,
+        the reports are added.
         """
         step = math.ldexp(_SUMMED_STEP, math.frexp(self.bound)[1])
         return np.asarray(np.rint(values / step) * step)
@@ -292,9 +296,9 @@ class Randomizer(PlainFields, ABC):
         return self.estimate(self.summarize(reports, coins)).mean
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether a summary can be of ``count`` of the users with these coins."""
+        """Return True if ``summary`` is possible for ``summary.count`` users with these coins."""
         count, total, squares = summary.count, summary.sum, summary.sum_of_squares
-        slack = 1 + (1e-9 if self.exact else 1e-6)  # others are rounded to four bytes
+        slack = 1 + (1e-9 if self.exact else 1e-6)  # inexact reports are rounded to four bytes
         return bool(
             0 <= count <= len(coins)
             and total.dtype == squares.dtype == np.float64
@@ -310,7 +314,7 @@ class Randomizer(PlainFields, ABC):
         )
 
     def well_formed(self, reports: Reports, num_users: int) -> bool:
-        """Whether ``reports`` can be the reports of ``num_users`` users."""
+        """Return True if ``reports`` can be the reports of ``num_users`` users."""
         return (
             reports.shape == (num_users, *self.report_shape)
             and reports.dtype == self.report_dtype
@@ -326,7 +330,7 @@ class Randomizer(PlainFields, ABC):
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, object]) -> Self:
-        """Build the mechanism from untrusted plain values, checking each."""
+        """Build the mechanism from untrusted plain values, after a check of each value."""
         known = {field.name: field.type for field in fields(cls)}
         if set(parameters) != set(known):
             raise ValueError(
@@ -341,9 +345,9 @@ class Randomizer(PlainFields, ABC):
 
 @dataclass(frozen=True)
 class OfNumber(Randomizer):
-    """Base class: a value is one number in ``[-radius, radius]``, to which it is clipped.
+    """Base class of mechanisms for one number, which is clipped to ``[-radius, radius]``.
 
-    ``epsilon`` is the privacy parameter; the radius is 1 by default.
+    ``epsilon`` is the privacy parameter. The radius is 1 by default.
     """
 
     radius: float = 1.0
@@ -357,7 +361,7 @@ class OfNumber(Randomizer):
 
 @dataclass(frozen=True)
 class OfVector(Randomizer):
-    """Base class: a value is a vector.
+    """Base class of mechanisms for one vector.
 
     Parameters
     ----------
@@ -366,8 +370,8 @@ class OfVector(Randomizer):
     dim : int
         Number of coordinates.
     radius : float (default: 1.0)
-        The domain is the ball of this radius, to which longer vectors are shortened; where a class
-        says so it is the box ``[-radius, radius] ** dim``, to which coordinates are clipped.
+        Radius of the domain, which is a ball; longer vectors are shortened to it. If a class says
+        so, the domain is the box ``[-radius, radius] ** dim`` instead; coordinates are clipped.
     """
 
     dim: int

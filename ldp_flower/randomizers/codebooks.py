@@ -1,12 +1,13 @@
-"""Codebooks: a vector in a ball as the number of one of finitely many public directions.
+"""Codebooks: mechanisms that report a vector in a ball as the index of a public direction.
 
-A few likely words are the closest to the user's vector: PrivUnit with finitely many outputs, at one
-or two bytes a report. :class:`Codebook` shares generated words; for many coordinates see
-:mod:`.hadamard_codebook`.
+The likely words are the few that are closest to the user's vector. This is PrivUnit with finitely
+many outputs, at one or two bytes a report. In :class:`Codebook`, users share generated words; for
+many coordinates see :mod:`.hadamard_codebook`.
 
-For one user, a codebook of independent uniform directions stays one however it is turned.
-For two users of a group, the turns make what they report of the same vector all but
-independent: a codebook that favours an axis favours another one for every user.
+Every user turns the shared codebook in a different way. For one user, a turned codebook of
+independent uniform directions has the same distribution as before. For two users who share a
+codebook, the turns make their reports of the same vector almost independent: if the codebook
+favours an axis, it favours a different axis for every user.
 """
 
 import math
@@ -31,19 +32,19 @@ from .order_statistics import of_directions
 from .two_level import OneChoice, TwoLevel
 
 Rows = NDArray[np.intp]
-#: Which users, by their row.
+#: Row numbers of some of the users.
 Places = slice | Rows
 
-#: What a client computes for a report grows with it, and a message can ask for it.
+#: Limit on the codewords that a message can request: a client's work per report grows with them.
 MOST_CODEWORDS = 4096
 
 
 @dataclass(frozen=True)
 class BallCodebook(OneChoice, OfVector):
-    """Base class: a vector in an l2 ball, reported as the number of one of K unit vectors.
+    """Base class of mechanisms that report a vector in an l2 ball as the index of a unit vector.
 
-    Vectors are lifted to the sphere of one dimension more, so that one rule serves all
-    lengths; the server drops the added coordinate.
+    Vectors are lifted to the sphere in one more dimension, so that one rule serves all lengths.
+    The server drops the added coordinate.
     """
 
     num_codewords: int = 256
@@ -65,22 +66,25 @@ class BallCodebook(OneChoice, OfVector):
     @property
     @abstractmethod
     def _order_statistics(self) -> tuple[Floats, Floats]:
-        """Expected sums over the closest r words of their products with a unit vector."""
+        """Expected sums of a unit vector's products with its closest words, and of their squares.
+
+        Entry r - 1 is the sum over the r closest words.
+        """
 
     @abstractmethod
     def _products(self, values: Floats, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        """Yield some users at a time and their lifted values' inner products with their words.
+        """Yield some users at a time, with the inner products of their lifted values and words.
 
-        A user's products, and so their ranking, are the same bits whatever the others hold.
+        A user's products, and so their ranking, are bit by bit independent of other users' values.
         """
 
     @abstractmethod
     def _chosen(self, reports: Reports, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        """Yield some users at a time and the codewords of their reports, (users, order)."""
+        """Yield some users at a time, with the codewords of their reports, shape (users, order)."""
 
     @cached_property
     def _design(self) -> tuple[TwoLevel, float, float]:
-        """Return the choice, E <V, u> and E <V, u>**2, for the best number of likely words."""
+        """Return the choice, E <V, u> and E [<V, u>**2], for the best number of likely words."""
         total = self.num_codewords
         sums, squares = self._order_statistics
         likely = np.arange(1, total // 2 + 1)
@@ -110,9 +114,10 @@ class BallCodebook(OneChoice, OfVector):
     def variance(self) -> float:
         """The larger of the variances at the centre of the ball and on its sphere.
 
-        V has unit length. Its product with u has the mean square E<V,u>**2, the rest of its
-        squared length is spread evenly, also over the coordinates that the server drops: u's
-        own, at the centre. In between the variance is linear in the square of the value's length.
+        V has unit length. The mean square of its product with u is E [<V, u>**2]. The rest of its
+        squared length is spread evenly over the other coordinates, including those that the
+        server drops. At the centre, the server drops the coordinate of u itself. Between centre
+        and sphere, the variance is linear in the square of the value's length.
         """
         squared = self._design[2]
         each = (1 - squared) / (self._order - 1)
@@ -135,7 +140,7 @@ class BallCodebook(OneChoice, OfVector):
         reports = np.empty(len(values), self.report_dtype)
         for users, products in self._products(values, coins):
             drawn = likely[users, None]
-            # Each row has as many words in the set that was drawn as the set is large.
+            # Each row has exactly as many words in the drawn set as that set has members.
             places = np.flatnonzero(self._close(products) == drawn)
             sizes = np.where(drawn[:, 0], self.num_likely, self.num_codewords - self.num_likely)
             first = np.cumsum(sizes) - sizes
@@ -143,9 +148,9 @@ class BallCodebook(OneChoice, OfVector):
         return reports
 
     def _close(self, products: Floats) -> NDArray[np.bool_]:
-        """Return which words are likely: the ``num_likely`` of each row's largest products.
+        """Return a mask of the likely words: those with each row's ``num_likely`` largest products.
 
-        Exactly so many in each row, also among equals and where products are no numbers.
+        Each row has exactly ``num_likely`` of them, even with ties and with products that are NaN.
         """
         unlikely = self.num_codewords - self.num_likely
         close = products >= np.partition(products, unlikely, axis=1)[:, unlikely, None]
@@ -158,7 +163,7 @@ class BallCodebook(OneChoice, OfVector):
         return close
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the only rounding of one value, its chance and the reports by rank."""
+        """Return the chance and the ranked reports of the only rounding of one value."""
         ((_, products),) = self._products(value[None], coin)
         close = self._close(products)[0]
         order = np.concatenate([np.flatnonzero(close), np.flatnonzero(~close)])
@@ -180,60 +185,63 @@ class BallCodebook(OneChoice, OfVector):
         return Summary(len(reports), total, squares)
 
 
-# Of a codebook, 128 MB, which a message can make a client generate for every user: just enough
-# for 4,096 words of 4,096 coordinates, beyond which HadamardCodebook generates none.
+# Largest number of entries of a codebook (128 MB), since a message can make a client generate one
+# for every user. It is just enough for 4,096 words of 4,096 coordinates; for more coordinates
+# there is HadamardCodebook, which generates no words.
 _MAX_ENTRIES = 1 << 24
 _MAX_CODEBOOKS = 1 << 40
 _SHARING = 512  # users of a cohort who share a codebook
-_GROUP, _SIGNS, _SHIFT = 0, 1, 2  # what a user's coin is used for
-_ROWS = 32  # of a product of matrices: its shape must not depend on anything
-_CACHED_ENTRIES = 1 << 17  # of users' rows and products
-_MADE_ENTRIES = 1 << 20  # of codebooks that are made at a time, if there are several
+_GROUP, _SIGNS, _SHIFT = 0, 1, 2  # purposes of a user's coin
+_ROWS = 32  # rows in one matrix product, a constant, so that results do not depend on other rows
+_CACHED_ENTRIES = 1 << 17  # entries of users' rows and products at a time
+_MADE_ENTRIES = 1 << 20  # entries of codebooks that are generated at a time, if there are several
 
 
 @dataclass(frozen=True)
 class Codebook(BallCodebook):
     """Randomiser for vectors in an l2 ball: the index of one of K public directions.
 
-    A codebook holds ``num_codewords`` random directions, which public coins generate. Every user
-    has one, turned in a way of its own. The user ranks the directions by their inner product with
-    its vector and sends the index of one of the best with a probability raised by exp(epsilon). The
-    server regenerates the direction. The variance is that of PrivUnit within 2 % up to
-    epsilon 4 (10 % at epsilon 8 with 256 codewords, 2 % with 1,024).
+    A codebook holds ``num_codewords`` random directions, which are generated from public coins.
+    Every user turns its codebook in a different way. The user ranks the directions by their inner
+    product with its vector, and each of the best indices has a probability that is exp(epsilon)
+    times that of the others. The server regenerates the direction. The variance is that of PrivUnit
+    within 2 % up to epsilon 4 (10 % at epsilon 8 with 256 codewords, 2 % with 1,024).
 
     Parameters
     ----------
     epsilon, dim, radius
-        As of :class:`.OfVector`; at most 2**23 coordinates.
+        See :class:`.OfVector`; at most 2**23 coordinates.
     num_codewords : int (default: 256)
-        Size of a codebook, 2 to 4,096, and at most ``2**24 / dim``; up to 256 a report is one byte.
+        Size of a codebook, 2 to 4,096, and at most ``2**24 / dim``. Up to 256, a report is one
+        byte.
     num_codebooks : int (default: 2**15 / (dim + 1)**2, but at least 8)
-        Number of codebooks, 1 to 2**40; each user's coin names one. Strategies take one for
-        512 users of the cohort that they ask, or for 8 (dim + 1) if that is less.
+        Number of codebooks, 1 to 2**40. Each user's coin selects one. Strategies use one codebook
+        for every 512 users of a cohort, or for every 8 (dim + 1) users if that is less.
     coin : int (default: 0)
-        Public coin of the codebooks, 0 to 2**63 - 1; strategies draw one for each question.
+        Public coin of the codebooks, 0 to 2**63 - 1. Strategies draw one for each question.
 
     Notes
     -----
-    Averaged over the coins, the chosen direction V has mean ``scale`` times the vector, whatever
-    the vector is; ``scale`` follows from expected order statistics of a uniform direction's
-    coordinate (computed by quadrature, not simulated) and from the probabilities that are realised.
-    A codebook costs ``num_codewords * dim`` normals, ranking one vector as many multiplications.
+    Averaged over the coins, the chosen direction V has mean ``scale`` times the vector, for every
+    vector. ``scale`` follows from expected order statistics of a uniform direction's coordinate
+    (computed by quadrature, not simulated) and from the realised probabilities. A codebook costs
+    ``num_codewords * dim`` normals, and ranking one vector costs as many multiplications.
 
-    Reports of users who share a codebook are not quite independent. A user's own turn (random
-    signs and a shift in a circle) undoes it: in a cohort for which it was made, all of whom hold
-    the same vector, the variance of their mean is that of independent reports within 4 %, and
-    some 3 % above it at epsilon 8 with 2 or 4 coordinates.
+    Reports of users who share a codebook are not quite independent. Each user's turn (random
+    signs and a cyclic shift) removes most of the dependence. In a cohort for which the mechanism
+    was made (:meth:`for_cohort`), and in which all users hold the same vector, the variance of
+    their mean is that of independent reports within 4 %, and some 3 % above it at epsilon 8 with
+    2 or 4 coordinates.
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon``, for every coin.
-    2. Which ``num_likely`` indices are likely depends on the value, how many does
-       not; :class:`TwoLevel` then bounds the ratio of any index's probabilities for
+    2. The value determines the set of likely indices, but not its size ``num_likely``.
+       :class:`TwoLevel` therefore bounds the ratio of any index's probabilities for
        any two values by exp(epsilon), rounding included.
-    3. How well or badly the directions are generated, turned and ranked (ties, floating
-       point, a malicious coin, codebooks that all users share) moves indices between the two
-       sets and nothing else, so the guarantee holds for every input and every coin.
+    3. The quality of the generation, turns and ranking of the directions (ties, floating
+       point, a malicious coin, codebooks that all users share) only moves indices between
+       the two sets, so the guarantee holds for every input and every coin.
     """
 
     num_codebooks: int = 0
@@ -262,29 +270,32 @@ class Codebook(BallCodebook):
         return of_directions(self._order, self.num_codewords)
 
     def for_cohort(self, num_users: int, coin: int) -> Self:
-        """Return the mechanism with a codebook for 512 of so many users, from this coin.
+        """Return the mechanism with one codebook for every 512 of the users, from this coin.
 
-        For fewer users where there are few coordinates, and turns have little to turn.
+        With few coordinates, fewer users share a codebook, since turns then change little.
         """
         sharing = min(_SHARING, 8 * self._order)
         return replace(self, num_codebooks=max(1, -(-num_users // sharing)), coin=coin)
 
     def public_order(self, coins: Words) -> Rows:
-        """Return an order of users in which those who share a codebook stand together."""
+        """Return an order of the users that groups users with the same codebook."""
         return np.argsort(self._groups(coins), kind="stable")
 
     def _groups(self, coins: Words) -> Words:
         return derive(coins, _GROUP) % np.uint64(self.num_codebooks)
 
     def _codebooks(self, groups: Words) -> Iterator[Floats]:
-        """Yield the groups' codebooks in turn: a server may give every user one of its own."""
+        """Yield the groups' codebooks in turn.
+
+        A server may give every user a different codebook, so only a few are made at a time.
+        """
         at_once = max(1, _MADE_ENTRIES // (self.num_codewords * self._order))
         for start in range(0, len(groups), at_once):
             some = groups[start : start + at_once]
             yield from directions(self.coin, some, self.num_codewords, self._order)
 
     def _shared(self, coins: Words) -> Iterator[tuple[Rows, Rows, Iterator[Floats]]]:
-        """Yield some users, where those of the next codebook begin, and the codebooks."""
+        """Yield some users, the position where each codebook's users begin, and the codebooks."""
         groups = self._groups(coins)
         order = np.argsort(groups, kind="stable")
         step = max(1, _CACHED_ENTRIES // max(self.num_codewords, self._order))
@@ -314,9 +325,10 @@ def _runs(begins: Rows, end: int) -> list[slice]:
 
 
 def _multiply(rows: Floats, words: Floats, products: Floats) -> None:
-    """Store the rows' inner products with the words, as many rows at a time, filled up with zeros.
+    """Store the inner products of rows and words in ``products``.
 
-    So what a product adds up, in which order, follows from no other row.
+    Each matrix product has ``_ROWS`` rows; the last one is filled up with zeros. The terms of a
+    product, and the order of their addition, then do not depend on other rows.
     """
     whole, dim = len(rows) // _ROWS * _ROWS, rows.shape[1]
     blocks = products[:whole].reshape(-1, _ROWS, len(words))
@@ -328,14 +340,14 @@ def _multiply(rows: Floats, words: Floats, products: Floats) -> None:
 
 
 _KEPT_BYTES = 1 << 26
-_FILLED_ENTRIES = 1 << 14  # of words that are made at a time: stay in the cache
+_FILLED_ENTRIES = 1 << 14  # entries of words made at a time, so that they stay in the cache
 _BELOW_ONE = np.float32(1 - 2.0**-24)
 
 Key = tuple[int, int, int, int]
 
 
 class _Kept:
-    """The codebooks that were used last, up to so many bytes together."""
+    """Cache of the codebooks that were used last, up to ``_KEPT_BYTES`` bytes in total."""
 
     def __init__(self) -> None:
         self._words: OrderedDict[Key, Floats] = OrderedDict()
@@ -361,10 +373,10 @@ _kept = _Kept()
 
 
 def directions(coin: int, groups: Words, number: int, dim: int) -> list[Floats]:
-    """Return the groups' codebooks: independent uniform unit vectors, each (number, dim).
+    """Return the groups' codebooks: independent uniform unit vectors, each of shape (number, dim).
 
-    Those used last are kept: a group's users come one after the other, in one process or
-    from many nodes, and what is kept is public.
+    The codebooks that were used last are cached, since a group's users come one after the other,
+    in one process or from many nodes. The cached data are public.
     """
     keys = [(coin, group, number, dim) for group in groups.tolist()]
     found = _kept.known(keys)
@@ -380,10 +392,10 @@ def directions(coin: int, groups: Words, number: int, dim: int) -> list[Floats]:
 
 
 def _fill(directions: Floats, states: Words) -> None:
-    """Make rows uniform unit vectors: normals by Box and Muller's way, two from each word.
+    """Fill the rows with uniform unit vectors, from normals by the Box-Muller method.
 
-    They are so to seven digits. No guarantee rests on them, and another processor's last
-    digit moves an estimate by as little.
+    Each word gives two normals. The vectors have a precision of seven digits. No guarantee depends
+    on them, and a different last digit on another processor changes an estimate just as little.
     """
     half = -(-directions.shape[1] // 2)
     other = directions.shape[1] - half
@@ -394,7 +406,7 @@ def _fill(directions: Floats, states: Words) -> None:
         radius = (words >> np.uint64(32)).astype(np.float32)
         radius += np.float32(0.5)
         radius *= np.float32(2.0**-32)
-        # Of 1, to which one in 2**25 is rounded, the logarithm is 0: a word without a direction.
+        # One in 2**25 is rounded to 1, whose logarithm is 0: the word would have no direction.
         np.minimum(radius, _BELOW_ONE, out=radius)
         np.log(radius, out=radius)
         radius *= np.float32(-2)
@@ -417,7 +429,7 @@ def signs(coins: Words, number: int) -> Floats:
 
 
 def turned(rows: Floats, coins: Words) -> Floats:
-    """Return each user's vector after its own turn: its signs, then a shift in a circle."""
+    """Return each user's vector after the user's turn: random signs, then a cyclic shift."""
     dim = rows.shape[1]
     twice = np.empty((len(rows), 2 * dim))
     np.multiply(rows, signs(coins, dim), out=twice[:, :dim])
@@ -435,7 +447,7 @@ def turned_back(rows: Floats, coins: Words) -> Floats:
 
 
 def _shifted(twice: Floats, by: NDArray[np.intp]) -> Floats:
-    """Return the left halves of rows, each moved to the left by so many places, in a circle."""
+    """Return the left halves of the rows, each shifted cyclically to the left by ``by`` places."""
     dim = twice.shape[1] // 2
     twice[:, dim:] = twice[:, :dim]
     windows = np.lib.stride_tricks.sliding_window_view(twice, dim, axis=1)

@@ -1,12 +1,15 @@
-"""Functions whose result for one number has the same bits whatever stands beside it.
+"""Functions whose result for one number, bit by bit, does not depend on neighbouring numbers.
 
-NumPy's own take several numbers at once where the processor can, and may take another way
-for the last few of an array, or for all that share a step with a number out of range:
-where the numbers are different users', the last bit would depend on a neighbour. SciPy's
-functions, and NumPy's of complex numbers, take one number after the other. Nor does NumPy
-say in which order it adds up a row (einsum cuts long ones where its buffer ends, and the
-buffer begins with another row), so here is a sum that does. Products with Sylvester's matrix
-(Hadamard's of order a power of two) are row by row, too.
+NumPy's own functions process several numbers at once if the processor can. They may use a
+different method for the last few numbers of an array, or for all numbers that are processed
+together with a number out of range. If the numbers belong to different users, the last bit would
+then depend on a neighbour. SciPy's functions, and NumPy's functions of complex numbers, process
+one number after the other.
+
+NumPy does not specify the order in which it adds up a row either: einsum cuts long rows where its
+buffer ends, and the buffer may begin with another row. This module therefore has a sum with a
+fixed order. Products with Sylvester's matrix (Hadamard's matrix whose order is a power of two)
+are computed row by row as well.
 """
 
 import math
@@ -18,7 +21,7 @@ from scipy.special import expit, xlogy
 
 from ..validation import Floats
 
-_BLOCK = 32  # the first five halvings are one product with a matrix
+_BLOCK = 32  # the first five steps of hadamard() are one product with a matrix of this order
 _CACHED_ENTRIES = 1 << 15
 
 
@@ -28,7 +31,7 @@ def log(x: Floats) -> Floats:
 
 
 def log2(x: Floats) -> Floats:
-    """Return the binary logarithm, that of a power of two exactly."""
+    """Return the binary logarithm; it is exact for powers of two."""
     fraction, exponent = np.frexp(x)
     return np.asarray(exponent + log(fraction) / math.log(2.0))
 
@@ -47,10 +50,11 @@ def cos_and_sin(x: Floats) -> tuple[Floats, Floats]:
 
 
 def row_dots(rows: Floats, others: Floats) -> Floats:
-    """Return the sums over the last axis of ``rows * others``, which is broadcast.
+    """Return the sums over the last axis of ``rows * others``; ``others`` is broadcast.
 
-    The order of the additions follows from the length of a row alone: neighbours are added
-    three times, then halves of what is left. A few rows at a time stay in the cache.
+    The order of the additions depends on the length of a row alone: neighbours are added
+    three times, then the two halves of the remaining terms are added repeatedly. A few rows are
+    processed at a time, so that they stay in the cache.
     """
     others = np.broadcast_to(others, rows.shape)
     sums = np.empty(rows.shape[:-1])
@@ -79,10 +83,10 @@ def row_norms(rows: Floats) -> Floats:
 
 
 def directions(rows: Floats) -> tuple[Floats, Floats]:
-    """Return unit vectors and lengths of finite rows; the zero row gets the first axis.
+    """Return unit vectors and lengths of finite rows; a zero row gets the first axis.
 
-    Each row is divided by its largest entry first: squares neither overflow nor vanish, so a
-    direction has length 1 whatever the row is, as guarantees need.
+    Each row is first divided by its largest absolute entry, so that squares neither overflow nor
+    vanish. A direction therefore has length 1 for every row, as guarantees require.
     """
     largest = np.abs(rows).max(axis=1)
     unit = rows / np.where(largest > 0, largest, 1.0)[:, None]
@@ -94,9 +98,9 @@ def directions(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def lift(values: Floats, radius: float) -> Floats:
-    """Shorten rows to the ball and lift them to the unit sphere of one dimension more.
+    """Shorten rows to the ball and lift them to the unit sphere in one more dimension.
 
-    One rule then serves all lengths: the added coordinate is what the length lacks.
+    One rule then serves all lengths: the added coordinate brings the length to 1.
     """
     unit, length = directions(values)
     fraction = np.minimum(length / radius, 1.0)
@@ -116,9 +120,9 @@ def _matrix(order: int) -> Floats:
 
 
 def hadamard(values: Floats) -> Floats:
-    """Multiply rows by Sylvester's matrix over the root of its order.
+    """Multiply rows by Sylvester's matrix divided by the square root of its order.
 
-    Each row alone, in an order of additions that follows from its length alone.
+    Each row is processed alone, and the order of additions depends on its length alone.
     """
     rows, order = values.shape
     half = min(order, _BLOCK)

@@ -1,4 +1,4 @@
-"""A codebook of axes that nobody generates, for a million coordinates; and which one to take."""
+"""Codebook of turned axes for up to millions of coordinates, and the choice between codebooks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,38 +15,39 @@ from .order_statistics import of_axes
 
 _FEWEST, _MOST = 255, (1 << 24) - 1  # coordinates
 _ROUNDS = 3
-_HADAMARD_ENTRIES = 1 << 18  # of users' rows at a time
+_HADAMARD_ENTRIES = 1 << 18  # entries of users' rows at a time
 
 
 @dataclass(frozen=True)
 class HadamardCodebook(BallCodebook):
     """Randomiser for vectors of many coordinates in an l2 ball: the index of one of K axes.
 
-    As :class:`Codebook`, but every user has words of its own that nobody has to generate: the
-    first ``num_codewords`` axes of a space that signs from its public coin and Hadamard's
-    matrix turn, three times. That takes some ``dim log(dim)`` additions, and less memory
-    than one codebook. The words are orthogonal, which makes the variance a little smaller.
+    It works as :class:`Codebook`, but every user has different words, and words need not be
+    generated. The words are the first ``num_codewords`` axes of a space that is turned three times
+    by signs from the user's public coin and Hadamard's matrix. This takes some ``dim log(dim)``
+    additions and less memory than one codebook. The words are orthogonal, which makes the variance
+    a little smaller.
 
     Parameters
     ----------
     epsilon, dim, radius
-        As of :class:`.OfVector`; 255 to 2**24 - 1 coordinates.
+        See :class:`.OfVector`; 255 to 2**24 - 1 coordinates.
     num_codewords : int (default: 256)
-        Number of words, 2 to 4,096, and at most ``dim + 1`` rounded up to a power of two; up
-        to 256 a report is one byte.
+        Number of words, 2 to 4,096, and at most ``dim + 1`` rounded up to a power of two. Up
+        to 256, a report is one byte.
 
     Notes
     -----
     Source: Ailon & Chazelle (2009) for turning by signs and Hadamard's matrix. Averaged over
-    the coins, the chosen word has mean ``scale`` times the vector up to what three turns lack
-    of a random rotation: see docs/randomizers.md for how little that is.
+    the coins, the chosen word has mean ``scale`` times the vector, up to the small difference
+    between three turns and a random rotation; see docs/randomizers.md for its size.
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon``, for every coin.
-    2. That of :class:`Codebook`: how many indices are likely does not depend on the
-       value, and how good the words are and how well they are ranked moves indices between
-       the two sets and nothing else.
+    2. The argument is that of :class:`Codebook`: the number of likely indices does not depend
+       on the value, and the quality of the words and of their ranking only moves indices
+       between the two sets.
     """
 
     most_coordinates: ClassVar[int | None] = _MOST
@@ -97,17 +98,18 @@ class HadamardCodebook(BallCodebook):
             yield users, words
 
 
-_MANY = 4096  # coordinates, from which generating words costs more than turning axes
+_MANY = 4096  # coordinates from which on generating words costs more than turning axes
 
 
 @plain_arguments
 def ball_codebook(
     epsilon: float, dim: int, radius: float = 1.0, num_codewords: int | None = None
 ) -> Codebook | HadamardCodebook:
-    """Return the codebook for so many coordinates: :class:`HadamardCodebook` from 4,096 on.
+    """Return :class:`HadamardCodebook` from 4,096 coordinates on, and :class:`Codebook` below.
 
-    Parameters are those of both. By default there are as many words as epsilon can make use of:
-    256, and so one byte a report, up to 4, then 1,024 up to 8 and 4,096 beyond, two bytes.
+    The parameters are those of both classes. The default number of words grows with epsilon: 256
+    words (one byte a report) up to epsilon 4, then two bytes a report, with 1,024 words up to
+    epsilon 8 and 4,096 beyond.
     """
     words = num_codewords or (256 if epsilon <= 4 else 1024 if epsilon <= 8 else 4096)
     if dim < _MANY:

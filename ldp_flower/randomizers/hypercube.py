@@ -1,4 +1,4 @@
-"""A few coordinates of a box, as bits."""
+"""Mechanism that reports a few coordinates of a vector in a box as bits."""
 
 import math
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ _MAX_SUBSET = 16
 def _cap(epsilon: float, subset: int, agreements: int) -> tuple[TwoLevel, float]:
     """Choose between a cap and its complement, and the scale ``m`` that debiases it.
 
-    The cap are the patterns of ``subset`` bits with at least ``agreements`` ones.
-    ``m`` is E[2 K / k - 1] for K agreements of the k bits; a pattern and its
+    The cap is the set of patterns of ``subset`` bits with at least ``agreements`` ones.
+    ``m`` is E[2 K / k - 1] for K agreements of the k bits. A pattern and its
     complement cancel, so the complement of the cap contributes minus the cap's sum.
     """
     cap = sum(math.comb(subset, k) for k in range(agreements, subset + 1))
@@ -37,7 +37,7 @@ def _cap(epsilon: float, subset: int, agreements: int) -> tuple[TwoLevel, float]
 
 @lru_cache(maxsize=256)
 def best_subset(epsilon: float, max_subset: int) -> tuple[int, int]:
-    """Return the subset size k and cap threshold of the least variance (1 / (k m**2))."""
+    """Return the subset size k and the cap threshold with the least variance, 1 / (k m**2)."""
     options = [
         (1 / (k * _cap(epsilon, k, agreements)[1] ** 2), k, agreements)
         for k in range(1, max_subset + 1)
@@ -50,28 +50,28 @@ def best_subset(epsilon: float, max_subset: int) -> tuple[int, int]:
 class SubsetHypercube(OneChoice, OfVector):
     """Randomiser for vectors in the box ``[-radius, radius] ** dim``, at one or two bytes a report.
 
-    Each user looks at ``subset`` coordinates that its public coin assigns, rounds
-    them to random signs, and sends a sign pattern that agrees with them in many
-    places with a probability raised by exp(epsilon). Of all known mechanisms for a
-    box it has the least variance up to epsilon 4, and beyond it ties.
+    A user's public coin assigns ``subset`` coordinates to it. The user rounds them to random
+    signs and sends a sign pattern. A pattern that agrees with the signs in many places is
+    exp(epsilon) times as likely as another one. Of all known mechanisms for a box, this one has
+    the least variance up to epsilon 4, and ties with others beyond.
     Parameters are those of :class:`.OfVector`.
 
     Notes
     -----
     Source: the hypercube sampler of Duchi, Jordan & Wainwright (2018) with an
-    optimised, open threshold (with the printed, closed one the ratio is 1 + e^eps
-    for even dimensions), applied to a public random subset.
+    optimised, open threshold, applied to a public random subset. (With the closed threshold
+    of the paper, the ratio is 1 + e^eps for even dimensions.)
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon``.
     2. The pattern is drawn by :class:`TwoLevel`: at least ``agreements`` signs agree
        (the likely set) or fewer do. The sizes of the two sets depend on public
-       parameters only, so any output's probabilities differ by at most exp(epsilon)
-       for any two sign vectors.
+       parameters only, so any output's probabilities differ by a factor of at most
+       exp(epsilon) for any two sign vectors.
     3. The sign vector is a randomised function of the assigned coordinates, and mixing
-       keeps the bound; clipping happens first, and if one of them is not finite they
-       all become 0. The guarantee therefore holds for every input.
+       keeps the bound. The coordinates are clipped first, and if one of them is not
+       finite, they all become 0. The guarantee therefore holds for every input.
     4. The assigned coordinates are public and do not depend on data.
     """
 
@@ -91,12 +91,12 @@ class SubsetHypercube(OneChoice, OfVector):
 
     @property
     def scale(self) -> float:
-        """Expected agreement ``m``: a report's sign is worth ``radius / m``."""
+        """Expected agreement ``m``: a debiased report's sign counts as ``radius / m``."""
         return self._design[2]
 
     @cached_property
     def _patterns(self) -> NDArray[np.uint32]:
-        """All patterns of agreement, those of the cap first."""
+        """All patterns of agreement; the patterns of the cap come first."""
         patterns = np.arange(2**self.subset, dtype=np.uint32)
         ones = np.bitwise_count(patterns)
         return patterns[np.argsort(-ones.astype(np.int64), kind="stable")]
@@ -112,7 +112,7 @@ class SubsetHypercube(OneChoice, OfVector):
         return self.radius / self.scale
 
     def assigned(self, coins: Words) -> NDArray[np.int64]:
-        """Return each user's coordinates: a cyclic run from a public random start."""
+        """Return each user's assigned coordinates: a cyclic run from a public random start."""
         start = KeyedRandom(coins).words((len(coins), 1)) % np.uint64(self.dim)
         run = np.arange(self.subset, dtype=np.uint64)
         return ((start + run) % np.uint64(self.dim)).astype(np.int64)
@@ -127,7 +127,7 @@ class SubsetHypercube(OneChoice, OfVector):
         return self._agreeing(signs, self._patterns[index])
 
     def _centre(self, values: Floats) -> None:
-        """Leave values as they are: only the assigned coordinates count."""
+        """Leave values unchanged: only the assigned coordinates matter (:meth:`_chances`)."""
 
     def _chances(self, values: Floats, coins: Words) -> Floats:
         """Return the probabilities with which assigned coordinates become positive signs."""
@@ -141,7 +141,7 @@ class SubsetHypercube(OneChoice, OfVector):
         return np.asarray((signs ^ agreement ^ everything).astype(self.report_dtype))
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return, for each rounding of one value, its chance and the reports by rank."""
+        """Return the chance and the ranked reports of each rounding of one value."""
         roundings = [(Fraction(1), 0)]
         for bit, chance in enumerate(self._chances(value[None], coin)[0].tolist()):
             ways = ((Fraction(chance), 1 << bit), (1 - Fraction(chance), 0))
@@ -162,7 +162,7 @@ class SubsetHypercube(OneChoice, OfVector):
         return values
 
     def _summarize(self, reports: Reports, coins: Words) -> Summary:
-        # Signs are summed as they are; the squares count the users of a coordinate.
+        # Sums add up signs that are not scaled by dim / subset. Squares count a coordinate's users.
         where = self.assigned(coins).ravel()
         signs = np.bincount(where, self._signs(reports).ravel(), self.dim)
         users = np.bincount(where, minlength=self.dim).astype(np.float64)
@@ -170,16 +170,16 @@ class SubsetHypercube(OneChoice, OfVector):
         return Summary(len(reports), np.asarray(total, float), np.asarray(squares, float))
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Return the mean: each coordinate's sum over the users assigned to it."""
+        """Return each coordinate's mean over the users to whom it is assigned."""
         users = summary.sum_of_squares / self.bound**2
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(users > 0, summary.sum / users, 0.0)
-            # The known noise: few signs may agree by chance and show no spread.
+            # Use the known noise, since a few signs may agree by chance and show no spread.
             std_error = np.where(users > 0, self.bound / np.sqrt(users), np.inf)
         return Estimate(mean, std_error, summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether a summary can be one of ``count`` reports: the signs are counted."""
+        """Return True if the summary's counts of signs are possible for ``count`` reports."""
         if not super().accepts(summary, coins):
             return False
         users, signs = summary.sum_of_squares / self.bound**2, summary.sum / self.bound

@@ -1,4 +1,4 @@
-"""How far the best of many random directions point along a vector, by quadrature."""
+"""Expected order statistics of the inner products of random directions with a vector."""
 
 import math
 from functools import lru_cache
@@ -8,8 +8,8 @@ from scipy.special import betainc, betaln, gammaln, ndtr, roots_legendre
 
 from ..validation import Floats
 
-_NODES = 1500  # of the quadrature
-_WIDEST = 14.0  # standard deviations of a coordinate
+_NODES = 1500  # number of nodes of the quadrature
+_WIDEST = 14.0  # limit of the integral, in standard deviations of a coordinate
 
 
 @lru_cache(maxsize=1)
@@ -19,17 +19,18 @@ def _quadrature() -> tuple[Floats, Floats]:
 
 
 def _best(w: Floats, density: Floats, above: Floats, number: int) -> tuple[Floats, Floats]:
-    """Return expected sums of w and w**2 over the best r of ``number`` independent ones.
+    """Return the expected sums of w and w**2 over the r largest of ``number`` independent w.
 
-    Entry r - 1 is ``number`` times the integral of w (or w**2) against its density (times
-    the quadrature's weights) times the probability that at most r - 1 of the others exceed it.
+    Entry r - 1 is ``number`` times the integral of w (or w**2) against its density times the
+    probability that at most r - 1 of the others exceed it. ``density`` includes the weights of
+    the quadrature, and ``above`` is the probability that one other exceeds w.
     """
     others = np.arange(number, dtype=np.float64)[:, None]
     logs = gammaln(number) - gammaln(others + 1) - gammaln(number - others)
-    above = np.clip(above, 1e-300, 1 - 1e-16)  # of finite logarithms
+    above = np.clip(above, 1e-300, 1 - 1e-16)  # so that logarithms are finite
     logs = logs + others * np.log(above)
     logs += (number - 1 - others) * np.log1p(-above)
-    # Of each number of others that exceed w: the integral, which is added up over numbers.
+    # The integrals for exactly 0, 1, ... others that exceed w. Their cumulative sum is the result.
     exactly = np.exp(logs, out=logs) @ np.stack([density * w, density * w * w], axis=1)
     sums, squares = number * np.cumsum(exactly, axis=0).T
     return sums, squares
@@ -37,11 +38,11 @@ def _best(w: Floats, density: Floats, above: Floats, number: int) -> tuple[Float
 
 @lru_cache(maxsize=256)
 def of_directions(dim: int, number: int) -> tuple[Floats, Floats]:
-    """Return expected sums of W and W**2 over the best r of ``number`` random directions.
+    """Return the expected sums of W and W**2 over the best r of ``number`` random directions.
 
     W is a direction's inner product with a unit vector of R^dim; the directions are
-    independent. The quadrature is in the angle w = sin(a), where W's density is
-    cos(a)**(dim - 2).
+    independent. The quadrature is over the angle a with w = sin(a), in which the density is
+    proportional to cos(a)**(dim - 2). Entry r - 1 belongs to the best r.
     """
     limit = min(math.pi / 2, _WIDEST / math.sqrt(dim))
     nodes, weights = _quadrature()
@@ -55,10 +56,11 @@ def of_directions(dim: int, number: int) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=256)
 def of_axes(dim: int, number: int) -> tuple[Floats, Floats]:
-    """Return the same for ``number`` of the axes of R^dim, turned at random together.
+    """Return the sums of :func:`of_directions` for ``number`` axes of R^dim after one random turn.
 
-    A random direction's coordinates are those of a normal vector over its length, which
-    does not depend on them; so are the best of them.
+    The coordinates of a random direction are those of a normal vector divided by its length. The
+    length and the direction are independent, so the best coordinates are those of the normal
+    vector, divided by the length.
     """
     nodes, weights = _quadrature()
     w = _WIDEST * nodes

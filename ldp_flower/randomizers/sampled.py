@@ -1,4 +1,4 @@
-"""One coordinate of a vector per user, chosen by the user's public coin."""
+"""Mechanism that reports one coordinate of a vector, chosen by the user's public coin."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -13,32 +13,32 @@ from ..validation import Floats, check_integer
 from .base import Estimate, Randomizer, Reports, Summary
 from .two_level import Law, enumerable
 
-_WHICH, _PART = 0, 1  # what the user's coin is used for
+_WHICH, _PART = 0, 1  # purposes of the user's coin
 
 
 @dataclass(frozen=True)
 class SampledCoordinate(Randomizer):
-    """A mechanism for one number, put to one coordinate of each user's vector.
+    """Mechanism that applies a mechanism for one number to one coordinate of each user's vector.
 
-    The user's public coin names the coordinate. Each coordinate is estimated from the
-    reports of its own users, about ``1 / dim`` of all, at the whole epsilon. For vectors
-    in a ball :class:`.Codebook` has less variance; this is for what is no vector, such as a
-    histogram of every coordinate.
+    The user's public coin chooses the coordinate. Each coordinate is estimated from the
+    reports of the users to whom it is assigned, about ``1 / dim`` of all users, at the whole
+    epsilon. For vectors in a ball, :class:`.Codebook` has less variance. This mechanism is for
+    estimates that are not vectors, such as a histogram of every coordinate.
 
     Parameters
     ----------
     part : Randomizer
-        A summable mechanism for one number or item with a report of one number. Its epsilon is
-        that of the whole.
+        A summable mechanism for one number or item whose report is one number. Its epsilon is
+        the epsilon of this mechanism.
     dim : int
         Number of coordinates.
 
     Notes
     -----
-    Estimates are those of the part for each coordinate, one after the other,
+    An estimate consists of the part's estimates for each coordinate in turn,
     ``dim * part.size`` numbers. A summary holds the number of reports of every
-    coordinate and then the parts' sums, so that an estimate divides by how many users a
-    coordinate really had.
+    coordinate and then the parts' sums, so that an estimate divides by the actual number of
+    users of a coordinate.
 
     Guarantee
     ---------
@@ -46,8 +46,8 @@ class SampledCoordinate(Randomizer):
        coin.
     2. The coordinate depends on the public coin alone. A report is the part's report of
        one number, and the part's guarantee holds for any two numbers.
-    3. The other coordinates have no influence on the report, finite or not; the part
-       brings the one into its domain, so the guarantee holds for every input.
+    3. The other coordinates, finite or not, have no influence on the report. The part
+       brings the chosen coordinate into its domain, so the guarantee holds for every input.
     """
 
     epsilon: float = field(init=False)
@@ -67,7 +67,7 @@ class SampledCoordinate(Randomizer):
 
     @property
     def exact(self) -> bool:
-        """Whether the part is exact."""
+        """True if the part is exact."""
         return self.part.exact
 
     @property
@@ -82,7 +82,7 @@ class SampledCoordinate(Randomizer):
 
     @property
     def size(self) -> int:
-        """A coordinate's indicator and what the part makes of it, for each coordinate."""
+        """Number of values in a debiased report: an indicator and the part's, by coordinate."""
         return self.dim * (1 + self.part.size)
 
     @property
@@ -92,24 +92,24 @@ class SampledCoordinate(Randomizer):
 
     @property
     def variance(self) -> float:
-        """``dim`` times that of the part: a coordinate has ``1 / dim`` of the reports."""
+        """``dim`` times the part's variance: a coordinate has ``1 / dim`` of the reports."""
         return self.dim * self.part.variance
 
     @property
     def bound(self) -> float:
-        """The part's bound, at least the indicator's."""
+        """The part's bound, but at least 1, the bound of an indicator."""
         return max(1.0, self.part.bound)
 
     def for_cohort(self, num_users: int, coin: int) -> Self:
-        """Return this for the cohort."""
+        """Return the mechanism with its part made for the cohort."""
         return replace(self, part=self.part.for_cohort(num_users, coin))
 
     def assigned(self, coins: Words) -> NDArray[np.int64]:
-        """Return the coordinate that each coin names."""
+        """Return the coordinate that each coin chooses."""
         return (derive(coins, _WHICH) % np.uint64(self.dim)).astype(np.int64)
 
     def _centre(self, values: Floats) -> None:
-        """Leave values as they are: the part has a centre of its own."""
+        """Leave values unchanged: the part replaces those that are not finite by its centre."""
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         own = np.take_along_axis(values, self.assigned(coins)[:, None], axis=1)
@@ -143,11 +143,14 @@ class SampledCoordinate(Randomizer):
             yield Summary(count, total, square)
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Return the part's estimate of each coordinate; without reports its error is infinite."""
+        """Return the part's estimate of each coordinate.
+
+        The standard error of a coordinate without reports is infinite.
+        """
         return Estimate.side_by_side(map(self.part.estimate, self._each(summary)), summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether the part accepts the sums of every coordinate, by the users it has."""
+        """Return True if the part accepts the sums of every coordinate for that one's users."""
         if not summary.sum.shape == summary.sum_of_squares.shape == (self.size,):
             return False
         counts = summary.sum[: self.dim]
@@ -166,19 +169,19 @@ class SampledCoordinate(Randomizer):
         )
 
     def contains(self, reports: Reports) -> bool:
-        """Whether every report is a possible report of the part."""
+        """Return True if every report is a possible report of the part."""
         return self.part.contains(reports)
 
     def worst_ratio(self) -> Fraction:
-        """Return that of the part."""
+        """Return the worst ratio of the part."""
         return enumerable(self.part).worst_ratio()
 
     def law(self, value: Floats, coin: Words) -> Law:
-        """Return the part's law of the coordinate that the coin names."""
+        """Return the part's law for the coordinate that the coin chooses."""
         own = value[self.assigned(coin)]
         return enumerable(self.part).law(own, derive(coin, _PART))
 
     def to_config(self) -> dict[str, int | float | str]:
-        """Return ``dim`` and the part's configuration, ``part/name`` and so on, in one."""
+        """Return one mapping with ``dim`` and the part's configuration (``part/name`` etc.)."""
         own = {f"part/{name}": value for name, value in self.part.to_config().items()}
         return {"name": type(self).__name__, "dim": self.dim, **own}

@@ -1,12 +1,11 @@
-"""The exact core of every finite-output mechanism: likely outputs and unlikely ones.
+"""Exact sampling for mechanisms with finitely many outputs, of which some are likely.
 
-A mechanism with finitely many outputs splits them, by the user's value, into
-``num_likely`` likely ones and ``num_unlikely`` others, where the two numbers do
-not depend on the value. It picks a set with one threshold on a random 64-bit
-word, then an output of that set with a second word. Nothing is computed in
-floating point, so the probabilities below are the ones that are realised, and the exact law
-of a mechanism's reports, for the audit, follows from its thresholds. The simplest such
-mechanism, :class:`RandomizedResponse`, is here, too.
+The user's value divides the outputs of such a mechanism into ``num_likely`` likely outputs
+and ``num_unlikely`` other outputs. The two numbers do not depend on the value. The mechanism
+chooses one of the two sets with a threshold on a random 64-bit word, and then an output of that
+set with a second word. Nothing is computed in floating point, so the probabilities below are
+the realised ones. The audit computes the exact law (distribution) of a mechanism's reports
+from its thresholds. The simplest such mechanism, :class:`RandomizedResponse`, is in this module.
 
 Guarantee
 ---------
@@ -40,7 +39,7 @@ _WORDS = 1 << 64
 _DIGITS = 60
 _MAX_TERMS = 1 << 17  # a few seconds and a hundred megabytes
 
-#: Probabilities of reports (their bytes), without those that are impossible.
+#: Probability of each possible report; keys are the bytes of the report.
 Law = Mapping[bytes, Fraction]
 
 
@@ -66,10 +65,10 @@ def residue_shares(divisor: int) -> list[Fraction]:
 
 @dataclass(frozen=True)
 class TwoLevel:
-    """An exact choice between likely and unlikely outputs.
+    """Exact choice between likely and unlikely outputs.
 
     ``epsilon`` is the largest log-ratio of the probabilities of a likely and an unlikely output.
-    There are ``num_likely`` likely outputs and ``num_unlikely`` others, whatever the input.
+    For every input, there are ``num_likely`` likely outputs and ``num_unlikely`` others.
     """
 
     epsilon: float
@@ -105,7 +104,7 @@ class TwoLevel:
         return log(self.ratio)
 
     def probabilities(self) -> list[Fraction]:
-        """Return the realised probability of every output, the likely ones first."""
+        """Return the realised probabilities of all outputs; likely outputs come first."""
         by_rank = []
         for words, size in (
             (self.threshold, self.num_likely),
@@ -115,18 +114,18 @@ class TwoLevel:
         return [share / _WORDS for share in by_rank]
 
     def draw(self, rng: RandomSource, num_users: int) -> tuple[NDArray[np.bool_], Words]:
-        """Draw, for each user, whether its output is likely, and its rank within its set from 0."""
+        """Draw each user's output: True if it is likely, and its rank (from 0) within its set."""
         words = rng.words((num_users, 2))
         likely = words[:, 0] < np.uint64(self.threshold)
         size = np.where(likely, np.uint64(self.num_likely), np.uint64(self.num_unlikely))
         return likely, words[:, 1] % size
 
     def only_likely(self, own: int) -> NDArray[np.int64]:
-        """Return all outputs by rank if ``own`` is the only likely one."""
+        """Return all outputs by rank if ``own`` is the only likely output."""
         return np.concatenate([[own], np.delete(np.arange(self.num_outputs), own)])
 
     def keep_or_replace(self, own: NDArray[np.int64], rng: RandomSource) -> NDArray[np.int64]:
-        """Return each user's own output, the only likely one, or where so drawn another."""
+        """Return each user's output ``own``, the only likely one, or another one at random."""
         likely, index = self.draw(rng, len(own))
         others = index.astype(np.int64)
         others += others >= own
@@ -134,18 +133,18 @@ class TwoLevel:
 
 
 class TooManyOutputs(ValueError):
-    """An enumeration that would take too long."""
+    """Error for an enumeration that would take too long."""
 
 
 def check_terms(terms: int) -> None:
-    """Raise TooManyOutputs if an enumeration has more terms than anybody should wait for."""
+    """Raise TooManyOutputs if an enumeration has so many terms that it would take too long."""
     if terms > _MAX_TERMS:
         raise TooManyOutputs(f"Expected at most {_MAX_TERMS} outputs times roundings of a value.")
 
 
 @runtime_checkable
 class Enumerable(Protocol):
-    """A mechanism whose privacy loss can be computed in rational arithmetic."""
+    """Protocol of mechanisms whose privacy loss can be computed in rational arithmetic."""
 
     def worst_ratio(self) -> Fraction:
         """Return the largest ratio of any report's probabilities for any two values."""
@@ -158,7 +157,7 @@ class Enumerable(Protocol):
 
 
 def enumerable(mechanism: Randomizer) -> Enumerable:
-    """Return a mechanism whose law can be enumerated, and raise TypeError for another one."""
+    """Return the mechanism if its law can be enumerated; raise TypeError otherwise."""
     if not isinstance(mechanism, Enumerable):
         raise TypeError(f"Expected mechanisms whose law can be enumerated, got {mechanism}.")
     return mechanism
@@ -170,7 +169,7 @@ def report_type(num_outputs: int) -> np.dtype[np.generic]:
 
 
 class OneChoice(Randomizer):
-    """What mechanisms share whose report is one :class:`TwoLevel` choice from a ranking."""
+    """Base class of mechanisms whose report is one :class:`TwoLevel` choice from a ranking."""
 
     exact: ClassVar[bool] = True
 
@@ -181,15 +180,15 @@ class OneChoice(Randomizer):
 
     @abstractmethod
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return, for each rounding of one value, its chance and the reports, likely ones first."""
+        """Return the chance and the reports, likely ones first, of each rounding of one value."""
 
     @property
     def report_dtype(self) -> np.dtype[np.generic]:
-        """The smallest unsigned integer that holds the number of a report."""
+        """Smallest unsigned integer type that holds the number of a report."""
         return report_type(self._choice.num_outputs)
 
     def contains(self, reports: Reports) -> bool:
-        """Whether every report is the number of one."""
+        """Return True if every report is the number of a possible output."""
         return bool((reports.astype(np.int64) < self._choice.num_outputs).all())
 
     def worst_ratio(self) -> Fraction:
@@ -228,12 +227,12 @@ class RandomizedResponse(OneChoice, OfNumber):
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon``.
-    2. The value is rounded to a random sign, of which the value is the mean. The
-       sign is kept with the probability of :class:`TwoLevel` (one likely output,
-       one unlikely), so the probabilities of either bit differ by at most
-       exp(epsilon) for the two signs, hence for any mixtures of them.
-    3. Clipping happens first and what is not finite becomes 0, so the guarantee
-       holds for every input.
+    2. The value is rounded to a random sign whose mean is the value (over the radius).
+       The sign is kept with the probability of :class:`TwoLevel` (one likely output,
+       one unlikely), so the probabilities of either bit differ by a factor of at most
+       exp(epsilon) for the two signs, and hence for any mixtures of them.
+    3. Values are clipped first and values that are not finite become 0, so the
+       guarantee holds for every input.
     """
 
     @cached_property
@@ -256,7 +255,7 @@ class RandomizedResponse(OneChoice, OfNumber):
         return np.asarray((positive[:, 0] == kept).astype(np.uint8))
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return, for each rounding of one value, its chance and the reports by rank."""
+        """Return the chance and the ranked reports of each rounding of one value."""
         positive = Fraction(float(sign_chances(value, self.radius)[0]))
         bits = np.array([1, 0], np.uint8)
         return [(positive, bits), (1 - positive, bits[::-1])]

@@ -1,4 +1,4 @@
-"""Strategy and client in one process: the grid, generated users, and ``simulate``."""
+"""Simulation in one process: the grid, generated users, and ``simulate``."""
 
 from .grid import GeneratedUsers, InProcessGrid, simulate
 

@@ -1,8 +1,8 @@
-"""Strategy and client in one process: a grid for tests and sweeps, and ``simulate`` on it.
+"""Simulation in one process: a grid for tests and sweeps, and ``simulate``, which uses it.
 
 The grid calls a ClientApp directly, one node after the other, with the semantics of
-Flower's simulation engine: a node keeps its context between messages, a handler
-that raises loses its changes, a reply that answers nothing is lost.
+Flower's simulation engine: a node keeps its context between messages, the changes of a handler
+that raises are lost, and a reply that does not answer the message is lost.
 """
 
 import logging
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
 
 _CLIENT_RAISED = 2  # Flower's error code
 _RUN_ID = 1
-_AFTER, _EVERY = 2.0, 0.2  # seconds until the first line that tells the step, and between two
-_WIDTH = 60  # characters
+_AFTER, _EVERY = 2.0, 0.2  # seconds until the first progress line, and between two updates
+_WIDTH = 60  # characters of the progress line
 
 
 class InProcessGrid(Grid):
-    """A grid of simulated nodes in this process.
+    """Grid of simulated nodes in this process.
 
     Parameters
     ----------
     client_app : ClientApp
-        What every node runs.
+        The app that every node runs.
     num_nodes : int
-        Number of nodes, at least 1; their ids are 1 to ``num_nodes``. Each has a context in
+        Number of nodes, at least 1. Their ids are 1 to ``num_nodes``. Each has a context in
         ``contexts``.
     run_config : dict, optional
-        The run's configuration, as every node's context shows it.
+        The run's configuration, which is part of every node's context.
     """
 
-    late_nodes = False  # all are there from the start, so that no server waits for more
+    late_nodes = False  # all nodes are there from the start, so servers need not wait for more
 
     @plain_arguments
     def __init__(
@@ -80,11 +80,11 @@ class InProcessGrid(Grid):
             TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = _RUN_ID, 0, 1
 
     def set_run(self, run: Any) -> None:
-        """Do nothing: there is one run."""
+        """Do nothing, since there is only one run."""
 
     @property
     def run(self) -> Any:
-        """The run's id, which is all there is: no SuperLink keeps a record here."""
+        """Run with an id only, since there is no SuperLink with a record of it."""
         return SimpleNamespace(run_id=_RUN_ID)
 
     def create_message(
@@ -109,7 +109,7 @@ class InProcessGrid(Grid):
             message_id = str(uuid4())
             message.metadata.__dict__["_message_id"] = message_id
             ids.append(message_id)
-            with self._one_at_a_time:  # Flower's legacy servers ask from many threads
+            with self._one_at_a_time:  # Flower's legacy servers send from many threads
                 reply = self._handle(message)
             if reply is not None:
                 self._replies[message_id] = reply
@@ -122,7 +122,7 @@ class InProcessGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Push messages and return the replies there are."""
+        """Push messages and return the replies to them."""
         return self.pull_messages(self.push_messages(messages))
 
     def _handle(self, message: Message) -> Message | None:
@@ -149,16 +149,16 @@ class InProcessGrid(Grid):
 
 
 class TellingGrid(InProcessGrid):
-    """An in-process grid that shows which step it is at, on one line that it wipes at the end.
+    """In-process grid that shows the current step on one line.
 
-    In a terminal or a notebook only, and not in the first two seconds: what is quick, or run
-    by a script, says nothing.
+    The line appears only in a terminal or a notebook, and only after two seconds, so short runs
+    and scripts show nothing. :meth:`wipe` removes it at the end.
     """
 
     _started, _shown = 0.0, 0.0
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let every addressed node handle its message, and show which step and node it is."""
+        """Let every addressed node handle its message, and show the current step and node."""
         pushed, ids = list(messages), list[str]()
         self._started = self._started or time.monotonic()
         for number, message in enumerate(pushed, 1):
@@ -169,7 +169,7 @@ class TellingGrid(InProcessGrid):
 
     def _show(self, what: str) -> None:
         now = time.monotonic()
-        # In a terminal, or in a notebook.
+        # True in a terminal and in a notebook.
         seen = sys.stderr.isatty() or "ipykernel" in sys.modules
         if seen and now - self._started >= _AFTER and now - self._shown >= _EVERY:
             self._shown = now
@@ -177,19 +177,19 @@ class TellingGrid(InProcessGrid):
             print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
 
     def wipe(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._shown:
             print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
 
 def _copied(content: RecordDict) -> RecordDict:
-    """Copy records, as a wire would; Array objects are immutable and stay shared."""
+    """Copy records, as a network would; Array objects are immutable and stay shared."""
     return RecordDict({name: record.copy() for name, record in content.items()})
 
 
 R = TypeVar("R", bound="Result")
 
-# The logger that says the same of the rows of every cohort: nodes have a log a message.
+# Logger of the clients that repeats its messages about rows for every cohort.
 _OF_ROWS = "ldp_flower.clients.values"
 
 #: Function from the indices of some users to these users.
@@ -198,27 +198,27 @@ Generate = Callable[[NDArray[np.int64]], Users]
 
 @dataclass(frozen=True, eq=False)
 class GeneratedUsers(PlainFields):
-    """Simulated users, generated a few at a time and forgotten after their answer.
+    """Simulated users that are generated a few at a time and dropped after their answer.
 
-    Takes the place of :class:`Users` in :func:`~ldp_flower.simulate` and in a
-    ``load_users`` function. It has no ids, so a deployment's client refuses it.
+    They can be used in place of :class:`Users` in :func:`~ldp_flower.simulate` and in a
+    ``load_users`` function. They have no ids, so a deployment's client refuses them.
 
     Parameters
     ----------
     num_users, num_features : int
-        Number of users, and of columns of their features.
+        Number of users, and number of columns of their features.
     generate : callable
         Function from the indices of some users, an ndarray of int64, to the
-        :class:`Users` of these, in this order. A user's rows must depend on its index
-        alone; ``KeyedRandom(derive(seed, indices))`` draws them so for all at once.
+        :class:`Users` with these indices, in this order. A user's rows must depend on its
+        index alone; ``KeyedRandom(derive(seed, indices))`` draws such rows for all at once.
     first : int, optional
-        Index of the first user, as in :class:`Users`; indices start from it.
+        Index of the first user, as in :class:`Users`. Indices start from it.
 
     Raises
     ------
     ValueError
-        If a number is out of range, or ``generate`` returns something else than it
-        was asked for.
+        If a number is out of range, or ``generate`` returns another number of users or
+        features than requested.
     """
 
     num_users: int
@@ -250,7 +250,7 @@ class GeneratedUsers(PlainFields):
         return taken if max_rows is None else taken.take(np.arange(len(taken)), max_rows)
 
     def partition(self, index: int, num_partitions: int) -> Self:
-        """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
+        """Return the share of node ``index`` if users are split as by ``numpy.array_split``."""
         start, stop = share(self.num_users, index, num_partitions)
         first = (self.first or 0) + start
         return type(self)(stop - start, self.num_features, self.generate, first)
@@ -269,33 +269,34 @@ def simulate(
 ) -> R:
     """Run a protocol on users in this process, and return its result.
 
-    In a terminal or a notebook one line shows at which step a run of more than two seconds is.
+    In a terminal or a notebook, one line shows the current step of a run that takes more than two
+    seconds.
 
     Parameters
     ----------
     strategy : LdpStrategy
         The protocol.
     users : Users, GeneratedUsers or callable
-        All users; they are split over the nodes in order. A callable generates users while
-        they are asked, as in :class:`GeneratedUsers`.
+        All users. They are split over the nodes in order. A callable generates users when
+        they are needed, as in :class:`GeneratedUsers`.
     num_users : int, optional
         Number of users, if they are generated by a callable.
     seed : int, optional
-        Makes the run reproducible, whatever the number of nodes. By default the
-        system's randomness, as in a deployment.
+        Seed that makes the run reproducible for any number of nodes. By default, the
+        system's randomness is used, as in a deployment.
     num_nodes : int (default: 1)
         Number of simulated nodes.
     policy : PrivacyPolicy, optional
-        What the clients allow; by default anything.
+        The privacy policy of the clients; by default they allow anything.
     statistics : mapping of type to callable, optional
-        As of :class:`~ldp_flower.clients.LdpClientApp`.
+        The parameter of :class:`~ldp_flower.clients.LdpClientApp` with this name.
 
     Raises
     ------
     ValueError
-        If ``num_users`` is given without a callable, or a callable without it, or an argument
-        is of another type; if no row of the users can be used, or none has a target that a model
-        of a table needs.
+        If ``num_users`` is given without a callable, or a callable without ``num_users``, or an
+        argument is of the wrong type; if no row of the users can be used, or no row has the
+        target that a model of a table needs.
     """
     from ..clients import LdpClientApp
 
@@ -309,7 +310,7 @@ def simulate(
 
     grid = TellingGrid(LdpClientApp(load_users, policy, seed, statistics), num_nodes)
     try:
-        # Flower's log of a run is for long ones.
+        # Flower's log of a run is meant for long runs.
         with silenced("flwr", below=logging.WARNING), said_once():
             return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
     finally:
@@ -331,9 +332,9 @@ def _check_strategy(strategy: object) -> None:
 
 
 def _check_rows(users: Users, strategy: object) -> None:
-    """Refuse users whom a node would let answer at random.
+    """Raise ValueError for users whose answers would be random.
 
-    No row of theirs can be used, or nobody has a target for a model of a table.
+    This is so if no row can be used, or if no row has a target that a model of a table needs.
     """
     from ..strategies import PrivateClassification, PrivateRegression
 
@@ -372,7 +373,7 @@ def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource
 
 @contextmanager
 def silenced(name: str, below: int = logging.CRITICAL + 1) -> Iterator[None]:
-    """Log nothing under this name inside this context, or nothing below a level."""
+    """Suppress log messages under a name (by default all, else those below a level)."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(max(level, below))
@@ -384,7 +385,10 @@ def silenced(name: str, below: int = logging.CRITICAL + 1) -> Iterator[None]:
 
 @contextmanager
 def said_once() -> Iterator[None]:
-    """Say once, at the end, what clients say of the rows of every cohort, with numbers added up."""
+    """Log the clients' messages about rows once, at the end, with their numbers added up.
+
+    Without this context, clients log such messages for every cohort.
+    """
     said: dict[tuple[object, ...], logging.LogRecord] = {}
 
     def kept(record: logging.LogRecord) -> bool:
@@ -392,7 +396,7 @@ def said_once() -> Iterator[None]:
         words = tuple(arg for arg in args if not isinstance(arg, int))
         first = said.setdefault((record.name, record.msg, *words), record)
         if first is not record:
-            assert isinstance(first.args, tuple)  # as that of the same words
+            assert isinstance(first.args, tuple)  # since records of the same words have such args
             pairs = zip(first.args, args, strict=True)
             first.args = tuple(
                 a + b if isinstance(a, int) and isinstance(b, int) else a for a, b in pairs

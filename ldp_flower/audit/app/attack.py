@@ -1,4 +1,4 @@
-"""The whole audit of an app: its messages, its data, what is compared, what is found."""
+"""Audit of an app: it collects messages and data, compares replies, and reports findings."""
 
 import math
 import time
@@ -19,23 +19,24 @@ from .variants import BASE, Variant, arrays, digest, other_records, variants
 
 CONFIDENCE = 0.999
 _NODES = 10
-_MIN_RUNS, _MAX_RUNS = 4, 40  # of each data set that are compared
-_OTHER_RECORDS = 30  # that are changed, beside the first
-_PER_CLAIM = 45.0  # runs on either data set, times exp(claim): at least half are judged
-_MIN_JUDGED, _MAX_JUDGED = 1500, 12_000  # runs on either data set, if the seconds suffice
-_RESTARTS = 3  # whose noise is compared
+_MIN_RUNS, _MAX_RUNS = 4, 40  # number of compared runs on each data set
+_OTHER_RECORDS = 30  # number of records that are changed, in addition to the first
+_PER_CLAIM = 45.0  # times exp(claim): runs on each data set, of which at least half are judged
+_MIN_JUDGED, _MAX_JUDGED = 1500, 12_000  # runs on each data set, if the CPU time suffices
+_RESTARTS = 3  # number of restarts whose noise is compared
 
 
 @dataclass(frozen=True)
 class Options(PlainFields):
-    """How an app is attacked.
+    """Options of an audit of an app.
 
-    ``loader`` names the app's function that returns its data, which is looked for otherwise.
-    ``config`` and ``node_config`` are settings of the app and of a node's operator; ``nodes`` is
-    the project's number, or 10, by default. ``claim``, ``delta`` and ``unit`` (``node`` or
-    ``record``) are of a whole run, by default as the attached mechanisms say. ``runs`` with noise
-    are compared on either data set, by default as many as take ``seconds`` of CPU: a number of
-    runs makes the same audit on any machine.
+    ``loader`` names the app's function that returns its data; by default, it is searched.
+    ``config`` and ``node_config`` are settings of the app and of a node's operator. ``nodes`` is
+    the number of nodes, by default the project's number, or 10. ``claim``, ``delta`` and ``unit``
+    (``node`` or ``record``) are the claim for a whole run, by default that of the attached
+    mechanisms. ``runs`` is the number of compared runs with noise on each data set, by default as
+    many as take ``seconds`` of CPU time. With a given number of runs, the audit is the same on any
+    machine.
     """
 
     loader: str | None = None
@@ -67,19 +68,19 @@ class Options(PlainFields):
             check_integer("runs", self.runs, 1)
 
     def affordable(self, seconds: float) -> int:
-        """Return how many runs may be compared on either of two data sets, each in ``seconds``."""
+        """Return the number of runs on each of two data sets, if a run takes ``seconds``."""
         return int(self.seconds / (2 * seconds)) if self.runs is None else self.runs
 
 
 def audit_app(
     folder: Path, options: Options, announce: Callable[[str], None] = lambda step: None
 ) -> AppAudit:
-    """Attack the Flower app in a directory; ``announce`` gets what is done next.
+    """Attack the Flower app in a directory; ``announce`` is called with the name of each step.
 
     Raises
     ------
     CannotAuditError
-        If the app cannot be attacked: the text says what to give.
+        If the app cannot be attacked; the message says what to provide.
     """
     app = AuditedApp(folder, options.config or {})
     node_config: dict[str, Any] = dict(options.node_config or {})
@@ -128,7 +129,7 @@ def _attack(
     tried = []
     for variant in every if sources.found else ():
         node.runs(variant, 1)
-        if (made := digest(sources.returned)) not in known:  # some are as others, or as they are
+        if (made := digest(sources.returned)) not in known:  # skip variants without a new change
             known.add(made)
             tried.append(variant)
     if not sources.found:
@@ -141,7 +142,7 @@ def _attack(
     announce(f"Step 3 of 5: comparing replies on {len(tried) + 1} data sets, {few} runs each")
     started = time.process_time()
     base = node.runs(BASE, few)
-    seconds = min(seconds, (time.process_time() - started) / few + 1e-6)  # slower at first
+    seconds = min(seconds, (time.process_time() - started) / few + 1e-6)  # first runs are slower
     leaks, summaries = Leaks(node, base, options.runs, seconds), {BASE: Summary(base)}
     for variant in tried:
         runs = node.runs(variant, few)
@@ -201,7 +202,7 @@ def _attack(
 
 
 def _judge(node: Node, talk: Conversation, bound: float, by: str, report: AppAudit) -> None:
-    """Compare a bound, and exact costs of the mechanisms, with the claim."""
+    """Compare the measured bound, and the exact costs of known mechanisms, with the claim."""
     claims = node.claims
     epsilon, delta = claims.of_run()
     exact = 0.0 if claims.local else None
@@ -226,12 +227,12 @@ def _judge(node: Node, talk: Conversation, bound: float, by: str, report: AppAud
 
 
 def _after_restarts(node: Node, base: list[Run]) -> Iterator[Finding]:
-    """Yield arrays whose noise varies from run to run, and is the same after each restart."""
+    """Yield findings for arrays whose noise varies between runs but repeats after restarts."""
     varying: dict[tuple[str, str], tuple[int, Any]] = {}
     for number, kind in enumerate(node.kinds):
         for path in base[0][number].numbers:
             rows = stacked([run[number] for run in base], path)
-            # Rows that are never the same are not so by chance after restarts.
+            # If rows differ in all runs, equal rows after restarts are no coincidence.
             random = rows.size and len({row.tobytes() for row in rows}) == len(rows)
             if random and not path.endswith(LAST_BITS):
                 varying.setdefault((kind, path), (number, (rows != rows[0]).any(axis=0)))

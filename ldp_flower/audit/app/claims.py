@@ -1,4 +1,4 @@
-"""What mechanisms claim, read where they run, and what they cost exactly."""
+"""Claims of an app's mechanisms, read when they run, and their exact cost."""
 
 import math
 import sys
@@ -19,7 +19,7 @@ from ..probe import replaced
 
 @dataclass(frozen=True)
 class LocalNoise:
-    """A LocalDpMod as it was attached."""
+    """Parameters of a LocalDpMod that is attached to an app."""
 
     clip: float
     sensitivity: float
@@ -28,14 +28,14 @@ class LocalNoise:
 
     @property
     def noise(self) -> float:
-        """Standard deviation of its noise over its clip."""
+        """Standard deviation of the mod's noise, divided by its clip."""
         if not (self.epsilon and self.sensitivity and 0 < self.delta < 1.25):
             return 0.0 if self.epsilon else math.inf
         noise = self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
         return noise / self.clip
 
     def true_epsilon(self, answers: int, delta: float) -> float:
-        """Return the exact cost of so many answers."""
+        """Return the exact epsilon of ``answers`` answers together, at ``delta``."""
         if not self.noise or not 0 < delta < 1:
             return math.inf
         if math.isinf(self.noise):
@@ -45,20 +45,20 @@ class LocalNoise:
 
 @dataclass
 class Claims:
-    """The owner's claims of a whole run, and the mechanisms that were seen at work."""
+    """Claims of the app's owner for a whole run, and the mechanisms that were observed."""
 
     epsilon: float | None = None
     delta: float | None = None
     asked_unit: str | None = None
-    seen_unit: str = "node"  # of the mechanisms
-    kind: str = ""  # of the message that is being answered
+    seen_unit: str = "node"  # unit of the observed mechanisms
+    kind: str = ""  # type of the message that is being answered
     local: dict[str, LocalNoise] = field(default_factory=dict)  # by type of message
-    own_kinds: set[str] = field(default_factory=set)  # of messages that this library answers
+    own_kinds: set[str] = field(default_factory=set)  # types of messages this library answers
     opacus: set[str] = field(default_factory=set)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Notice every mechanism that runs inside this context."""
+        """Record every mechanism that runs inside this context."""
         called = LocalDpMod.__call__
 
         def local(mod: Any, message: Message, context: Context, call_next: Any) -> Message:
@@ -94,7 +94,7 @@ class Claims:
             yield
 
     def of_run(self) -> tuple[float | None, float]:
-        """Return epsilon, or None, and delta that are claimed of a whole run."""
+        """Return the claimed epsilon (None without a claim) and delta of a whole run."""
         local = self.local.values()
         delta = sum(each.delta for each in local) if self.delta is None else self.delta
         if self.epsilon is not None or not local:
@@ -103,5 +103,5 @@ class Claims:
 
     @property
     def unit(self) -> str:
-        """The unit by which neighbours differ, ``node`` or ``record``."""
+        """Unit whose data differ between neighbours, ``node`` or ``record``."""
         return self.asked_unit or self.seen_unit

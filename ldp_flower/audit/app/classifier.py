@@ -1,7 +1,7 @@
-"""A lower bound of epsilon: classifiers distinguish replies on two neighbouring data sets.
+"""Lower bound of epsilon, by classifiers that distinguish replies on two neighbouring data sets.
 
-They are trained on some runs, and the threshold of their score is chosen on others. The bound, by
-Clopper & Pearson (1934), is that of fresh runs.
+The classifiers are trained on some runs, and the thresholds of their scores are chosen on others.
+The bound, by Clopper & Pearson (1934), is computed from fresh runs.
 """
 
 import math
@@ -25,16 +25,17 @@ Pair = tuple[Variant, Variant]
 _Piece = tuple[int, str, object]  # number of a message, path, form or exact value
 _Places = dict[tuple[int, str], NDArray[np.intp]]  # by number of a message, and path
 
-_COLUMNS = 240  # numbers of a run that are compared: as many as some hundred runs can weigh
-_MAX_TRAINING = 200  # runs that count values, train, or choose the threshold, each
-_BLOCK = 25  # runs on one data set in a row: what grows from run to run must not distinguish two
-_THRESHOLDS = 401  # quantiles of a score that are tried
-#: Data sets looked at once more, by three times the runs. Of 22, 5 of 20 choices by 40 runs were a
-#: pair less than two thirds as far apart as the farthest; with 120 new ones of 6 it was 1 of 40,
-#: with 160 of 4, 6 and 8 it was 5, 1 and 1.
+_COLUMNS = 240  # compared numbers of a run, as many as some hundred runs can weigh
+_MAX_TRAINING = 200  # runs for each of: counting values, training, choosing the threshold
+_BLOCK = 25  # consecutive runs on one data set: a trend over runs must not distinguish the two
+_THRESHOLDS = 401  # number of quantiles of a score that are tried as thresholds
+#: Number of data sets that are examined again, with three times the runs. With 22 data sets and 40
+#: runs, 5 of 20 choices were a pair less than two thirds as far apart as the farthest pair. With
+#: 120 new runs of 6 data sets it was 1 of 40; with 160 new runs of 4, 6 and 8 data sets it was 5, 1
+#: and 1.
 _CLOSE = 6
-_SLACK = 0.1  # of a bound by the runs that choose the threshold
-_LARGEST = 1e100  # squares of numbers stay finite
+_SLACK = 0.1  # tolerance of a bound from the runs that choose the threshold
+_LARGEST = 1e100  # limit of numbers, so that squares stay finite
 
 
 class Summary:
@@ -56,40 +57,40 @@ class Summary:
                 self.varies |= bool(varies.any())
 
     def apart(self, other: "Summary") -> dict[tuple[int, str], Floats]:
-        """Return squared distances of all numbers, in variances of their noise."""
+        """Return squared distances of the means of all numbers, divided by their noise variance."""
         found = {}
         for key in self.moments.keys() & other.moments.keys():
             (one, first), (two, second) = self.moments[key], other.moments[key]
             if one.shape == two.shape:
                 squared = (one - two) ** 2
-                # Noise that n runs did not show may have a part of n of this for its variance.
+                # Noise that does not appear in n runs may still have 1 / n of this as its variance.
                 spread = (first + second) / 2 + squared / self.count
                 found[key] = squared / np.where(spread > 0, spread, 1.0)
         return found
 
     def distance(self, other: "Summary") -> float:
-        """Return how far two data sets are apart in means, size of noise and forms."""
+        """Return a distance between two data sets, by means, size of noise and forms."""
         total = 0.0
         for key, squared in self.apart(other).items():
             first, second = self.moments[key][1], other.moments[key][1]
             noisy = (first > 0) & (second > 0)
-            unlike = int(np.sum((first > 0) != (second > 0)))  # with noise, and without
+            unlike = int(np.sum((first > 0) != (second > 0)))  # noise on one data set only
             total += float(squared.sum()) + 2 * (unlike - len(squared) / self.count)
             if noisy.any():
                 ratio = float(np.mean(np.log(first[noisy] / second[noisy])))
                 total += int(noisy.sum()) * ratio**2 / 2
         for piece in self.forms | other.forms:
             here, there = self.forms[piece], other.forms[piece]
-            if max(here, there) > 1:  # what is never seen twice shows nothing
+            if max(here, there) > 1:  # pieces that are never seen twice carry no information
                 total += (here - there) ** 2 / self.count
         return total
 
 
 def furthest(found: dict[Variant, Summary], anew: Callable[[Variant], Summary]) -> Pair | None:
-    """Return the neighbours whose replies seem to differ most; None if nothing varies.
+    """Return the neighbours whose replies seem to differ most, or None if nothing varies.
 
-    The largest of many distances may be so by chance: the data sets of the largest are looked at
-    ``anew``, and the new looks are kept in ``found``.
+    The largest of many distances may be large by chance. The data sets with the largest distances
+    are therefore examined again by ``anew``, and the new summaries are stored in ``found``.
     """
     tried = [pair for pair in combinations(found, 2) if pair[0].neighbours(pair[1])]
     if not tried or not any(summary.varies for summary in found.values()):
@@ -111,7 +112,7 @@ def _forms(run: Run) -> Iterator[_Piece]:
 
 
 def _places(first: Summary, second: Summary) -> _Places:
-    """Return which numbers of each array are compared: those that differ most."""
+    """Return the places of the compared numbers of each array, which are those that differ most."""
     apart = first.apart(second)
     each = max(_COLUMNS // max(len(apart), 1), 4)
     largest: dict[str, Floats] = {}
@@ -119,12 +120,12 @@ def _places(first: Summary, second: Summary) -> _Places:
         known = largest.get(path, distances)
         fits = known.shape == distances.shape
         largest[path] = np.maximum(known, distances) if fits else known
-    # The same places in all messages, so that noise they have in common cancels.
+    # Use the same places in all messages, so that noise that they have in common cancels.
     return {key: np.argsort(-largest[key[1]])[:each] for key in sorted(apart)}
 
 
 def _numbers(run: Run, chosen: _Places) -> Floats:
-    """Return numbers, and the sums of whole arrays; 0 if they are not there."""
+    """Return the chosen numbers and the sums of whole arrays; missing numbers are 0."""
     parts = [np.zeros(0)]
     for (number, path), places in chosen.items():
         values = run[number].numbers.get(path, np.zeros(0))
@@ -142,10 +143,11 @@ def lower_bound(
     delta: float,
     alpha: float,
 ) -> tuple[float, str]:
-    """Return a lower bound of epsilon between two data sets, and the classifier's name.
+    """Return a lower bound of epsilon between two data sets, and the name of the classifier.
 
-    Of so many runs on either, up to a sixth each counts values, trains and chooses the threshold,
-    the others are judged. The bound fails with probability ``alpha``.
+    There are ``how_many`` runs on each data set. Up to a sixth of them counts values, another
+    sixth trains, and another one chooses the threshold. The remaining runs give the bound, which
+    fails with probability ``alpha``.
     """
     chosen = _places(*looks)
     numbers: list[list[Floats]] = [[], []]
@@ -171,7 +173,8 @@ def lower_bound(
         for side in (0, 1):
             bounds = _bounds(choosing, side, cuts, delta, alpha)
             near = np.flatnonzero(bounds >= bounds.max() - _SLACK)
-            at = int(near[-1] if side else near[0])  # the farthest: of more runs some lie beyond
+            # The most extreme cut: fresh runs are more, and some of them lie beyond it.
+            at = int(near[-1] if side else near[0])
             best = max(best, (float(bounds[at]), name, side, float(cuts[at])))
     _, name, side, cut = best
     fresh = [of[third - second :] for of in scores[name]]
@@ -182,7 +185,10 @@ def lower_bound(
 def _bounds(
     scores: Sequence[Floats], side: int, cuts: Floats, delta: float, alpha: float
 ) -> Floats:
-    """Return bounds by the scores beyond cuts, which one side has more often."""
+    """Return lower bounds from the frequencies of scores beyond each cut.
+
+    ``side`` is the data set that has such scores more often.
+    """
     sign = 2 * side - 1
     hits = [len(of) - np.searchsorted(np.sort(sign * of), sign * cuts) for of in scores]
     return log_ratio(hits[side], len(scores[0]), hits[1 - side], len(scores[0]), delta, alpha)
@@ -195,7 +201,7 @@ def _models() -> dict[str, Any]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    # Whitened: a combination of numbers in which noise cancels counts as much as any.
+    # Whitening gives combinations of numbers in which noise cancels the same weight as others.
     linear = make_pipeline(StandardScaler(), PCA(whiten=True), LogisticRegression(max_iter=300))
     return {
         "a linear classifier": linear,
@@ -206,9 +212,10 @@ def _models() -> dict[str, Any]:
 def _with_familiar_values(
     numbers: Sequence[Floats], forms: Sequence[Sequence[Sequence[_Piece]]], until: int
 ) -> list[Floats]:
-    """Return rows with a column of how much likelier their exact values are on one data set.
+    """Append a column with the log-odds of the data sets, given a row's exact values.
 
-    They are counted in the first runs: noise in steps, answers and forms have such values.
+    The frequencies of exact values are counted in the first ``until`` runs. Noise in discrete
+    steps, answers and forms have values that repeat exactly.
     """
     both = np.concatenate([of[:until] for of in numbers])
     steps = [j for j in range(both.shape[1]) if len(np.unique(both[:, j])) < len(both)]

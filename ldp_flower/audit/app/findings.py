@@ -1,4 +1,4 @@
-"""What an audit of an app found, for a terminal and as a page."""
+"""Result of an audit of an app, with its output for a terminal and as an HTML page."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,32 +16,32 @@ _WORTH = ("epsilon of", "claimed", "at least", "exactly")
 
 
 class CannotAuditError(ValueError):
-    """The app cannot be audited; the text says what to give."""
+    """Error for an app that cannot be audited; the message says what to provide."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One way in which replies reveal data, or in which a claim does not hold."""
+    """Finding: one way in which replies reveal data, or in which a claim does not hold."""
 
     what: str
-    where: str  # which messages, and what of their replies
+    where: str  # the type of message, and the part of its replies
     evidence: str
 
 
 @dataclass(frozen=True)
 class Worth:
-    """Epsilon of a run, at a delta."""
+    """Epsilons of a run at a delta: claimed, measured and exact."""
 
     where: str
     claimed: float | None
-    measured: float  # a lower bound of the true one, with a confidence of 99.9 %
-    exact: float | None  # the true one, where the mechanism is known
+    measured: float  # lower bound of the true epsilon, with a confidence of 99.9 %
+    exact: float | None  # true epsilon, if the mechanism is known
     delta: float
 
 
 @dataclass
 class AppAudit:
-    """Result of an audit of an app: findings, epsilons, and what was and was not tried."""
+    """Result of an audit of an app: findings, epsilons, and attacks that were or were not tried."""
 
     name: str
     found: list[Finding] = field(default_factory=list)
@@ -75,7 +75,7 @@ def _epsilons(audit: AppAudit) -> list[tuple[str, ...]]:
 
 
 def verdict(audit: AppAudit) -> str:
-    """Return one sentence about what was found."""
+    """Return one sentence that summarises the findings."""
     ways = "One way" if len(audit.found) == 1 else f"{len(audit.found)} ways"
     if audit.found:
         return f"{ways} in which data show, or a claim does not hold, found."
@@ -83,7 +83,7 @@ def verdict(audit: AppAudit) -> str:
 
 
 def to_html(audit: AppAudit, path: str | Path | None = None) -> str:
-    """Return everything as one page, and write it if a path is given; it needs no other file."""
+    """Return the result as one HTML page without other files, and write it if a path is given."""
     from pandas import DataFrame
 
     tables = [

@@ -11,42 +11,42 @@ from .findings import Finding
 from .node import LAST_BITS, LENGTH, Node, Run, Seen
 from .variants import BASE, Variant
 
-_CONFIRMING = 40  # runs of either data set that confirm what noise may have made
-_MAX_SECONDS = 10.0  # of CPU for them, where no number of runs is given
-_MISTAKEN = 1e-5  # probability with which a randomised answer is taken for one without noise
-_MAX_EPSILON = 20.0  # claims above are as good as none
-_SHOWN = 90  # characters of a text
+_CONFIRMING = 40  # runs on each data set that confirm a difference that noise may have caused
+_MAX_SECONDS = 10.0  # CPU time for these runs if no number of runs is given
+_MISTAKEN = 1e-5  # probability that a randomised answer is mistaken for one without noise
+_MAX_EPSILON = 20.0  # larger claims are treated as this one
+_SHOWN = 90  # largest number of shown characters of a text
 _NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A piece of a reply that distinguishes two data sets on every run."""
+    """Difference: a piece of a reply that distinguishes two data sets on every run."""
 
     message: int
     path: str
     first: str
     second: str
-    size: float = 0.0  # the largest difference of numbers
-    how_many: int = 0  # numbers that differ; 0: a piece of the form
+    size: float = 0.0  # largest difference of numbers
+    how_many: int = 0  # count of numbers that differ; 0 for a piece of the form
 
     @property
     def is_text(self) -> bool:
-        """Whether these are texts that somebody wrote, or errors."""
+        """True if the pieces are texts or errors."""
         if self.path == "reply":
             return "content" not in (self.first, self.second)
         return not self.how_many and all(s[:1] in "'\"" for s in (self.first, self.second))
 
     @property
     def is_answer(self) -> bool:
-        """Whether these can be randomised answers: whole numbers, or texts."""
+        """True if the pieces can be randomised answers: integers, or texts."""
         if self.how_many:
             return "." not in self.first + self.second
         return self.path.endswith(LENGTH) or (self.is_text and self.path != "reply")
 
     @property
     def what(self) -> str:
-        """What it reveals, in words."""
+        """Description of what the difference reveals."""
         if self.how_many:
             return "a function of the data, without noise"
         if self.path == "reply" and not self.is_text:
@@ -57,14 +57,14 @@ class Difference:
 
 
 def differences(first: Sequence[Run], second: Sequence[Run]) -> Iterator[Difference]:
-    """Yield what distinguishes two sets of runs for sure."""
+    """Yield the differences that are the same on all of two sets of runs."""
     for number in range(len(first[0])):
         ours, theirs = [run[number] for run in first], [run[number] for run in second]
         found_at: set[str] = set()
         for path in dict.fromkeys([*ours[0].form, *theirs[0].form]):
             one, two = ({reply.form.get(path, _NOTHING) for reply in of} for of in (ours, theirs))
             known = "reply" in found_at or path.removesuffix(LENGTH) in found_at
-            # What is not there at all shows in the names of keys.
+            # A missing piece is already a difference in the names of keys.
             known |= _NOTHING in one | two and not path.endswith("not finite")
             if len(one) == len(two) == 1 and one != two and not known:
                 found_at.add(path)
@@ -83,33 +83,36 @@ def differences(first: Sequence[Run], second: Sequence[Run]) -> Iterator[Differe
 
 
 def stacked(replies: Sequence[Seen], path: str) -> Floats:
-    """Return numbers of all replies, a row each; an empty array if they are not as many in all."""
+    """Return the numbers at a path, one row per reply.
+
+    The array is empty if a reply lacks the numbers, or if replies have different counts of them.
+    """
     found = [reply.numbers[path] for reply in replies if path in reply.numbers]
     fit = len(found) == len(replies) and len({len(values) for values in found}) == 1
     return np.stack(found) if fit else np.zeros((0, 0))
 
 
 class Leaks:
-    """Replies on other data, compared with ``base``: those on the data as they are."""
+    """Comparison of replies on variants of the data with ``base``, the replies on the real data."""
 
     def __init__(self, node: Node, base: Sequence[Run], runs: int | None, seconds: float) -> None:
         self._node, self._base, self._runs, self._seconds = node, base, runs, seconds
-        #: What was seen with which data, by type of message and path.
+        #: Observed variants with their differences, by type of message and path.
         self.by: dict[tuple[str, str], list[tuple[Variant, Difference]]] = {}
 
     def add(self, variant: Variant, runs: Sequence[Run]) -> None:
-        """Compare runs on other data."""
+        """Compare runs on a variant of the data with those on the real data."""
         for found in differences(self._base, runs):
             key = (self._node.kinds[found.message], found.path)
             self.by.setdefault(key, []).append((variant, found))
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what was found, confirmed by more runs where noise may have made it."""
+        """Yield findings; those that noise may have caused are confirmed by more runs."""
         worst = {key: max(seen, key=lambda each: each[1].size) for key, seen in self.by.items()}
         doubtful = {k for k, (_, found) in worst.items() if found.how_many or found.is_answer}
         answers = {key for key in doubtful if worst[key][1].is_answer}
         tried = {worst[key][0] for key in doubtful}
-        # As many as a randomised answer of the claimed epsilon is never the same on.
+        # So many runs that a randomised answer with the claimed epsilon is not the same on all.
         odds = math.exp(min(self._node.claims.epsilon or 0.0, _MAX_EPSILON))
         chance = min(odds / (1 + odds) + self._node.claims.of_run()[1], 1 - 1e-9)
         needed = math.log(_MISTAKEN) / (2 * math.log(chance)) if answers and odds > 1 else 0
@@ -124,7 +127,7 @@ class Leaks:
         }
         for key, (variant, found) in worst.items():
             if key in answers and runs < wanted:
-                continue  # an answer may be the same by chance: the classifier compares them
+                continue  # the answer may be the same by chance, so the classifier compares it
             if key not in doubtful or (variant, found.message, found.path) in again:
                 others = len({v for v, _ in self.by[key]}) - 1
                 rounds = len({each.message for _, each in self.by[key]})
@@ -132,7 +135,7 @@ class Leaks:
                 evidence = f"{found.first} became {found.second} with {variant.name}"
                 evidence += f" (and {others} other changes)" if others else ""
                 evidence += f", on all of {runs} runs" if key in doubtful else ""
-                # LocalDpMod itself divides by an update's length, and lets NaN through.
+                # LocalDpMod itself divides by an update's length, and does not remove NaN.
                 by_mod = "ZeroDivisionError" in evidence or found.path.endswith("not finite")
                 if not (by_mod and key[0] in self._node.claims.local):
                     yield Finding(found.what, where, evidence)

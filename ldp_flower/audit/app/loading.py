@@ -1,4 +1,4 @@
-"""A stranger's Flower app: its two halves, its modules, and how they are put back as imported."""
+"""Import of a foreign Flower app: its two halves, its modules, and their reset."""
 
 import contextlib
 import importlib
@@ -27,10 +27,10 @@ RunConfig = dict[str, bool | float | int | str]
 
 
 class AuditedApp:
-    """The app in a directory, imported: its client, server, run_config and declared num_nodes.
+    """Imported Flower app of a directory: its client, server, run_config and declared num_nodes.
 
-    ``overrides`` are settings other than those in ``[tool.flwr.app.config]``. A
-    :class:`CannotAuditError` says why an app cannot be imported.
+    ``overrides`` are settings that replace those in ``[tool.flwr.app.config]``. Raises
+    :class:`CannotAuditError` if the app cannot be imported.
     """
 
     def __init__(self, folder: Path, overrides: RunConfig) -> None:
@@ -56,16 +56,16 @@ class AuditedApp:
             self._remember(module)
 
     def modules(self) -> list[ModuleType]:
-        """Return those modules of this process that are the app's own."""
+        """Return the imported modules that belong to the app."""
         return [m for m in list(sys.modules.values()) if self.owns(getattr(m, "__file__", None))]
 
     def owns(self, file: str | None) -> bool:
-        """Whether a file of code is the app's own."""
+        """Return True if a source file belongs to the app."""
         own = isinstance(file, str) and file.startswith(f"{self.folder}{os.sep}")
         return own and "site-packages" not in str(file)
 
     def restore(self) -> None:
-        """Put globals of the app's modules back as they were imported, and empty caches."""
+        """Reset the globals of the app's modules to their state after import, and empty caches."""
         for module in self.modules():
             if module not in self._as_imported:
                 self._remember(module)
@@ -83,9 +83,9 @@ class AuditedApp:
 
     @contextlib.contextmanager
     def imported_again(self) -> Iterator["AuditedApp"]:
-        """Import the app anew for this context, as a process that has just started does."""
+        """Import the app again inside this context, as a newly started process does."""
         before = {m.__name__: m for m in self.modules()}
-        # By the system, so that only the app's own seeds repeat.
+        # Seed the generators from the system, so that only seeds in the app itself repeat.
         random.seed()
         vars(np.random.mtrand)["_rand"].seed()
         if "torch" in sys.modules:
@@ -116,7 +116,7 @@ class AuditedApp:
             )
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except Exception as error:  # whatever the app's modules do
+        except Exception as error:  # the app's modules may raise anything
             why = f"cannot be imported: {type(error).__name__}: {error}"
             if isinstance(error, ModuleNotFoundError):
                 lacking = error.name or ""
@@ -147,8 +147,8 @@ def project_of(folder: Path) -> dict[str, Any]:
 
 
 def declared_nodes(project: dict[str, Any], config: RunConfig) -> int | None:
-    """Return the number of nodes that an app declares for a simulation: its own, or Flower's."""
-    federations = project.get("federations", {})  # of older apps
+    """Return the number of nodes that an app declares, in its own setting or in Flower's."""
+    federations = project.get("federations", {})  # in apps for older versions of Flower
     default = federations.get(str(federations.get("default")), {})
     for found in (config.get("num-nodes"), default.get("options", {}).get("num-supernodes")):
         if isinstance(found, int) and found > 0:
@@ -157,7 +157,7 @@ def declared_nodes(project: dict[str, Any], config: RunConfig) -> int | None:
 
 
 def flattened(config: dict[str, Any], prefix: str = "") -> RunConfig:
-    """Return nested settings as Flower names them: ``a.b``."""
+    """Return nested settings as a flat mapping, with Flower's names ``a.b``."""
     flat: RunConfig = {}
     for key, value in config.items():
         if isinstance(value, dict):
@@ -169,7 +169,7 @@ def flattened(config: dict[str, Any], prefix: str = "") -> RunConfig:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Let neither Flower nor the app write to the terminal: hundreds of runs would."""
+    """Suppress all output of Flower and the app, since there are hundreds of runs."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,7 +1,7 @@
-"""The app at work: its server, which is run once to its end, and a node.
+"""Runs of an app: its server, which runs once to its end, and a node.
 
-The node answers the server's messages again and again, on data of choice, at one time of day. Of a
-reply is kept what a server sees: its form, piece by piece, and the numbers in it.
+The node answers the server's messages repeatedly, on chosen data, with a clock that stands still.
+Of each reply, everything that a server sees is kept: its form, piece by piece, and its numbers.
 """
 
 import datetime
@@ -33,39 +33,39 @@ from .variants import Variant
 
 _NOW = float(int(time.time()))
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
-_PATIENT_READINGS = 10_000  # of a run, after which its clock goes on: a loop may wait for that
+_PATIENT_READINGS = 10_000  # readings in a run after which the clock moves on: a loop may wait
 
-PATIENCE = 40.0  # seconds of CPU that all nodes get together
-_OF_EACH = 5  # messages of each type that are attacked
-_GIVEN_UP = 240.0  # seconds after which a server that still waits is given up
+PATIENCE = 40.0  # seconds of CPU time for all nodes together
+_OF_EACH = 5  # largest number of attacked messages of each type
+_GIVEN_UP = 240.0  # seconds after which a server that still runs is given up
 
-#: Follows the path of a text: its length, which ciphers and random texts have, too.
+#: Suffix of a text's path for the text's length, which ciphers and random texts reveal as well.
 LENGTH = ": length"
-#: Follows the path of floats: their last bits, which noise has to reach, too.
+#: Suffix of the path of floats for their last bits, which noise must change as well.
 LAST_BITS = ": last bits"
-_LOW = {2: 0xF, 4: 0xFF, 8: 0xFFFF}  # masks, by bytes of a float: a quarter of its bits
-_SOON = 1.0  # seconds within which a time is that of the reply
+_LOW = {2: 0xF, 4: 0xFF, 8: 0xFFFF}  # masks of a quarter of a float's bits, by its bytes
+_SOON = 1.0  # seconds within which a time counts as the time of the reply
 
 
 @dataclass
 class Seen:
-    """One reply: its form and its numbers, by record and key."""
+    """Everything that a server sees of one reply: its form and its numbers, by record and key."""
 
-    # Names and order of records and keys, types, shapes, texts, errors, metadata.
+    # The form: names and order of records and keys, types, shapes, texts, errors, metadata.
     form: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, Floats] = field(default_factory=dict)
 
     def without_values(self) -> "Seen":
-        """Return names, types, lengths and errors only."""
+        """Return a copy with names, types, lengths and errors only."""
         return Seen({p: form for p, form in self.form.items() if "/" not in p or ": " in p})
 
 
 def seen(message: Message, reply: Message | None, now: float) -> Seen:
-    """Return what a server sees of the reply to a message that was answered now."""
+    """Return everything that a server sees of the reply to a message; ``now`` is the time."""
     if reply is None:
         return Seen({"reply": "none"})
     asked, given = message.metadata, reply.metadata
-    # Flower lets a reply live as long as its question does.
+    # In Flower, a reply lives as long as the message that it answers.
     until = given.created_at + given.ttl - asked.created_at - asked.ttl
     form: dict[str, object] = {
         "reply": "content",
@@ -95,7 +95,7 @@ def _add(
     if is_array:
         try:
             array = np.asarray(value.numpy())
-        except Exception as error:  # of a type that NumPy's reader refuses
+        except Exception as error:  # an array of a type that NumPy's reader refuses
             form[path] = (value.dtype, tuple(value.shape), type(error).__name__, value.data)
             return
         form[f"{path}: type"] = (str(array.dtype), array.flags.f_contiguous)
@@ -114,7 +114,7 @@ def _add(
         return
     flat = array.ravel()
     bad = np.flatnonzero(~np.isfinite(flat.astype(np.float64)))
-    if len(bad):  # by their bits: a NaN has room for a message
+    if len(bad):  # keep their bits, since a NaN can carry a message
         form[f"{path}: not finite"] = [(int(i), flat[i].tobytes().hex()) for i in bad[:1000]]
     numbers[path] = np.nan_to_num(flat.astype(np.float64), posinf=1e300, neginf=-1e300)
     if array.dtype.kind == "f":
@@ -122,15 +122,15 @@ def _add(
         numbers[path + LAST_BITS] = (bits & _LOW[array.dtype.itemsize]).astype(np.float64)
 
 
-#: What a server sees of a run: a reply to each message.
+#: A run as a server sees it: one reply to each message.
 Run = list[Seen]
 
 
 class Node:
-    """One node of ``num_nodes`` that answers a run's messages.
+    """Node, one of ``num_nodes``, that answers a run's messages.
 
-    Every run is at the same time: what an app makes of a clock is then the same on all runs,
-    be it a reading, which says nothing of data, or the seed of its noise.
+    Every run is at the same time of the clock. Values that an app derives from the clock are then
+    the same on all runs, such as a reading, which reveals no data, or the seed of its noise.
     """
 
     def __init__(
@@ -147,26 +147,27 @@ class Node:
         self._app, self._num_nodes, self._config = app, num_nodes, node_config
         self._grid = InProcessGrid(app.client, 1, app.run_config)
         for number, message in enumerate(self.messages):
-            # The same on every run: what a server knows may not be what noise is made of.
+            # Metadata are the same on every run, since noise must not depend on numbers that a
+            # server knows.
             message.metadata.__dict__["_message_id"] = f"message-{number}"
             message.metadata.__dict__["_created_at"] = _NOW
         self._metadata = [dict(vars(message.metadata)) for message in self.messages]
 
     def look(self, partition: int) -> Run:
-        """Answer all messages on a partition's own data, as a process that just started."""
+        """Answer all messages on a partition's own data, as a newly started process does."""
         return self.runs(Variant("a partition's data", None, partition), 1)[0]
 
     def runs(self, variant: Variant, how_many: int) -> list[Run]:
-        """Return what a server sees of so many runs on data of a variant."""
-        self._app.restore()  # once: noise that the app keeps in memory has to show
+        """Return ``how_many`` runs, as a server sees them, on a variant of the data."""
+        self._app.restore()  # only once, so that noise that the app keeps in memory is noticed
         self.sources.variant = variant
-        # Another node's data come through its own loaders, unless these are replaced.
+        # Without replaced loaders, other data come from another partition.
         partition = variant.partition if not self.sources.found else 0
         with quiet(), self.claims.listening(), _standing_clock(self._app.modules()) as clock:
             return [self._answers(partition, clock) for _ in range(how_many)]
 
     def after_restart(self) -> Run:
-        """Answer all messages as a process does that has imported the app just now."""
+        """Answer all messages after a new import of the app, as a newly started process does."""
         with self._app.imported_again() as app:
             again = (self.messages, self._num_nodes, self._config, Sources(app), self.claims)
             return Node(app, *again).look(0)
@@ -185,9 +186,9 @@ class Node:
         found = []
         for message, before in zip(self.messages, self._metadata, strict=True):
             self.claims.kind = message.metadata.message_type
-            message.metadata.__dict__.update(before)  # an app may write into it
+            message.metadata.__dict__.update(before)  # an app may have changed it
             try:
-                reply = self._grid._handle(message)  # without a new number for every message
+                reply = self._grid._handle(message)  # keeps the message's id, unlike push_messages
             except SystemExit as error:
                 found.append(Seen({"reply": "the process ended", "code": str(error.code)}))
                 continue
@@ -198,7 +199,7 @@ class Node:
 
 
 class _Clock:
-    """A time that stands still for as many readings as an app needs that does not wait."""
+    """Clock that stands still for more readings than an app needs unless it waits in a loop."""
 
     readings = 0
 
@@ -209,11 +210,11 @@ class _Clock:
 
 @contextmanager
 def _standing_clock(modules: Sequence[ModuleType]) -> Iterator[_Clock]:
-    """Let clocks stand still, under whatever name the app has them."""
+    """Let all clocks stand still inside this context, under any name in the app's modules."""
     clock = _Clock()
 
     class Still(datetime.datetime):
-        """A date of which it is always the same."""
+        """Date and time whose ``now`` reads the standing clock."""
 
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
@@ -236,20 +237,20 @@ def _standing_clock(modules: Sequence[ModuleType]) -> Iterator[_Clock]:
 
 @dataclass(frozen=True)
 class Conversation:
-    """What one node was asked in a run: first messages of each type, and how many there were."""
+    """Messages to one node in a run: the first ones of each type, and the number of each type."""
 
     messages: list[Message]
     kinds: Counter[str]
-    ended: str = ""  # why the server ended early
-    needed: int | None = None  # nodes with which this library's server would not have refused
+    ended: str = ""  # reason why the server ended early
+    needed: int | None = None  # number of nodes with which this library's server would start
 
 
 class _Enough(BaseException):
-    """Ends a server whose nodes would work for longer than PATIENCE."""
+    """Signal that ends a server whose nodes work for longer than PATIENCE."""
 
 
 class _Listening(InProcessGrid):
-    """A grid that keeps messages, and ends the server after PATIENCE seconds of work."""
+    """Grid that records messages, and ends the server after PATIENCE seconds of CPU time."""
 
     heard: dict[int, list[Message]]
     until: float
@@ -266,7 +267,7 @@ class _Listening(InProcessGrid):
 def run_server(
     app: AuditedApp, num_nodes: int, node_config: dict[str, Any], claims: Claims
 ) -> Conversation:
-    """Run the app's ServerApp on nodes in this process; return what one of them was asked."""
+    """Run the app's ServerApp on nodes in this process; return the messages to one of them."""
     grid = _Listening(app.client, num_nodes, app.run_config)
     grid.heard, grid.until = {}, time.process_time() + PATIENCE
     for of_node in grid.contexts.values():
@@ -282,7 +283,7 @@ def run_server(
         except _Enough:
             how = "fewer rows or nodes take it further (--config, --nodes)"
             ended.append((f"its nodes had worked for {PATIENCE:g} s; {how}", None))
-        except BaseException as error:  # Flower's own errors end processes
+        except BaseException as error:  # Flower's own errors may end the process
             ended.append((f"{type(error).__name__}: {error}", getattr(error, "needed", None)))
 
     with quiet(), claims.listening(), _folder_of_copies():
@@ -300,7 +301,7 @@ def run_server(
     kinds: Counter[str] = Counter()
     messages = []
     for message in max(grid.heard.values(), key=len):
-        message.metadata.dst_node_id = 1  # as if all had gone to the first node
+        message.metadata.dst_node_id = 1  # redirect all messages to the first node
         kinds[message.metadata.message_type] += 1
         if kinds[message.metadata.message_type] <= _OF_EACH:
             messages.append(message)
@@ -309,10 +310,11 @@ def run_server(
 
 @contextmanager
 def _folder_of_copies() -> Iterator[None]:
-    """Change into a temporary folder with the files of the working directory, and links to folders.
+    """Change into a temporary folder with copies of the working directory's files.
 
-    An app's main may save its model at the end: it goes to the temporary folder, and a file of the
-    same name stays as it is. What is written into an existing folder goes through its link.
+    Folders of the working directory are linked. If an app's main saves its model at the end, the
+    file goes to the temporary folder, and an existing file of the same name is not changed. Files
+    that are written into an existing folder go through its link.
     """
     with tempfile.TemporaryDirectory(prefix="ldp-flower-") as folder:
         for entry in os.scandir():

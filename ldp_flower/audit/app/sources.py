@@ -1,4 +1,4 @@
-"""Where an app's data come in: functions that return records, found at work and then replaced."""
+"""Sources of an app's data: functions that return records, found in a run and then replaced."""
 
 import gc
 import re
@@ -21,7 +21,7 @@ _NOT_DATA = re.compile(
     "score|config",
     re.I,
 )
-# Libraries whose functions read data: by module, and names of functions.
+# Library functions that read data, by names of modules and of functions.
 _READERS = re.compile(
     r"^(pandas\.io\..*|pandas\.core\.frame|numpy\.lib.*|flwr_datasets.*|datasets\..*|"
     r"sklearn\.datasets.*|torchvision\.datasets.*)$"
@@ -32,7 +32,7 @@ _COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")  # part
 
 @dataclass
 class _Call:
-    """Calls of one function in one look at a node."""
+    """Observed calls of one function while a node answers."""
 
     of_app: bool
     values: list[bytes] = field(default_factory=list)
@@ -40,16 +40,16 @@ class _Call:
 
 
 class Sources:
-    """The functions of an app that return a node's data, and the data that they return."""
+    """Functions of an app that return a node's data, and the data that they return."""
 
     def __init__(self, app: AuditedApp) -> None:
         self._app = app
-        self.found: list[tuple[str, CodeType]] = []  # with their names
-        self.returned: list[Any] = []  # in the present run
-        self.variant = BASE  # of the present run
+        self.found: list[tuple[str, CodeType]] = []  # names and code of the functions
+        self.returned: list[Any] = []  # data that were returned in the present run
+        self.variant = BASE  # variant of the data in the present run
 
     def named(self, reference: str) -> None:
-        """Take the function that the app's owner names, ``module:function``."""
+        """Use the function that the app's owner names, ``module:function``, as the source."""
         module, _, name = reference.partition(":")
         found: Any = sys.modules.get(module)
         for part in name.split("."):
@@ -63,7 +63,7 @@ class Sources:
         self.found = [(reference, found.__code__)]
 
     def find(self, look: Callable[[int], object]) -> None:
-        """Look for functions that return data while the node of a number answers."""
+        """Search for functions that return data; ``look(i)`` lets node ``i`` answer."""
         first, again, other = (self._watched(look, node) for node in (0, 0, 1))
         certain, likely = [], []
         for code, call in first.items():
@@ -112,7 +112,7 @@ class Sources:
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
-        """Let sources return data of the variant in use, inside this context."""
+        """Let sources return data of the present variant, inside this context."""
         with ExitStack() as stack:
             for holder in [each for _, code in self.found for each in gc.get_referrers(code)]:
                 if isinstance(holder, FunctionType):
@@ -127,7 +127,7 @@ class Sources:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             value = original(*args, **kwargs)
-            # A library's reader serves others, too: Flower reads a model's arrays by NumPy's.
+            # Leave other callers of a library's reader alone: Flower uses NumPy's for model arrays.
             if not (of_app or self._called_by_app(sys._getframe(1))):
                 return value
             self.returned.append(self.variant.of(value))
@@ -137,7 +137,7 @@ class Sources:
 
 
 def _takes_data(frame: FrameType) -> bool:
-    """Whether a function is given records, a message or a model, and makes something of these."""
+    """Return True if a function has records, a message or a model among its arguments."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     given = [frame.f_locals.get(name) for name in names if name != "self"]
@@ -156,7 +156,7 @@ def _reads(frame: FrameType) -> bool:
 
 @contextmanager
 def _code_of(function: FunctionType, call: Callable[..., Any]) -> Iterator[None]:
-    """Let a function do something else, whoever holds it."""
+    """Replace the code of a function in place, so that all references to it use ``call``."""
     before, hook = function.__code__, f"__audited_{id(function)}"
     function.__globals__[hook] = call
     scope: dict[str, Any] = {}

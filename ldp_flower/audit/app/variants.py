@@ -1,6 +1,6 @@
-"""Neighbouring data: other data that a node, or one record of it, might have held.
+"""Neighbouring data: variants of a node's data with changes of one record or of all of them.
 
-Records come in the forms that apps hold: arrays, tables, tensors, loaders, lists.
+Records can have the forms that apps use: arrays, tables, tensors, loaders, lists.
 """
 
 import hashlib
@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-#: The number of a table's column and how many it has; None: an array that is no column.
+#: Index of a table's column and number of columns; None for an array that is not a column.
 Place = tuple[int, int] | None
-#: From an array with records along its first axis, and its place, to another such array.
+#: Function from an array with records along its first axis, and its place, to a changed array.
 Alter = Callable[[Array, Place], Array]
 
-_MAX_ITEMS = 20_000  # items of a torch data set that are read: some seconds of images
+_MAX_ITEMS = 20_000  # largest number of items read from a torch data set, some seconds of images
 
 _Change = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Data of one node, with each column or array altered, or of another partition."""
+    """Variant of one node's data: each column or array is altered, or the partition is another."""
 
     name: str
     alter: Alter | None = field(default=None, compare=False)
@@ -34,11 +34,11 @@ class Variant:
     record: int = 0  # number of the changed record; 0 also if several are
 
     def of(self, value: Any) -> Any:
-        """Return what a loader would have returned with these data."""
+        """Return the value that a loader would have returned with this variant of the data."""
         return value if self.alter is None else altered(value, self.alter)
 
     def neighbours(self, other: "Variant") -> bool:
-        """Whether two data sets differ in one record, or in one node's data."""
+        """Return True if the two data sets differ in one record, or in one node's data."""
         return BASE in (self, other) or self.record == other.record
 
 
@@ -46,7 +46,11 @@ BASE = Variant("the data as they are")
 
 
 def variants(unit: str) -> list[Variant]:
-    """Return neighbours: of a ``node`` all data differ, by a ``record`` the first one."""
+    """Return neighbouring variants for a unit.
+
+    For the unit ``record``, only the first record is changed. For ``node``, there are also variants
+    with changes of all data.
+    """
     scales = {f"times {by:,}": _scaled(by) for by in (1000, -1000)}
     of_one = {"turned over": _mirrored, **scales}
     found = [Variant(f"record 1 {how}", _all(_one(change))) for how, change in of_one.items()]
@@ -70,7 +74,10 @@ def variants(unit: str) -> list[Variant]:
 
 
 def other_records(count: int, most: int) -> list[Variant]:
-    """Return neighbours in one other record each: an app may leave the first one aside."""
+    """Return variants with a change of one record other than the first.
+
+    They are needed since an app may not use its first record.
+    """
     which = sorted({round(i) for i in np.linspace(1, count - 1, max(min(count - 1, most), 0))})
     return [
         Variant(f"record {i + 1} far off", _all(_one(_far_off, i)), record=i) for i in which if i
@@ -101,7 +108,7 @@ def _column(change: _Change, which: int) -> Alter:
 
 
 def _targets(change: _Change) -> Alter:
-    """Return a change of what may be targets: the last column, and arrays of one dimension."""
+    """Return a change of possible targets: the last column, and arrays of one dimension."""
     last = _column(change, -1)
     return lambda array, place: last(array, place) if place or array.ndim > 1 else change(array)
 
@@ -129,7 +136,7 @@ def _is_label(array: Array) -> bool:
 
 
 def _mirrored(array: Array) -> Array:
-    """Return values mirrored in the range of their column, so that they stay in it."""
+    """Mirror values within the range of their column."""
     if array.dtype.kind not in "fiub":
         places = np.unique(array.astype(str), return_inverse=True)[1]
         first = np.unique(places, return_index=True)[1]  # a value of each kind
@@ -138,13 +145,13 @@ def _mirrored(array: Array) -> Array:
         return ~array
     with np.errstate(all="ignore"):
         low, high = np.nanmin(array, axis=0), np.nanmax(array, axis=0)
-        # Records that are all alike have no range to stay in.
+        # If all records are equal, there is no range, and the sign is changed instead.
         flat = np.array_equal(low, high) and array.dtype.kind != "u"
         return np.asarray(-array if flat else low + high - array, array.dtype)
 
 
 def _same(rank: float) -> _Change:
-    """Return a change after which all values are that of a rank from 0 to 1."""
+    """Return a change that replaces all values by the one with a relative rank from 0 to 1."""
 
     def changed(array: Array) -> Array:
         known = np.unique(array)
@@ -208,7 +215,7 @@ def digest(value: Any) -> bytes:
 
 
 def has_records(value: Any, depth: int = 4) -> bool:
-    """Whether a value is or contains records."""
+    """Return True if a value is a set of records or contains one."""
     if is_leaf(value):
         return True
     if _has_fields(value):
@@ -219,7 +226,7 @@ def has_records(value: Any, depth: int = 4) -> bool:
 
 
 def is_leaf(value: Any) -> bool:
-    """Whether these are records in a form that can be altered."""
+    """Return True if a value is a set of records in a form that can be altered."""
     if isinstance(value, np.ndarray) or _is_of(value, "torch", "Tensor"):
         return bool(value.ndim > 0)
     if _is_of(value, "torch.utils.data", "Dataset"):
@@ -230,7 +237,7 @@ def is_leaf(value: Any) -> bool:
 
 
 def _is_rows(value: Any) -> bool:
-    """Whether this is a list of plain records: numbers, texts, tuples or dicts of them."""
+    """Return True if a value is a list of plain records: numbers, texts, or tuples or dicts."""
     if not isinstance(value, list) or not value or value[0] is None:
         return False
     first = list(value[0].values()) if isinstance(value[0], dict) else value[0]
@@ -244,7 +251,7 @@ def _is_of(value: Any, module: str, name: str) -> bool:
 
 
 def _has_fields(value: Any) -> bool:
-    """Whether this is an object of plain fields, such as a data class; models are none."""
+    """Return True if a value is an object with plain fields, such as a data class; not a model."""
     if callable(value) or hasattr(value, "fit") or isinstance(value, type(sys)):
         return False
     others = ("torch", "sklearn", "flwr", "numpy", "builtins")
@@ -262,7 +269,7 @@ def _leaf(leaf: Any, alter: Alter) -> Any:
         return _tensor(leaf, alter, None)
     if _is_of(leaf, "torch.utils.data", "DataLoader"):
         return _loader(leaf, alter)
-    if hasattr(leaf, "to_pandas"):  # of Hugging Face's datasets
+    if hasattr(leaf, "to_pandas"):  # a data set of Hugging Face's datasets
         made = type(leaf).from_pandas(_frame(leaf.to_pandas(), alter), preserve_index=False)
         return made.with_format(**leaf.format) if getattr(leaf, "format", None) else made
     if isinstance(leaf, list):

@@ -19,11 +19,12 @@ def best_frequency_oracle(
     For one item, it compares :class:`KRandomizedResponse`, :class:`SubsetSelection`,
     :class:`OptimizedLocalHashing` and :class:`HadamardResponse` by the standard error of the
     count of an item of average frequency ``1 / domain_size``, ``sqrt(num_users *
-    variance_at(1 / domain_size))``. Standard errors within one user of the least are a tie,
-    which the smallest report wins. What a report costs to read is not compared.
+    variance_at(1 / domain_size))``. Standard errors within one user of the least count as equal,
+    and the oracle with the smallest report is then chosen. The cost of reading reports is not
+    compared.
 
-    For sets it is :class:`SubsetSelection`: the other oracles take one item, and if each user draws
-    one of its items for them, the variance rises by the square of ``set_size``.
+    For sets, it returns :class:`SubsetSelection`. The other oracles take one item; if each user
+    drew one of its items for them, the variance would rise by the square of ``set_size``.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def best_frequency_oracle(
     return min(tied, key=lambda oracle: oracle.report_bytes)
 
 
-@lru_cache(maxsize=1024, typed=True)  # their exact probabilities take long
+@lru_cache(maxsize=1024, typed=True)  # exact probabilities take long to compute
 def _for_one_item(epsilon: float, domain_size: int) -> tuple[FrequencyOracle, ...]:
     return (
         KRandomizedResponse(epsilon, domain_size),

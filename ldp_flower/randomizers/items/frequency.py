@@ -1,4 +1,4 @@
-"""Frequency oracles: how many users hold each item of a public domain; and the simplest."""
+"""Frequency oracles, which count the users of each item of a domain, and the simplest oracle."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
@@ -16,37 +16,38 @@ from ..base import Estimate, Randomizer, Reports, Summary, _coins
 from ..two_level import OneChoice, TwoLevel, residue_shares
 
 _SLACK = 1e-9
-_ROWS = 255  # bits of as many reports are added up in bytes
-_CHUNK_ENTRIES = 1 << 16  # bits held in memory at a time: stay in the cache
+_ROWS = 255  # reports whose bits are added at a time: the sums fit into one byte
+_CHUNK_ENTRIES = 1 << 16  # bits held in memory at a time, so that they stay in the cache
 
 
 class Items(Randomizer):
-    """Base class: a value is an item, and what is no item counts as a uniformly random one.
+    """Base class of mechanisms for items; an invalid item becomes a uniformly random item.
 
-    It is drawn from the private randomness, whose words for this are drawn for every value.
+    The random item comes from the private randomness. Its words are drawn for every value, valid
+    or not.
     """
 
     centre: ClassVar[float] = -1.0
 
     @abstractmethod
     def _items(self, values: Floats, rng: RandomSource) -> Integers:
-        """Return one item per user, a random one for an invalid item."""
+        """Return one item per user; replace invalid items by random ones."""
 
     @abstractmethod
     def _roundings(self, value: Floats) -> Iterable[tuple[Fraction, int]]:
-        """Return the items that :meth:`_items` may take one value for, with their chances."""
+        """Return the items that :meth:`_items` may return for one value, with their chances."""
 
 
 class OneLabel(OneChoice, Items):
-    """Base class: the label of an item is reported or, less likely, another label.
+    """Base class of mechanisms that report an item's label or, less likely, another label.
 
-    A label is a public function of the item and of the user's coin. So a report is about one
-    label, whatever the item, and the choice has one likely output.
+    A label is a public function of the item and of the user's coin. For every item, exactly one
+    label is likely.
     """
 
     @abstractmethod
     def _labels(self, items: Integers, coins: Words) -> Integers:
-        """Return the label of one item per user, from 0."""
+        """Return the label of one item per user; labels are numbered from 0."""
 
     @property
     def own(self) -> Fraction:
@@ -58,7 +59,7 @@ class OneLabel(OneChoice, Items):
         return self._choice.keep_or_replace(labels, rng).astype(self.report_dtype)
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return all reports by rank for each item that a value may be taken for."""
+        """Return the chance of each item that a value may become, with all reports by rank."""
         for chance, item in self._roundings(value):
             (label,) = self._labels(np.array([item]), coin).tolist()
             yield chance, self._choice.only_likely(label).astype(self.report_dtype)
@@ -66,17 +67,17 @@ class OneLabel(OneChoice, Items):
 
 @dataclass(frozen=True)
 class OfItem(Items):
-    """Base class: items are the integers from 0 to ``domain_size - 1``.
+    """Base class of mechanisms whose items are the integers from 0 to ``domain_size - 1``.
 
-    What is no such integer (a missing value, a fraction, a number outside the domain) is no item.
+    Any other value (a missing value, a fraction, a number outside the domain) is an invalid item.
 
-    ``epsilon`` is the privacy parameter; there are 2 to 1,048,576 items unless a class says
+    ``epsilon`` is the privacy parameter. There are 2 to 1,048,576 items unless a class says
     otherwise.
     """
 
     domain_size: int
 
-    largest_domain: ClassVar[int] = 1 << 20  # counts of all items are held at once
+    largest_domain: ClassVar[int] = 1 << 20  # limited since the counts of all items are in memory
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,11 +85,11 @@ class OfItem(Items):
 
     @property
     def width(self) -> int:
-        """A value is one item number."""
+        """Number of coordinates of a value, which is one item number."""
         return 1
 
     def _numbered(self, values: Floats) -> Integers:
-        """Return item numbers, ``domain_size`` for an invalid item."""
+        """Return item numbers; invalid items get the number ``domain_size``."""
         valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
         return np.where(valid, values, self.domain_size).astype(np.int64)
 
@@ -106,12 +107,13 @@ class OfItem(Items):
 
 @dataclass(frozen=True)
 class FrequencyOracle(OfItem):
-    """What all frequency oracles share: items in, counts of supporting reports out.
+    """Base class of frequency oracles, which count the reports that support each item.
 
-    A report supports some of the items, the user's own with probability ``own`` and any other
-    one with the smaller probability ``other``, so that ``(support - other) / (own - other)`` is
-    an unbiased estimate of whether the user holds an item. Both probabilities are the realised
-    ones. Parameters are those of :class:`.OfItem`.
+    A report supports some of the items. It supports the user's item with probability ``own``, and
+    any other item with the smaller probability ``other``. With ``support`` 1 if the report
+    supports an item and 0 if not, ``(support - other) / (own - other)`` is an unbiased estimate of
+    the indicator that the user holds the item. Both probabilities are the realised ones.
+    Parameters are those of :class:`.OfItem`.
     """
 
     exact: ClassVar[bool] = True
@@ -128,14 +130,14 @@ class FrequencyOracle(OfItem):
 
     @property
     def support_size(self) -> int | None:
-        """Number of items that every report supports; None where it varies."""
+        """Number of items that every report supports, or None if it varies."""
         return None
 
     @property
     def pairs(self) -> tuple[float, float]:
-        """Probabilities that a report supports the own item and another one, and two others.
+        """Probability that a report supports the user's item and another, and two other items.
 
-        By default items are supported independently of each other.
+        By default, the report supports items independently of each other.
         """
         own, other = float(self.own), float(self.other)
         return own * other, other**2
@@ -154,7 +156,7 @@ class FrequencyOracle(OfItem):
 
     @abstractmethod
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
-        """Which items each report supports, shape (users, domain_size)."""
+        """Return a mask of the items that each report supports, shape (users, domain_size)."""
 
     def _support(self, reports: Reports, coins: Words) -> Integers:
         """Count the reports that support each item, without a (users, domain) array."""
@@ -168,24 +170,24 @@ class FrequencyOracle(OfItem):
 
     @cached_property
     def _levels(self) -> tuple[float, float]:
-        """What a supported and an unsupported item are worth."""
+        """Debiased values of a supported item and of an unsupported item."""
         return float(1 - self.other) / self._gap, -float(self.other) / self._gap
 
     @property
     def size(self) -> int:
-        """One coordinate per item."""
+        """Number of coordinates of a debiased report, one per item."""
         return self.domain_size
 
     @property
     def variance(self) -> float:
-        """``q (1 - q) / (p - q)**2``, exact for an item that nobody holds; p is own, q other."""
+        """``q (1 - q) / (p - q)**2``, exact for an item without users; p is own, q other."""
         return self.variance_at(0.0)
 
     def variance_at(self, frequency: float) -> float:
-        """Return the variance for an item that a given share f of the users holds.
+        """Return the variance for an item that a share ``frequency`` (f) of the users holds.
 
-        It is that of the estimated count over the number of reports, the users'
-        items being fixed: ``(f p (1 - p) + (1 - f) q (1 - q)) / (p - q)**2``.
+        It is the variance of the estimated count divided by the number of reports, for fixed
+        items of the users: ``(f p (1 - p) + (1 - f) q (1 - q)) / (p - q)**2``.
         """
         spread = (float(chance * (1 - chance)) for chance in (self.own, self.other))
         own, other = (value / self._gap**2 for value in spread)
@@ -200,7 +202,7 @@ class FrequencyOracle(OfItem):
         return np.where(self._supports(reports, coins), *self._levels)
 
     def _summary(self, count: int, support: Floats) -> Summary:
-        """Return the sums that follow from the support of each item."""
+        """Return the summary of ``count`` reports from the support of each item."""
         high, low = self._levels
         total = support / self._gap - count * float(self.other) / self._gap
         return Summary(count, total, support * high**2 + (count - support) * low**2)
@@ -213,11 +215,11 @@ class FrequencyOracle(OfItem):
         return self._summarize(reports, _coins(len(reports), coins)).sum
 
     def support(self, estimate: Estimate) -> Floats:
-        """Return how many reports support each item, given the mean of their estimates."""
+        """Return the number of reports that support each item, from an estimate."""
         return estimate.count * (estimate.mean * self._gap + float(self.other))
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether a summary can be one of ``count`` reports: their support is counted."""
+        """Return True if the summary follows from possible supports of ``count`` reports."""
         if not super().accepts(summary, coins):
             return False
         count = summary.count
@@ -237,9 +239,9 @@ class FrequencyOracle(OfItem):
 def counted(
     supports: Callable[[slice], NDArray[np.bool_]], num_reports: int, num_items: int
 ) -> Integers:
-    """Count the reports that support each item, given what some of them support.
+    """Count the reports that support each item.
 
-    ``supports`` returns an array of shape (reports, items) for a few of the reports.
+    ``supports`` returns a mask of shape (reports, items) for a slice of the reports.
     """
     support = np.zeros(num_items, np.int64)
     rows = min(_ROWS, max(1, _CHUNK_ENTRIES // max(1, num_items)))
@@ -251,10 +253,10 @@ def counted(
 
 @dataclass(frozen=True)
 class KRandomizedResponse(OneLabel, FrequencyOracle):
-    """Randomiser for one item: the item itself or, less likely, another one.
+    """Randomiser that reports the user's item or, less likely, another item.
 
-    The best oracle for small domains (up to about ``3 exp(epsilon)`` items) and the
-    only one whose report is an answer by itself.
+    It is the best oracle for small domains (up to about ``3 exp(epsilon)`` items), and the
+    only one whose report is itself an item.
 
     Notes
     -----
@@ -266,8 +268,8 @@ class KRandomizedResponse(OneLabel, FrequencyOracle):
     1. Protected: any two values of one user, at pure ``epsilon``.
     2. The report is drawn by :class:`TwoLevel` with one likely output, the user's
        item, and all other items unlikely, so the probabilities of any report for
-       any two items differ by at most exp(epsilon), rounding included.
-    3. A value that is no item becomes a random one by separate random words, and
+       any two items differ by a factor of at most exp(epsilon), rounding included.
+    3. An invalid item becomes a random one by separate random words, and
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
@@ -280,7 +282,7 @@ class KRandomizedResponse(OneLabel, FrequencyOracle):
 
     @property
     def permanent(self) -> bool:
-        """Of two items one is kept, or the other one takes its place, whichever it is."""
+        """True if there are two items: the item is then kept or flipped, whichever it is."""
         return self.domain_size == 2
 
     @property

@@ -1,4 +1,4 @@
-"""Hadamard response: an item, as a column of a Hadamard matrix, or as one entry of its row."""
+"""Hadamard response: an item is reported as a column of a Hadamard matrix, or as one sign."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class HadamardResponse(OneChoice, FrequencyOracle):
-    """Randomiser for one item: a column where the item's Hadamard row is positive.
+    """Randomiser that reports a column in which, likely, the item's Hadamard row is positive.
 
-    The cheapest oracle to read, O(n + K log K) for n reports. For rare items its
-    variance exceeds that of :class:`SubsetSelection` at every epsilon: hardly if
-    epsilon is small, 1.3 times at epsilon 1 and 14 times at 4.
+    Its reports are the cheapest to read, O(n + K log K) for n reports. For rare items, its
+    variance exceeds that of :class:`SubsetSelection` at every epsilon: slightly if epsilon
+    is small, by a factor of 1.3 at epsilon 1, and by a factor of 14 at epsilon 4.
 
     Notes
     -----
@@ -39,9 +39,9 @@ class HadamardResponse(OneChoice, FrequencyOracle):
     1. Protected: any two values of one user, at pure ``epsilon``.
     2. Every row but the first is positive in exactly K / 2 columns. The column is
        drawn by :class:`TwoLevel` with those K / 2 outputs likely and the rest unlikely,
-       so the probabilities of any report for any two items differ by at most
+       so the probabilities of any report for any two items differ by a factor of at most
        exp(epsilon), rounding included.
-    3. A value that is no item becomes a random one by separate random words, and
+    3. An invalid item becomes a random one by separate random words, and
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
@@ -67,9 +67,9 @@ class HadamardResponse(OneChoice, FrequencyOracle):
         return self._columns(items, likely, index)
 
     def _columns(self, items: Integers, positive: NDArray[np.bool_], index: Words) -> Reports:
-        """Return the ``index``-th columns of those where the items' rows have a given sign."""
-        # The index gives all bits of the column but one, at the lowest bit of the
-        # row, which is then set so that the row's sign there is as wanted.
+        """Return the ``index``-th of the columns in which the items' rows have a given sign."""
+        # The index gives all bits of the column but one, whose place is the lowest set bit of the
+        # row. That bit is then chosen so that the row has the given sign in the column.
         rows = items.astype(np.uint64) + _ONE
         bit = rows & (~rows + _ONE)
         below = index & (bit - _ONE)
@@ -78,7 +78,7 @@ class HadamardResponse(OneChoice, FrequencyOracle):
         return np.where(negative == positive, columns | bit, columns).astype(self.report_dtype)
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the items that a value may stand for, with all reports by rank."""
+        """Return the chance of each item that a value may become, with all reports by rank."""
         likely = np.repeat([True, False], self.order // 2)
         index = np.tile(np.arange(self.order // 2, dtype=np.uint64), 2)
         for chance, item in self._roundings(value):
@@ -96,25 +96,25 @@ class HadamardResponse(OneChoice, FrequencyOracle):
 
 @dataclass(frozen=True)
 class HadamardBit(OneLabel, FrequencyOracle):
-    """Randomiser for one item: the sign of its Hadamard row in a public column, as one bit.
+    """Randomiser that reports the sign of the item's Hadamard row in a public column, as one bit.
 
-    Who has kept the private words of the first report answers with them for ever: then the
-    same coin flips all bits of a user, see :attr:`permanent`.
+    A user that keeps the private words of its first report can use them for all later reports.
+    The same random choice then flips all bits of the user or none, see :attr:`permanent`.
 
     Notes
     -----
     Source: Bassily & Smith (2015), in the form of Acharya & Sun (2019). Item x has row x of the
     Sylvester matrix of order K, the smallest power of two that is not below ``domain_size``; the
-    user's public coin names the column. A report supports the items whose sign in this column it
-    is. Variance at frequency 0: ``((e^eps + 1) / (e^eps - 1))**2``.
+    user's public coin chooses the column. A report supports the items whose sign in this column is
+    the reported one. Variance at frequency 0: ``((e^eps + 1) / (e^eps - 1))**2``.
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon``, for every coin.
     2. The sign is kept with the probability of :class:`TwoLevel` (one likely output, one
-       unlikely), so the probabilities of either bit differ by at most exp(epsilon) for any two
-       items, rounding included.
-    3. A value that is no item becomes a random one by separate random words, and
+       unlikely), so the probabilities of either bit differ by a factor of at most exp(epsilon)
+       for any two items, rounding included.
+    3. An invalid item becomes a random one by separate random words, and
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
@@ -131,7 +131,7 @@ class HadamardBit(OneLabel, FrequencyOracle):
         return TwoLevel(self.epsilon, 1, 1)
 
     def columns(self, coins: Words) -> Words:
-        """Return the column that each coin names."""
+        """Return the column that each coin chooses."""
         return derive(coins) & np.uint64(self.order - 1)
 
     def _labels(self, items: Integers, coins: Words) -> Integers:

@@ -1,4 +1,4 @@
-"""Local hashing: an item, as a noisy bucket of a public hash function."""
+"""Local hashing: an item is reported as a noisy bucket of a public hash function."""
 
 import math
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _HALF = np.uint64(32)
 
 
 class LocalHashing(OneLabel):
-    """Base class: labels are the buckets of a public hash function.
+    """Base class of mechanisms whose labels are the buckets of a public hash function.
 
-    Every user has a hash function of its own, which its public coin determines. A
-    report supports the items of its bucket: those that its user holds with
-    probability :attr:`own`, any other with probability :attr:`other` over the coin.
+    Every user has a different hash function, which is derived from the user's public coin. A
+    report supports the items in the reported bucket. It supports the user's item with
+    probability :attr:`own`, and any other item with probability :attr:`other` over the coin.
     """
 
     @property
@@ -55,7 +55,7 @@ class LocalHashing(OneLabel):
         return ((buckets << _HALF) + g - np.uint64(1)) // g
 
     def _matches(self, reports: Reports, coins: Words, items: Words) -> NDArray[np.bool_]:
-        """Which of the items are in each report's bucket, shape (users, items)."""
+        """Return a mask of the items that are in each report's bucket, shape (users, items)."""
         # A bucket is an interval of hashes: subtracting its lower end, modulo 2**64,
         # leaves one comparison per item.
         buckets = reports.astype(np.uint64)
@@ -67,7 +67,7 @@ class LocalHashing(OneLabel):
         return np.asarray(hashes <= last[:, None])
 
     def _matching(self, reports: Reports, coins: Words, items: Words) -> Integers:
-        """Count the reports whose bucket each of the items is in."""
+        """Count, for each item, the reports whose bucket contains it."""
         return counted(
             lambda run: self._matches(reports[run], coins[run], items), len(reports), len(items)
         )
@@ -75,29 +75,29 @@ class LocalHashing(OneLabel):
 
 @dataclass(frozen=True)
 class OptimizedLocalHashing(LocalHashing, FrequencyOracle):
-    """Randomiser for one item: its bucket under a public hash function, or another.
+    """Randomiser that reports an item's bucket under a public hash function, or another bucket.
 
-    Every user has a hash function of its own, which its public coin determines. One
-    or two bytes a report whatever the domain; reading n reports costs O(n domain_size).
+    Every user has a different hash function, which is derived from the user's public coin. A
+    report has one or two bytes for any domain. Reading n reports costs O(n domain_size).
 
     Notes
     -----
     Source: Wang, Blocki, Li & Jha (2017), OLH, with ``round(e^eps) + 1`` buckets, at
-    most 65,536. Variance at frequency 0: ``4 e^eps / (e^eps - 1)**2`` where e^eps is an
+    most 65,536. Variance at frequency 0: ``4 e^eps / (e^eps - 1)**2`` if e^eps is an
     integer. The hash is the multiply-shift of Dietzfelbinger (1996): the upper 32
     bits of ``a item + b`` modulo 2**64 are pairwise independent over random words a
-    and b, hence so are buckets, up to 2**-32 in their probabilities. A report
-    supports the items of its bucket; another user's item is one of them with
-    probability 1/g over the coin.
+    and b, and hence so are buckets, up to 2**-32 in their probabilities. A report
+    supports the items in its bucket. An item that its user does not hold is one of them
+    with probability 1/g over the coin.
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon``, for every coin.
     2. The bucket is drawn by :class:`TwoLevel` with one likely output, the item's
        bucket, and all others unlikely, so the probabilities of any report for any two
-       items differ by at most exp(epsilon), rounding included. A bad hash function
-       or a malicious coin changes which items share a bucket and nothing else.
-    3. A value that is no item becomes a random one by separate random words, and
+       items differ by a factor of at most exp(epsilon), rounding included. A bad hash
+       function or a malicious coin only changes which items share a bucket.
+    3. An invalid item becomes a random one by separate random words, and
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 

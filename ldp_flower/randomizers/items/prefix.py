@@ -1,4 +1,4 @@
-"""An item of a huge domain, as a noisy bucket of a prefix (PEM) or as one bit (TreeHist)."""
+"""Mechanisms for items of a huge domain: a noisy bucket of a prefix (PEM) or one bit (TreeHist)."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from ...validation import Floats, Integers, check_fraction, check_integer
 from ..base import Estimate, Reports, Summary
 from .hashing import LocalHashing
 
-_MAX_BITS = 40  # beyond, hashes are no longer pairwise independent in all useful bits
+_MAX_BITS = 40  # with more, hashes are no longer pairwise independent in all useful bits
 _MAX_ITEMS = 1 << 16
 _BLOCK = 1 << 16  # candidates counted at a time
 _HALF = np.uint64(32)
@@ -23,12 +23,13 @@ _MAX_STEP_BITS = 12
 
 
 class FrequentItems(NamedTuple):
-    """The items that :meth:`PrefixTree.heavy_hitters` found, the most frequent first.
+    """Items found by :meth:`PrefixTree.heavy_hitters`, the most frequent first.
 
-    ``counts`` estimate how many of the users hold each, unbiased for an item fixed in advance;
-    those just above the cut-off are high because they were selected. ``std_errors`` are their
-    standard errors: randomisation and assignment to levels, the users' items being fixed.
-    ``cutoff`` is the count that an item had to exceed at the last level.
+    ``counts`` are the estimated numbers of users of each item. A count is unbiased for an item
+    that is fixed in advance; counts just above the cut-off are too high, because of the selection.
+    ``std_errors`` are the standard errors of the counts for fixed items of the users. They cover
+    randomisation and assignment to levels. ``cutoff`` is the count that an item had to exceed at
+    the last level.
     """
 
     items: Integers
@@ -39,16 +40,16 @@ class FrequentItems(NamedTuple):
 
 @dataclass(frozen=True)
 class PrefixTree(LocalHashing):
-    """What heavy-hitter mechanisms share: one prefix per user, read from the root down.
+    """Base class of heavy-hitter mechanisms: every user reports one prefix of its item.
 
     A value is one item, an integer below ``2**num_bits``. The user's public coin
-    assigns it one of the prefix :attr:`lengths`, and the user reports a noisy bucket
-    of its item's prefix of that length, once. Nothing in a report depends on what is
-    found at another length, so all reports can be collected in one round.
+    assigns one of the prefix :attr:`lengths` to the user. The user reports, once, a noisy
+    bucket of its item's prefix of that length. A report does not depend on the result for
+    another length, so all reports can be collected in one round.
 
-    There are too many items to add up: reports are kept as they are and read by
-    :meth:`heavy_hitters`. What would give a vector over the domain raises TypeError, and
-    :meth:`accepts` accepts no summary.
+    There are too many items for sums over all of them. Reports are therefore kept unchanged and
+    read by :meth:`heavy_hitters`. Methods that would return a vector over the domain raise
+    TypeError, and :meth:`accepts` accepts no summary.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ class PrefixTree(LocalHashing):
 
     @property
     def size(self) -> int:
-        """Raises TypeError: debiased reports are never formed."""
+        """Not available: raises TypeError, since debiased reports are never formed."""
         self._refuse()
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
@@ -91,14 +92,14 @@ class PrefixTree(LocalHashing):
         self._refuse()
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Accept nothing: there are no summaries."""
+        """Return False: there are no summaries."""
         return False
 
     @property
     def variance(self) -> float:
-        """``L q (1 - q) / (p - q)**2`` for an item that nobody holds; p is own, q other.
+        """``L q (1 - q) / (p - q)**2`` for an item without users; p is own, q other.
 
-        L is the number of lengths, of which only the last distinguishes items.
+        L is the number of lengths. Only the last length distinguishes items.
         """
         p, q = float(self.own), float(self.other)
         return len(self.lengths) * q * (1 - q) / (p - q) ** 2
@@ -111,7 +112,7 @@ class PrefixTree(LocalHashing):
 
     def _levels(self, coins: Words) -> Integers:
         """Return the position of each user's prefix length in :attr:`lengths`."""
-        words = KeyedRandom(coins).words((len(coins), 3))[:, 2]  # two make the hash function
+        words = KeyedRandom(coins).words((len(coins), 3))[:, 2]  # two others: the hash function
         return ((words >> _HALF) * np.uint64(len(self.lengths)) >> _HALF).astype(np.int64)
 
     def _items(self, values: Floats, rng: RandomSource) -> Integers:
@@ -139,27 +140,27 @@ class PrefixTree(LocalHashing):
     def heavy_hitters(
         self, reports: Reports, coins: Words, max_items: int, false_alarm: float = 0.01
     ) -> FrequentItems:
-        """Find the items that many users hold; how many there are need not be known.
+        """Find the items that many users hold. Their number need not be known in advance.
 
-        Level by level, the candidates are the extensions of the prefixes that survived
-        the level before. The support of a candidate that nobody holds is binomial,
-        ``Binomial(users of the level, other)``, independent of the levels before (other
-        users' reports). A prefix survives above the quantile that one false prefix
-        per level exceeds on average, an item above the one that any false item exceeds
-        with probability ``false_alarm``.
+        At each level, the candidates are the extensions of the prefixes that survived
+        the previous level. The support of a candidate without users is binomial,
+        ``Binomial(users of the level, other)``, and independent of the previous levels, which
+        use other users' reports. A prefix survives if its support is above the quantile that
+        one false prefix per level exceeds on average. An item survives if its support is above
+        the quantile that any false item exceeds with probability ``false_alarm``.
 
         Parameters
         ----------
         reports : ndarray, shape (users,)
             The users' reports.
         coins : ndarray of uint64, shape (users,)
-            Their public coins, drawn independently of the users' items.
+            The users' public coins, drawn independently of the users' items.
         max_items : int
-            Return at most this many items, the most frequent; at most twice as many
-            prefixes survive a level.
+            Largest number of items to return; the most frequent are returned. At most twice
+            as many prefixes survive a level.
         false_alarm : float (default: 0.01)
-            Largest probability that any item is returned that no user holds, up to
-            the collisions of hashes (2**-25 in each of their probabilities).
+            Largest probability of returning any item that no user holds, up to the collisions
+            of hashes (2**-25 in each of their probabilities).
 
         Raises
         ------
@@ -199,40 +200,39 @@ class PrefixTree(LocalHashing):
         return np.concatenate([np.zeros(0, np.int64), *blocks])
 
     def _debiased(self, support: NDArray[Any], num_users: int, total: int) -> tuple[Floats, Floats]:
-        """Return counts among all users, and their errors, from those of one level."""
+        """Return estimated counts over all users, and their errors, from supports at one level."""
         p, q = float(self.own), float(self.other)
         users = max(1, num_users)
         share = (support / users - q) / (p - q)
         held = np.clip(share, 0, 1)
         noise = (held * p * (1 - p) + (1 - held) * q * (1 - q)) / (p - q) ** 2
-        # The users of a level are a random subset of all.
+        # The users of a level are a random subset of all users.
         noise += held * (1 - held) * (total - num_users) / max(1, total - 1)
         return share * total, total * np.sqrt(noise / users)
 
 
 def _extensions(prefixes: Words, bits: int) -> NDArray[np.uint64]:
-    """Return all prefixes that are longer by so many bits, in order."""
+    """Return all extensions of the prefixes by ``bits`` bits, in order."""
     tails = np.arange(1 << bits, dtype=np.uint64)
     return np.asarray(((np.sort(prefixes) << np.uint64(bits))[:, None] | tails).ravel())
 
 
 @dataclass(frozen=True)
 class TreeHist(PrefixTree):
-    """Randomiser for one item of a huge domain: one noisy sign of one of its prefixes.
+    """Randomiser for one item of a huge domain: it reports a noisy sign of one of its prefixes.
 
-    One bit per user, sent as a byte, and two candidates for each surviving prefix.
-    Every prefix length has its own users, so there is more noise than with
-    :class:`PrefixExtending`, which is the better choice otherwise.
+    A report is one bit per user, sent as a byte. There are two candidates for each surviving
+    prefix. The users are divided over all prefix lengths, so there is more noise than with
+    :class:`PrefixExtending`, which is the better choice unless a report must be one bit.
 
     Notes
     -----
-    Source: Bassily, Nissim, Stemmer & Thakurta (2020). There, a user's public coin is
-    its level, one of a few hash functions with signs, and a row of a Hadamard
-    matrix; sign times entry is a pairwise independent sign of the prefix. Here each
-    user has a function of its own, so that the three are one such sign, the upper
-    bit of the hash (exactly pairwise independent up to 40 bits), and collisions under
-    shared functions do not add to the noise. The variance is ``num_bits
-    ((e^eps + 1) / (e^eps - 1))**2``.
+    Source: Bassily, Nissim, Stemmer & Thakurta (2020). There, a user's public coin consists of
+    its level, one of a few hash functions with signs, and a row of a Hadamard matrix. Sign
+    times entry is a pairwise independent sign of the prefix. Here, each user has a different
+    function. Sign and entry are then one such sign, the upper bit of the hash (exactly pairwise
+    independent up to 40 bits), and collisions under shared functions do not add to the noise.
+    The variance is ``num_bits ((e^eps + 1) / (e^eps - 1))**2``.
 
     Guarantee
     ---------
@@ -240,12 +240,12 @@ class TreeHist(PrefixTree):
     2. For a given coin, level and sign function are fixed and the sign of the item's
        prefix is a function of the item: one bit. It is kept or flipped once, by
        :class:`TwoLevel` with one likely and one unlikely output, so the probabilities
-       of either report for any two items differ by at most exp(epsilon), rounding
-       included. The server's candidates are compared with that bit; nothing is
+       of either report for any two items differ by a factor of at most exp(epsilon),
+       rounding included. The server's candidates are compared with that bit; nothing is
        randomised for a candidate.
-    3. A value that is no item (missing, a fraction, out of range) becomes a uniformly
-       random one, by a random word that is drawn for every value, and mixing keeps
-       the bound. The guarantee therefore holds for every input.
+    3. An invalid item (missing, a fraction, out of range) becomes a uniformly random
+       one, by a random word that is drawn for every value, and mixing keeps the bound.
+       The guarantee therefore holds for every input.
     """
 
     num_buckets: ClassVar[int] = 2
@@ -258,16 +258,16 @@ class TreeHist(PrefixTree):
 
 @dataclass(frozen=True)
 class PrefixExtending(PrefixTree):
-    """Randomiser for one item of a huge domain: local hashing of a prefix.
+    """Randomiser for one item of a huge domain: it reports a prefix by local hashing.
 
-    Few levels, so that each has many users; one or two bytes a report. Prefer it to
-    :class:`TreeHist` unless a report must be a single bit, and prefer a
-    :class:`FrequencyOracle` wherever the whole domain can be counted.
+    There are few levels, so that each has many users. A report has one or two bytes. Prefer
+    this mechanism to :class:`TreeHist` unless a report must be a single bit. Prefer a
+    :class:`FrequencyOracle` if all items of the domain can be counted.
 
     Parameters
     ----------
     epsilon, num_bits
-        As of :class:`PrefixTree`.
+        See :class:`PrefixTree`.
     first_bits : int (default: 12)
         Length of the shortest prefix, 1 to 20 (or ``num_bits``, if that is less).
     step_bits : int (default: 8)
@@ -276,10 +276,10 @@ class PrefixExtending(PrefixTree):
     Notes
     -----
     Source: Wang, Li & Jha (2021), PEM, with the buckets of
-    :class:`OptimizedLocalHashing`. Longer steps mean fewer levels, hence less noise,
-    and ``2**step_bits`` candidates for each surviving prefix; reading takes time
-    proportional to users times candidates. The hash of two prefixes whose difference is
-    a multiple of 2**s is pairwise independent up to ``2**(s - 64)`` or 2**-32,
+    :class:`OptimizedLocalHashing`. Longer steps mean fewer levels and hence less noise, but
+    there are ``2**step_bits`` candidates for each surviving prefix, and reading takes time
+    proportional to users times candidates. The hashes of two prefixes whose difference is
+    a multiple of 2**s are pairwise independent up to ``2**(s - 64)`` or 2**-32,
     whichever is more: 2**-25 at 40 bits.
 
     Guarantee
@@ -289,10 +289,10 @@ class PrefixExtending(PrefixTree):
     2. For a given coin, length and hash function are fixed and the bucket of the
        item's prefix is a function of the item. It is reported by :class:`TwoLevel` with
        one likely output, so the probabilities of any report for any two items
-       differ by at most exp(epsilon), rounding included.
-    3. A value that is no item (missing, a fraction, out of range) becomes a uniformly
-       random one, by a random word that is drawn for every value, and mixing keeps
-       the bound. The guarantee therefore holds for every input.
+       differ by a factor of at most exp(epsilon), rounding included.
+    3. An invalid item (missing, a fraction, out of range) becomes a uniformly random
+       one, by a random word that is drawn for every value, and mixing keeps the bound.
+       The guarantee therefore holds for every input.
     """
 
     first_bits: int = 12

@@ -1,4 +1,4 @@
-"""The square wave over cells in order: a report that is likely near the user's cell."""
+"""Square wave mechanisms for ordered cells, whose likely reports are near the user's cell."""
 
 import math
 from collections.abc import Iterable
@@ -18,32 +18,32 @@ from .frequency import OfItem
 
 @dataclass(frozen=True)
 class DiscreteSquareWave(OneChoice, OfItem):
-    """Randomiser for the number of a cell, where near cells are nearly the same.
+    """Randomiser for the number of a cell, where neighbouring cells have similar values.
 
-    There are ``domain_size + window - 1`` reports, of which those from a cell's number to
-    ``window - 1`` above it are likely for it. For distribution functions this is more
-    informative than a frequency oracle, which takes neighbouring cells for as different as any.
+    There are ``domain_size + window - 1`` reports. The likely reports of a cell are those from
+    the cell's number to ``window - 1`` above it. For distribution functions, this is more
+    informative than a frequency oracle, which treats neighbouring cells like any other two cells.
 
     Parameters
     ----------
     epsilon, domain_size
-        As of :class:`.OfItem`; 2 to 4,096 cells.
+        See :class:`.OfItem`; 2 to 4,096 cells.
 
     Notes
     -----
-    Source: Li, Wang, Lopuhaa-Zwakenberg, Li & Skoric (2020), over the reals; here likely reports
-    are drawn exactly. The window has their width, at which a report is most informative about a
-    cell that may be any; :class:`NarrowSquareWave` has others. A debiased report is an unbiased
-    estimate of the cell's number; what reports say about all cells together is in their counts, so
-    they are not added up.
+    Source: Li, Wang, Lopuhaa-Zwakenberg, Li & Skoric (2020), for real numbers; here, likely
+    reports are drawn exactly. The window has the width of that paper, at which a report is most
+    informative about a cell without prior knowledge; :class:`NarrowSquareWave` has other widths.
+    A debiased report is an unbiased estimate of the cell's number. The information about the
+    distribution of cells lies in the counts of reports, so reports are not summed.
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon``.
     2. The report is drawn by :class:`TwoLevel` with ``window`` likely outputs, whatever the
-       cell, so the probabilities of any report for any two cells differ by at most
-       exp(epsilon), rounding included.
-    3. A value that is no cell's number becomes a random one by separate random words, and
+       cell, so the probabilities of any report for any two cells differ by a factor of at
+       most exp(epsilon), rounding included.
+    3. An invalid cell number becomes a random one by separate random words, and
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
@@ -79,13 +79,13 @@ class DiscreteSquareWave(OneChoice, OfItem):
 
     @cached_property
     def _line(self) -> tuple[float, float]:
-        """What the expected report is: the first number, and the second for each cell more."""
+        """Expected report as a linear function of the cell's number: intercept and slope."""
         expected = np.arange(self.num_reports) @ self.law_of_reports()
         return float(expected[0]), float(expected[-1] - expected[0]) / (self.domain_size - 1)
 
     @property
     def variance(self) -> float:
-        """That of the cell's number, at the worst cell."""
+        """Variance of the estimated cell number, at the worst cell."""
         start, slope = self._line
         numbers = (np.arange(self.num_reports) - start) / slope
         law = self.law_of_reports()
@@ -105,7 +105,7 @@ class DiscreteSquareWave(OneChoice, OfItem):
         return np.where(likely, cells + place, other).astype(self.report_dtype)
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the cells that a value may stand for, with all reports by rank."""
+        """Return the chance of each cell that a value may become, with all reports by rank."""
         reports = np.arange(self.num_reports)
         for chance, cell in self._roundings(value):
             near = (reports >= cell) & (reports < cell + self.window)
@@ -118,27 +118,27 @@ class DiscreteSquareWave(OneChoice, OfItem):
 
 @dataclass(frozen=True)
 class NarrowSquareWave(DiscreteSquareWave):
-    """The square wave with a window of one's own.
+    """Square wave with a window that the caller chooses.
 
     The window of :class:`DiscreteSquareWave` is more than half of the cells at epsilon 1. Reports
-    then hardly show what varies within so many cells, such as two humps. A narrower window shows
-    it, and less of what varies over all cells.
+    then hardly show features that are narrower than the window, such as two humps. A narrower
+    window shows them, but shows less of the variation over all cells.
 
     Parameters
     ----------
     epsilon, domain_size
-        As of :class:`DiscreteSquareWave`.
+        See :class:`DiscreteSquareWave`.
     window : int
         Number of likely reports for a cell, 1 to ``domain_size``.
 
     Guarantee
     ---------
-    That of :class:`DiscreteSquareWave`, which holds for any window:
+    The guarantee is that of :class:`DiscreteSquareWave`, which holds for any window:
 
     1. Protected: any two values of one user, at pure ``epsilon``.
     2. Every cell has ``window`` likely outputs of :class:`TwoLevel`, so the probabilities of any
-       report for any two cells differ by at most exp(epsilon), rounding included.
-    3. A value that is no cell's number becomes a random one by separate random words.
+       report for any two cells differ by a factor of at most exp(epsilon), rounding included.
+    3. An invalid cell number becomes a random one by separate random words.
     """
 
     window: int = field()

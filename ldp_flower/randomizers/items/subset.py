@@ -1,4 +1,4 @@
-"""Subset selection and set vote: one item or a set of items, as a larger set of items."""
+"""Subset selection and set vote: one item or a set is reported as a larger set of items."""
 
 import math
 from collections import defaultdict
@@ -17,61 +17,62 @@ from ..base import Reports
 from ..two_level import _WORDS, Law, _exp_rounded_down, check_terms, report_type, residue_shares
 from .frequency import FrequencyOracle
 
-_CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time: stay in the cache
-# What a client computes before and for a report grows with these, and a message can ask for it.
+_CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time, so that they stay in the cache
+# Limits on parameters that a message can set, since a client's work for a report grows with them.
 _MOST_IN_SET, _MOST_WORK = 1024, 1 << 26
-_VOTING_SHARE = 0.15  # of users that vote for an item worth finding
-_FOUND_WEIGHT = 0.6  # what the spread of its votes counts against that of the others
+_VOTING_SHARE = 0.15  # share of users that vote for an item that is worth finding
+_FOUND_WEIGHT = 0.6  # weight of the spread of that item's votes, relative to that of the others
 
 
 @dataclass(frozen=True)
 class SubsetSelection(FrequencyOracle):
-    """Randomiser for an item or a set of items: a random set that likely meets it.
+    """Randomiser for an item or a set of items: it reports a random set that likely meets them.
 
-    With one item it has the least variance of all known oracles for domains that are
-    not small; with a set of ``set_size`` items it is the set vote, which is more informative
-    than a vote for one of them. A report lists about ``domain_size / (exp(epsilon) + 1)``
-    items for a single one and fewer for sets.
+    Two sets meet if they have an item in common. With one item, this oracle has the least variance
+    of all known oracles for domains that are not small. With a set of ``set_size`` items it is the
+    set vote, which is more informative than a vote for one of the items. A report lists about
+    ``domain_size / (exp(epsilon) + 1)`` items for a single item, and fewer for sets.
 
     Parameters
     ----------
     epsilon, domain_size
-        As of :class:`FrequencyOracle`.
+        See :class:`FrequencyOracle`.
     set_size : int (default: 1)
         Number of items that a user holds, at most 1,024, and at most
-        ``2**26 / domain_size``. A value lists them in any order; repeated ones count as none, so
-        random items that are not in the set take their place.
+        ``2**26 / domain_size``. A value lists them in any order. A repeated item is invalid, so
+        a random item that is not in the set takes its place.
 
     Notes
     -----
     Source: Ye & Barg (2018), Wang et al. (2016); for sets PrivSet, Wang et al. (2018).
-    With d items, k of them the user's set T, a report is one of the C(d, w) subsets
+    There are d items; k of them are the user's set T. A report is one of the C(d, w) subsets
     Y of w items, with a probability proportional to exp(epsilon) if Y meets T and to 1
-    if not. Given that Y meets T, let i be the first item of T in Y, with T in
-    descending order: the other w - 1 items are a uniform subset of the d - 1 - i items
+    if not. If Y meets T, let i be the position (from 0) of the first item of T in Y, with T in
+    descending order. The other w - 1 items are a uniform subset of the d - 1 - i items
     that are not T's first i + 1, and i has a probability proportional to
-    C(d - 1 - i, w - 1). Given that it does not, Y is a uniform subset of the d - k
-    others. Uniform subsets are drawn by Floyd's algorithm, one word an item.
+    C(d - 1 - i, w - 1). If Y does not meet T, Y is a uniform subset of the d - k other
+    items. Uniform subsets are drawn by Floyd's algorithm, with one word per item.
 
     Guarantee
     ---------
     1. Protected: any two values (sets) of one user, at pure ``epsilon``.
-    2. Whether Y meets T is decided by one word against the threshold t, and i by a
-       second one against the integer table ``c``. The remaining words are taken modulo
-       m <= d, and hit any residue with probability 1 / m up to a factor 1 +- d / 2**64.
+    2. A comparison of one word with the threshold t decides if Y meets T, and a comparison
+       of a second word with the integer table ``c`` decides i. The remaining words are taken
+       modulo m <= d, and hit any residue with probability 1 / m up to a factor
+       1 +- d / 2**64.
        A subset is drawn along disjoint paths of at most w such words, so it has the
        uniform probability up to the factors ``(1 +- d / 2**64)**w``, which differ by a
        factor of at most ``bias = 1 + 4 w d / 2**64`` as w d <= 2**40.
     3. So a report that meets T has at most the probability ``t / 2**64 * max_i c[i] /
-       2**64 / C(d - 1 - i, w - 1)`` and one that does not at least
+       2**64 / C(d - 1 - i, w - 1)``, and a report that does not meet T has at least
        ``(1 - t / 2**64) / C(d - k, w)``, up to the factor ``bias`` between them. t is the
        largest integer for which their ratio times ``bias`` is at most exp(epsilon), in
-       rational arithmetic with exp rounded down. Among reports of one kind only the
-       rounding of ``c`` and ``bias`` make a difference, far less than exp(epsilon): w is
+       rational arithmetic with exp rounded down. The probabilities of reports of one kind
+       differ only by the rounding of ``c`` and by ``bias``, far less than exp(epsilon): w is
        such that no c[i] is below 2**64 / (4 k).
-    4. T has exactly k distinct items whatever the value: random items, by separate
-       random words, fill up a set that is short of them, and mixing keeps the bound.
-       The guarantee therefore holds for every input.
+    4. T has exactly k distinct items for every value: random items, by separate random
+       words, fill up a set with fewer items, and mixing keeps the bound. The guarantee
+       therefore holds for every input.
     """
 
     set_size: int = 1
@@ -83,12 +84,12 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def report_items(self) -> int:
-        """Number ``w`` of items of a report."""
+        """Number ``w`` of items in a report."""
         return best_report_size(self.epsilon, self.domain_size, self.set_size)
 
     @cached_property
     def _meeting(self) -> list[Fraction]:
-        """Numbers of subsets by their first item of T, in units of the last of them."""
+        """Numbers of subsets for each first item of T, as multiples of the last number."""
         weights = [Fraction(1)]
         for i in reversed(range(self.set_size - 1)):
             weights.append(
@@ -99,19 +100,19 @@ class SubsetSelection(FrequencyOracle):
 
     @property
     def _missing(self) -> Fraction:
-        """Number of subsets that do not meet T, in the same unit."""
+        """Number of subsets that do not meet T, in the unit of :attr:`_meeting`."""
         w = self.report_items
         return Fraction(self.domain_size - self.set_size - w + 1, w)
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Number of words, of 2**64, that select the first items of T up to each."""
+        """Cumulative sums of :attr:`_selected`."""
         total = sum(self._meeting)
         return [int(_WORDS * below / total) for below in accumulate(self._meeting)]
 
     @cached_property
     def _selected(self) -> list[int]:
-        """Number of words, of 2**64, that select each as the first item of T."""
+        """Number of words, of 2**64, that select each item of T as the first one in the report."""
         return [end - begin for begin, end in pairwise([0, *self._ends])]
 
     @cached_property
@@ -125,7 +126,7 @@ class SubsetSelection(FrequencyOracle):
     def worst_ratio(self) -> Fraction:
         """Return a bound on the ratio of any report's probabilities for any two sets.
 
-        Exact but for the bias of the draws, see the guarantee.
+        The bound is exact except for the bias of the draws, see the guarantee.
         """
         meets = Fraction(self.threshold, _WORDS)
         pairs = zip(self._selected, self._meeting, strict=True)
@@ -140,9 +141,9 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def _law(self) -> tuple[Fraction, Fraction]:
-        """Probabilities of supporting an item of T and another one.
+        """Probability that a report supports a given item of T, and a given other item.
 
-        Exact but for the bias of the draws, a factor of 1 +- w d / 2**64.
+        The numbers are exact except for the bias of the draws, a factor of 1 +- w d / 2**64.
         """
         d, k, w = self.domain_size, self.set_size, self.report_items
         meets = Fraction(self.threshold, _WORDS)
@@ -165,12 +166,12 @@ class SubsetSelection(FrequencyOracle):
 
     @property
     def width(self) -> int:
-        """A value is ``set_size`` item numbers."""
+        """Number of coordinates of a value, which lists ``set_size`` item numbers."""
         return self.set_size
 
     @property
     def pairs(self) -> tuple[float, float]:
-        """Of a subset of w items, for sets of one item; the default for others."""
+        """Probabilities for a subset of w items if users hold one item; otherwise the default."""
         if self.set_size > 1 or self.domain_size < 3:
             return super().pairs
         own, w, rest = float(self.own), self.report_items, self.domain_size - 1
@@ -180,17 +181,17 @@ class SubsetSelection(FrequencyOracle):
 
     @property
     def support_size(self) -> int:
-        """A report supports the items that it lists."""
+        """Number of items that a report supports, which are those that it lists."""
         return self.report_items
 
     @property
     def report_dtype(self) -> np.dtype[np.generic]:
-        """The smallest unsigned integer that holds an item."""
+        """Smallest unsigned integer type that holds an item."""
         return report_type(self.domain_size)
 
     @property
     def report_shape(self) -> tuple[int, ...]:
-        """The report lists its items in ascending order."""
+        """Shape of a report, which lists its items in ascending order."""
         return (self.report_items,)
 
     def _sets(self, values: Floats, words: Words) -> Integers:
@@ -199,7 +200,7 @@ class SubsetSelection(FrequencyOracle):
         sets[:, 1:][sets[:, 1:] == sets[:, :-1]] = self.domain_size
         sets.sort(axis=1)
         for column in range(self.set_size):
-            # The rank of a random item among those that are not in the set so far.
+            # Rank of a random item among the items that are not in the set so far.
             left = np.uint64(self.domain_size - column)
             random = (words[:, column] % left).astype(np.int64)
             for taken in np.sort(sets[:, :column], axis=1).T:
@@ -225,10 +226,11 @@ class SubsetSelection(FrequencyOracle):
     def _draw(
         self, sets: Integers, meets: NDArray[np.bool_], excluded: Integers, words: Words
     ) -> Integers:
-        """Draw each user's report from positions, of which T's take the last ones.
+        """Draw each user's report as positions; the items of T have the last positions.
 
-        T's item i has position d - 1 - i, so the items that remain without its first
-        ones are a range of positions. ``meets`` users have the item right after it.
+        T's item i has position d - 1 - i. Without the first items of T, the remaining items are
+        therefore a range of positions. The report of a user in ``meets`` also contains the item
+        right after that range.
         """
         users, d = len(sets), self.domain_size
         row = np.arange(users) * d
@@ -239,7 +241,7 @@ class SubsetSelection(FrequencyOracle):
         chosen = np.zeros(users * d, np.bool_)
         columns = (np.ascontiguousarray((part + row[:, None]).T) for part in (draws, tops))
         for draw, top in zip(*columns, strict=True):
-            # Floyd: what has been drawn already gives way to the newest position.
+            # Floyd's algorithm: a position that was drawn before is replaced by the newest one.
             np.copyto(draw, top, where=chosen[draw])
             chosen[draw] = True
         for i in reversed(range(self.set_size)):
@@ -266,7 +268,7 @@ class SubsetSelection(FrequencyOracle):
         return law
 
     def _paths(self, items: Integers) -> Iterator[tuple[Reports, list[Fraction]]]:
-        """Return the reports of one set along all paths of :meth:`_draw`, with their chances."""
+        """Yield the reports of one set along all paths of :meth:`_draw`, with their chances."""
         w, meets = self.report_items, Fraction(self.threshold, _WORDS)
         kinds = [(i, True, meets * c / _WORDS) for i, c in enumerate(self._selected, 1)]
         for excluded, met, kind in [*kinds, (self.set_size, False, 1 - meets)]:
@@ -286,7 +288,7 @@ class SubsetSelection(FrequencyOracle):
         return np.bincount(reports.ravel().astype(np.int64), minlength=self.domain_size)
 
     def contains(self, reports: Reports) -> bool:
-        """Whether every report lists items in strictly ascending order."""
+        """Return True if every report lists items in strictly ascending order."""
         items = reports.astype(np.int64)
         return bool((items < self.domain_size).all() and (np.diff(items, axis=-1) > 0).all())
 
@@ -302,11 +304,11 @@ def _residues(moduli: list[int]) -> tuple[Words, list[Fraction]]:
 
 @lru_cache(maxsize=256)
 def best_report_size(epsilon: float, domain_size: int, set_size: int) -> int:
-    """Return the number of items of a report that separates held from other items best.
+    """Return the report size that best separates items that users hold from other items.
 
-    For one item it minimises the total variance of the counts; for a set it
-    maximises the distance between an item that many users vote for and an item that
-    a random set holds, in units of the spread of both.
+    For one item, this size minimises the total variance of the counts. For a set, it
+    maximises the distance between the support of an item that many users hold and that of an
+    item in a random set, in units of the spread of both.
     """
     d, k = domain_size, set_size
     w = np.arange(1, d - k + 1, dtype=np.float64)

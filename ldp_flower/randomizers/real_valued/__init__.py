@@ -10,22 +10,23 @@ from ...randomness import Words
 from ...validation import Floats
 from ..base import OfVector, Randomizer, Reports
 
-_STEP = 2.0**-26  # of the power of two above the largest number
+_STEP = 2.0**-26  # step of the grid, relative to the power of two above the largest number
 
 
 def on_grid(numbers: Floats, largest: float) -> Floats:
-    """Round to multiples of a power of two that is small beside noise that ends at ``largest``.
+    """Round to multiples of a power of two that is small compared with the noise.
 
-    Floats near zero are so fine that which of them come out shows what the noise was added
-    to: one number in 1e8 or so would be impossible for another value. Any noise has many
-    floats within a step of the grid, which adds less than 1e-8 of the variance.
+    ``largest`` is the largest absolute value of a noisy number. Floats near zero are so fine that
+    a result can reveal the number to which the noise was added: one result in 1e8 or so would be
+    impossible for another value. On the grid, many floats of noise give the same result. The grid
+    adds less than 1e-8 of the variance.
     """
     step = math.ldexp(_STEP, math.frexp(largest)[1])
     return np.asarray(np.rint(numbers / step) * step)
 
 
 class RealValued(Randomizer):
-    """Base class: a report is made of real numbers, on a grid, rounded to four bytes.
+    """Base class of mechanisms that report real numbers on a grid, rounded to four bytes.
 
     The guarantee is that of the mechanism in real arithmetic; rounding is post-processing.
     """
@@ -33,7 +34,7 @@ class RealValued(Randomizer):
     exact: ClassVar[bool] = False
     report_dtype: ClassVar[np.dtype[np.generic]] = np.dtype(np.float32)
 
-    #: With smaller ones the step of the grid would vanish.
+    #: Smallest radius; for smaller ones the step of the grid would vanish.
     smallest_radius: ClassVar[float] = 1e-300
 
     radius: float
@@ -44,22 +45,22 @@ class RealValued(Randomizer):
             raise ValueError(f"Expected radius >= {self.smallest_radius:g}, got {self.radius}.")
 
     def _on_grid(self, numbers: Floats) -> Reports:
-        """Return what is reported of numbers within the bound, see :func:`on_grid`."""
+        """Return the reports for numbers within the bound, rounded by :func:`on_grid`."""
         return np.clip(on_grid(numbers, self.bound), -self.bound, self.bound).astype(np.float32)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return reports.astype(np.float64).reshape(len(reports), self.size)
 
     def contains(self, reports: Reports) -> bool:
-        """Whether every number is within the bound (to float32 rounding)."""
+        """Return True if every number is within the bound (to float32 rounding)."""
         return bool((np.abs(reports.astype(np.float64)) <= self.bound * (1 + 1e-6)).all())
 
 
 @dataclass(frozen=True)
 class RealVector(RealValued, OfVector):
-    """Base class: a vector in a ball is reported as a vector."""
+    """Base class of mechanisms that report a vector in a ball as a vector."""
 
     @property
     def report_shape(self) -> tuple[int, ...]:
-        """The report is a vector."""
+        """Shape of a report, which is a vector."""
         return (self.dim,)

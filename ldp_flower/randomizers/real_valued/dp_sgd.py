@@ -1,4 +1,4 @@
-"""DP-SGD's noise: what steps on records drawn at random cost together, and back."""
+"""Noise of DP-SGD: epsilon of several steps on sampled records, and the noise for an epsilon."""
 
 import math
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from typing import Literal
 from ...validation import PlainFields, check_fraction, check_integer, check_positive, check_range
 from .gaussian import gaussian_mu
 
-_GRID, _FINEST_GRID = 1e-3, 1e-4  # losses are rounded up to it: a part of the epsilon, a number
+_GRID, _FINEST_GRID = 1e-3, 1e-4  # grid of privacy losses: a share of epsilon, and its minimum
 _SMALLEST_DELTA = 1e-10  # privacy loss distributions are cut off at 1e-15
 _SMALLEST_RATE = 1e-6
 _MAX_STEPS = 1_000_000
-# Beyond these, four-byte sums overflow, or vanish: both would distinguish records.
+# Outside this range, four-byte sums overflow or vanish, and both would distinguish records.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-30, 1e30
-_ACCURACY, _STRIDE = 1e-4, 0.25  # of the noise multiplier's logarithm
-_MIN_NOISE = 0.3  # at less, drawn records can be recognised
+_ACCURACY, _STRIDE = 1e-4, 0.25  # of the search for the noise multiplier's logarithm
+_MIN_NOISE = 0.3  # with less noise, sampled records can be recognised
 
 
 def dp_sgd_epsilon(
@@ -26,24 +26,25 @@ def dp_sgd_epsilon(
     neighbours: Literal["replace", "add or remove"] = "replace",
     grid: float = _GRID,
 ) -> float:
-    """Return the epsilon of DP-SGD's steps together, by privacy loss distributions.
+    """Return the epsilon of all steps of DP-SGD together, by privacy loss distributions.
 
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise on a sum of gradients, over the length that each
-        is shortened to.
+        Standard deviation of the noise on a sum of gradients, divided by the length to which
+        each gradient is clipped.
     sampling_rate : float
-        Probability of a record to be drawn, for each step by itself (Poisson sampling).
+        Probability that a record is drawn, independently for each step (Poisson sampling).
     steps : int
         Number of steps.
     delta : float
-        The delta at which epsilon is wanted.
+        The delta for which epsilon is computed.
     neighbours : {"replace", "add or remove"} (default: "replace")
-        Whether two data sets differ in what one record is, as everywhere in this library,
-        or in whether it is there, as with Opacus: about half as much is lost then.
+        The neighbouring relation. With "replace", two data sets differ in the value of one record,
+        as everywhere in this library. With "add or remove", they differ in the presence of one
+        record, as in Opacus; the loss is then about half as large.
     grid : float (default: 0.001)
-        Losses are rounded up to multiples of this number: the result is never too small.
+        Losses are rounded up to multiples of this number, so the result is never too small.
 
     Raises
     ------
@@ -52,14 +53,15 @@ def dp_sgd_epsilon(
 
     Notes
     -----
-    Source: Google's dp-accounting. That one step on a record v against v', both of length 1
-    at most, is dominated by the pair that it uses, P = (1 - q) N(0, s^2) + q N(1, s^2) and
-    Q = (1 - q) N(0, s^2) + q N(-1, s^2), holds in any dimension: what the other records add
-    is a mixture of shifts, over which the hockey-stick divergence is jointly convex. For
-    normal (X, Y) = (<v, z>, <v', z>) it is the mean of
+    Source: Google's dp-accounting. It uses the pair P = (1 - q) N(0, s^2) + q N(1, s^2) and
+    Q = (1 - q) N(0, s^2) + q N(-1, s^2). This pair dominates one step on a record v against v',
+    both of length 1 at most, in any dimension, for the following reasons. The other records add
+    a mixture of shifts, and the hockey-stick divergence is jointly convex over such mixtures. For
+    normal (X, Y) = (<v, z>, <v', z>), the divergence is the mean of
     [q e^(X - |v|^2/2) - g q e^(Y - |v'|^2/2) - c]_+, whose mixed derivative in X and Y is
-    negative; so it grows as their covariance falls (Plackett), at lengths 1 down to v' = -v.
-    Shorter opposite v, v' are projections of longer ones with orthogonal parts of their own.
+    negative. It therefore grows as their covariance falls (Plackett), for lengths 1 until
+    v' = -v. Shorter opposite v and v' are projections of longer vectors with different orthogonal
+    parts.
     """
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
@@ -78,17 +80,17 @@ def dp_sgd_epsilon(
 
 
 def _grid(epsilon: float, steps: int) -> float:
-    """Return a grid that adds next to nothing to such an epsilon: more steps add more."""
+    """Return a grid that adds almost nothing to epsilon. With more steps, it must be finer."""
     return max(_GRID * epsilon, _FINEST_GRID) * min(1.0, math.sqrt(1000 / steps))
 
 
 @cache
 def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int) -> float:
-    """Return the smallest noise multiplier at which the steps cost (epsilon, delta), rounded up.
+    """Return the smallest noise multiplier for (epsilon, delta) of all steps, rounded up.
 
-    The inverse of :func:`dp_sgd_epsilon`; neighbours differ in what one record is.
+    It is the inverse of :func:`dp_sgd_epsilon`; neighbours differ in the value of one record.
     """
-    from scipy.optimize import brentq  # slow to import: a node's process starts without
+    from scipy.optimize import brentq  # slow to import, so a node's process starts without it
 
     grid = _grid(epsilon, steps)
 
@@ -97,12 +99,12 @@ def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int)
         spent = dp_sgd_epsilon(noise, sampling_rate, steps, delta, grid=grid)
         return min(spent, 1e6) - epsilon
 
-    # Where to begin: at large noise all steps are nearly one Gaussian release of means.
+    # Start of the search: with much noise, all steps are nearly one Gaussian release of means.
     least = 2 * sampling_rate * math.sqrt(steps) / gaussian_mu(epsilon, delta)
     low = high = math.log(max(least, _MIN_NOISE))
     while excess(high) > 0:
         low, high = high, high + _STRIDE
-    if low == high:  # the least is enough
+    if low == high:  # the starting value is enough
         return math.exp(low)
     found = float(brentq(excess, low, high, xtol=_ACCURACY))
     while excess(found) > 0:
@@ -112,7 +114,7 @@ def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int)
 
 @dataclass(frozen=True)
 class DpSgdPlan(PlainFields):
-    """DP-SGD over all rounds of a run: what it costs a record, and the noise that takes.
+    """Plan of DP-SGD over all rounds of a run: its privacy cost for a record, and its noise.
 
     Parameters
     ----------
@@ -120,11 +122,11 @@ class DpSgdPlan(PlainFields):
         Privacy parameters of all rounds together, for any two values of one record; delta is at
         least 1e-10 and below 1.
     num_rounds, steps : int
-        Number of rounds, and of steps in each.
+        Number of rounds, and number of steps in each round.
     sampling_rate : float
-        Probability of a record to be drawn for a step, in [1e-6, 1].
+        Probability that a record is drawn for a step, in [1e-6, 1].
     max_grad_norm : float
-        Length that a record's gradient is shortened to, in [1e-30, 1e30].
+        Length to which a record's gradient is clipped, in [1e-30, 1e30].
     """
 
     epsilon: float
@@ -151,23 +153,26 @@ class DpSgdPlan(PlainFields):
 
     @property
     def name(self) -> str:
-        """What identifies the plan, within a run: all that its noise depends on."""
+        """Text that identifies the plan within a run: all numbers on which its noise depends."""
         numbers = (self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate)
         return " ".join(["RecordDpSgd", *map(repr, numbers)])
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Standard deviation of the noise on a sum of gradients, over ``max_grad_norm``."""
+        """Standard deviation of the noise on a sum of gradients, divided by ``max_grad_norm``."""
         all_steps = self.num_rounds * self.steps
         return dp_sgd_noise(self.epsilon, self.delta, self.sampling_rate, all_steps)
 
     def epsilon_after(self, num_rounds: int) -> float:
-        """Epsilon of the first so many rounds, at the plan's delta; of all, the plan's."""
+        """Return epsilon of the first ``num_rounds`` rounds, at the plan's delta.
+
+        It is at most the plan's epsilon.
+        """
         return min(self._spent(num_rounds, "replace"), self.epsilon)
 
     @property
     def epsilon_of_presence(self) -> float:
-        """Epsilon for whether a record is there at all, which Opacus and others state."""
+        """Epsilon for the presence of a record (add or remove), which Opacus and others state."""
         return self._spent(self.num_rounds, "add or remove")
 
     def _spent(self, num_rounds: int, neighbours: Literal["replace", "add or remove"]) -> float:

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism: a vector in an l2 ball plus noise, for (epsilon, delta)."""
+"""Gaussian mechanism: a vector in an l2 ball plus Gaussian noise, at (epsilon, delta)."""
 
 import math
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ from ..base import Reports
 from ..elementwise import directions
 from . import RealVector
 
-_ROUNDING = 4e-15  # relative error of a term of delta, which the safe side has to absorb
-_SMALL_MU = 1e-4  # below which a delta is a derivative, and no difference of two probabilities
+_ROUNDING = 4e-15  # relative rounding error of a term of delta, added to be on the safe side
+_SMALL_MU = 1e-4  # for smaller mu, delta is computed from a derivative, not from a difference
 _FAR = 50.0
-_MAX_TAIL = 12.0  # standard deviations of what is reported
-# Any order gives a valid bound; a grid this fine is within 1e-4 of the best.
+_MAX_TAIL = 12.0  # standard deviations of noise after which reports are cut off
+# Any order gives a valid bound. The best order of this grid is within 1e-4 of the best bound.
 _ORDERS_LESS_ONE = np.exp(np.linspace(-6.0, 25.0, 20_000))
 
 
@@ -30,13 +30,13 @@ def _gaussian_terms(epsilon: float, mu: float) -> tuple[float, float]:
 
 @plain_arguments
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the exact delta, at an epsilon of at least 0, of a Gaussian mechanism.
+    """Return the exact delta of a Gaussian mechanism at an epsilon of at least 0.
 
-    ``mu`` is the sensitivity over the noise's standard deviation; in the local model the
-    sensitivity is the diameter of the values' domain.
+    ``mu`` is the sensitivity divided by the standard deviation of the noise. In the local model,
+    the sensitivity is the diameter of the values' domain.
 
     Source: Balle & Wang (2018), Theorem 8: Phi(mu/2 - epsilon/mu) - e^epsilon
-    Phi(-mu/2 - epsilon/mu), in logarithms, since e^epsilon overflows.
+    Phi(-mu/2 - epsilon/mu). It is computed in logarithms, since e^epsilon overflows.
     """
     check_positive("mu", mu)
     if not 0 <= epsilon < math.inf:
@@ -47,8 +47,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 def log_gaussian_delta(epsilon: Floats, mu: float) -> Floats:
     """Return the logarithm of :func:`gaussian_delta`, at epsilons of any sign.
 
-    With t = epsilon / mu - mu / 2 it is Phi(-t) - e^epsilon Phi(-t - mu), and e^epsilon is
-    phi(t) / phi(t + mu): no exponential of epsilon is left, where epsilon is large.
+    With t = epsilon / mu - mu / 2, delta is Phi(-t) - e^epsilon Phi(-t - mu), and e^epsilon is
+    phi(t) / phi(t + mu). For large epsilon, the formula therefore needs no exponential of epsilon.
     """
     if mu < _SMALL_MU:
         return _log_small_delta(epsilon, mu)
@@ -66,10 +66,11 @@ def log_gaussian_delta(epsilon: Floats, mu: float) -> Floats:
 
 
 def _log_small_delta(epsilon: Floats, mu: float) -> Floats:
-    """Return the same for a small ``mu``, where the difference of two terms is lost in rounding.
+    """Return :func:`log_gaussian_delta` for a small ``mu``.
 
-    It is phi(t) times an integral of a convex function over a length of mu, which the trapezoidal
-    rule bounds from above, within 2e-9 of it. Below 0 it follows from what it is above:
+    The difference of the two terms would be lost in rounding. Delta is phi(t) times an integral
+    of a convex function over a length of mu. The trapezoidal rule bounds it from above, with an
+    error of at most 2e-9. For epsilon below 0, it follows from the value at -epsilon:
     delta(epsilon) = 1 - e^epsilon + e^epsilon delta(-epsilon).
     """
     with np.errstate(over="ignore", divide="ignore"):
@@ -81,13 +82,13 @@ def _log_small_delta(epsilon: Floats, mu: float) -> Floats:
 
 
 def _slope(x: Floats) -> Floats:
-    """Return minus the derivative of erfcx, or more, where exp(-x**2) is negligible."""
+    """Return minus the derivative of erfcx, or an upper bound where exp(-x**2) is negligible."""
     x = np.minimum(x, _FAR)
     return np.asarray(2 / math.sqrt(math.pi) - 2 * x * erfcx(x))
 
 
 def surely_at_most(epsilon: float, mu: float, delta: float) -> bool:
-    """Whether delta(epsilon; mu) <= delta in spite of rounding."""
+    """Return True if delta(epsilon; mu) <= delta even with the largest rounding error."""
     first, second = _gaussian_terms(epsilon, mu)
     return first - second + _ROUNDING * first * (1 + abs(math.log(max(first, 1e-300)))) <= delta
 
@@ -97,9 +98,9 @@ def surely_at_most(epsilon: float, mu: float, delta: float) -> bool:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu with ``gaussian_delta(epsilon, mu) <= delta``, rounded down.
 
-    The noise of a Gaussian mechanism of sensitivity D needs the standard deviation ``D / mu``.
+    A Gaussian mechanism with sensitivity D needs noise of standard deviation ``D / mu``.
     """
-    from scipy.optimize import brentq  # slow to import: a node's process starts without
+    from scipy.optimize import brentq  # slow to import, so a node's process starts without it
 
     check_positive("epsilon", epsilon)
     check_fraction("delta", delta)
@@ -112,7 +113,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     step = 1e-9
     while not surely_at_most(epsilon, mu, delta):
         mu *= 1 - step
-        step *= 2  # next to a delta of 1 the way is long
+        step *= 2  # if delta is near 1, many small steps would be needed
     return mu
 
 
@@ -149,27 +150,27 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 class GaussianMechanism(RealVector):
     """Randomiser that adds Gaussian noise, calibrated exactly.
 
-    Offered for comparisons: in the local model it needs 9 to 11 times as many users as
-    :class:`.Codebook` at delta = 1e-5, and gives the weaker guarantee. Parameters are those of
+    It is offered for comparisons: in the local model, it needs 9 to 11 times as many users as
+    :class:`.Codebook` at delta = 1e-5, and its guarantee is weaker. Parameters are those of
     :class:`.OfVector`, and delta in (0, 1).
 
     Notes
     -----
     Source: the analytic Gaussian mechanism of Balle & Wang (2018). The classical
-    formula sqrt(2 ln(1.25 / delta)) / epsilon is proved for epsilon < 1 only and
-    false above (true delta 0.041 for a nominal 0.01 at epsilon 10).
+    formula sqrt(2 ln(1.25 / delta)) / epsilon is proved for epsilon < 1 only, and
+    false above (the true delta is 0.041 for a nominal 0.01 at epsilon 10).
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at (``epsilon``, ``delta``) in real arithmetic.
     2. Two values differ by at most the diameter ``2 radius``; the noise's standard
        deviation is the diameter over ``gaussian_mu(epsilon, delta)``.
-    3. Shortening happens first and a row that is not finite becomes 0, so the
+    3. Vectors are shortened first and a row that is not finite becomes 0, so the
        guarantee holds for every input.
-    4. Noise is drawn up to 37 standard deviations and numbers are cut off at ``radius``
-       plus 12. Two values are at most 25 apart at any accepted parameters, so the ends
-       are within the noise's reach from every value: no number is out of reach of one
-       value and not of another.
+    4. Noise is drawn up to 37 standard deviations, and numbers are cut off at ``radius``
+       plus 12 standard deviations. Two values are at most 25 standard deviations apart at
+       any accepted parameters. The noise therefore reaches both ends from every value, and
+       no number is possible for one value and impossible for another.
     """
 
     delta: float = field(default=1e-6)
@@ -190,7 +191,7 @@ class GaussianMechanism(RealVector):
 
     @property
     def bound(self) -> float:
-        """Where numbers are cut off, which happens to one with probability 4e-33 at most."""
+        """Limit at which numbers are cut off, which has a probability of at most 4e-33 each."""
         return self.radius + _MAX_TAIL * self.sigma
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
@@ -202,14 +203,15 @@ class GaussianMechanism(RealVector):
 
 @dataclass(frozen=True)
 class GaussianRecord(GaussianMechanism):
-    """The Gaussian mechanism whose reports the server reads one by one.
+    """Gaussian mechanism whose reports the server reads one by one.
 
-    For protocols that multiply one user's noisy coordinates with each other. Parameters, noise and
-    guarantee are those of :class:`GaussianMechanism`; only sums of reports are never sent.
+    It is for protocols that multiply noisy coordinates of the same user with each other.
+    Parameters, noise and guarantee are those of :class:`GaussianMechanism`. The only difference is
+    that sums of reports are never sent.
 
     Guarantee
     ---------
-    As that of :class:`GaussianMechanism`.
+    The guarantee is that of :class:`GaussianMechanism`.
     """
 
     summable: ClassVar[bool] = False

@@ -1,6 +1,7 @@
-"""Mechanisms for silos: a sum over many records, each of which is protected.
+"""Mechanisms for silos, which report on a sum over many records and protect every record.
 
-The whole sum, its largest coordinates with their values, or the largest as a signed vertex.
+A report is the whole sum, its largest coordinates with their values, or its largest coordinate
+as a signed vertex.
 """
 
 import math
@@ -19,16 +20,16 @@ from ..elementwise import directions
 from . import RealVector, on_grid
 from .gaussian import gaussian_mu, zcdp_rho
 
-_MAX_RECORDS = 1 << 24  # a four-byte float counts so far
-# Beyond these, sums overflow, or are rounded by as much as a record can change them, or
-# the noise's scale is rounded, at last to 0: all would distinguish records.
+_MAX_RECORDS = 1 << 24  # largest number up to which a four-byte float counts exactly
+# Outside this range, sums overflow, or they are rounded by as much as a record can change them,
+# or the noise's scale is rounded, in the end to 0. All of these would distinguish records.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
-_NOISE_ENDS = 37.0  # standard deviations of normals
-# Sums out of their reach under one record and not under another have a probability of 1e-111
-# at most in any coordinate of any report.
+_NOISE_ENDS = 37.0  # standard deviations at which drawn normals end
+# A noisy sum that is possible under one record and impossible under another has a probability
+# of at most 1e-111 in any coordinate of any report.
 _SMALLEST_DELTA = 1e-90
-_MAX_CENTRE = 1024.0  # radii
-_MAX_COORDINATES = 1 << 23  # a four-byte float distinguishes twice as many vertices
+_MAX_CENTRE = 1024.0  # largest coordinate of a centre, in radii
+_MAX_COORDINATES = 1 << 23  # a four-byte float can number twice as many vertices
 
 
 def with_noise(sums: Floats, sigma: float, rng: RandomSource) -> Floats:
@@ -38,12 +39,12 @@ def with_noise(sums: Floats, sigma: float, rng: RandomSource) -> Floats:
 
 @dataclass(frozen=True)
 class RecordMechanism(RealVector):
-    """Base class: a silo reports a noisy sum over its records, several times.
+    """Base class of mechanisms by which a silo reports a noisy sum over its records, repeatedly.
 
-    The noise does not depend on how many records there are, so no number that anybody
-    declares is part of the guarantee. That number is public and travels with the report,
-    for the mean and for the weight of the silo. As a :class:`Randomizer` of single values
-    the mechanism is that of silos of one record.
+    The noise does not depend on the number of records, so the guarantee does not depend on a
+    declared number. The number of records is public and is part of the report, for the mean
+    and for the weight of the silo. As a :class:`Randomizer` of single values, the mechanism
+    treats every value as a silo with one record.
 
     Parameters
     ----------
@@ -53,10 +54,10 @@ class RecordMechanism(RealVector):
     dim : int
         Number of coordinates of a record's value.
     radius : float (default: 1.0)
-        A record's value is shortened to this Euclidean length; where a class says so, its
-        coordinates are clipped to ``[-radius, radius]``.
+        Euclidean length to which a record's value is shortened. If a class says so, its
+        coordinates are clipped to ``[-radius, radius]`` instead.
     steps : int (default: 1)
-        Number of reports that the two parameters are for.
+        Number of reports that ``epsilon`` and ``delta`` cover.
     """
 
     delta: float = field(default=1e-6)
@@ -77,19 +78,20 @@ class RecordMechanism(RealVector):
 
     @property
     def plan(self) -> str:
-        """What identifies the plan, within a run: mechanism, parameters, number of reports.
+        """Text that identifies the plan within a run: mechanism, parameters, number of reports.
 
-        The domain may change from report to report: the noise grows and shrinks with it.
+        It does not contain the domain, which may change from report to report: the noise is
+        proportional to it.
         """
         return f"{type(self).__name__} {self.epsilon!r} {self.delta!r} {self.steps}"
 
     @property
     def size(self) -> int:
-        """The sum, and the number of records."""
+        """Number of coordinates of a debiased report: the sum and the number of records."""
         return self.dim + 1
 
     def total(self, values: Floats) -> Floats:
-        """Return the sum of the values of records, each brought into the domain first."""
+        """Bring the values of records into the domain, and return their sum."""
         with np.errstate(all="ignore"):
             return np.asarray(self._clipped(self._own(values)).sum(axis=0))
 
@@ -111,8 +113,8 @@ class RecordMechanism(RealVector):
         rng : RandomSource
             Private randomness.
         centre : ndarray of float64, shape (dim,) (default: 0)
-            Public vector, clipped to 1,024 radii, that is added to every record's value:
-            what is compared, where a mechanism chooses coordinates, are the moved sums.
+            Public vector, clipped to 1,024 radii, that is added to every record's value.
+            Mechanisms that choose coordinates compare the sums after this addition.
         """
         limit = _MAX_CENTRE * self.radius
         counts = np.minimum(num_records, _MAX_RECORDS)[:, None]
@@ -129,15 +131,15 @@ class RecordMechanism(RealVector):
 
     @abstractmethod
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
-        """Return what is published of sums moved by a public ``shift``.
+        """Return the published part of sums that are moved by a public ``shift``.
 
-        Noise comes before the shift, next to which a sum could lose its last digits.
+        Noise is added before the shift, since a large shift could round off a sum's last digits.
         """
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Return the mean over all records of all silos, with the error of the known noise alone.
+        """Return the mean over all records of all silos.
 
-        The records are not a sample.
+        The standard error is that of the known noise alone, since the records are not a sample.
         """
         if summary.count == 0:
             return Estimate(np.zeros(self.dim), np.full(self.dim, np.inf), 0)
@@ -146,7 +148,7 @@ class RecordMechanism(RealVector):
         return Estimate(summary.sum[:-1] / records, np.full(self.dim, error), summary.count)
 
     def contains(self, reports: Reports) -> bool:
-        """Whether the numbers of records are integers above 0."""
+        """Return True if the numbers of records are integers above 0."""
         counts = reports[:, -1].astype(np.float64)
         return bool((counts >= 1).all() and (counts == np.floor(counts)).all())
 
@@ -158,9 +160,9 @@ class RecordGaussian(RecordMechanism):
     Notes
     -----
     Source: the analytic Gaussian mechanism of Balle & Wang (2018), composed exactly: steps
-    of mu_j = sensitivity over noise are together one of mu = sqrt(sum of mu_j**2),
-    also if they are chosen adaptively (Dong, Roth & Su 2022). It replaces the unspecified
-    constant of Wang & Xu (2019), Algorithm 3.
+    with mu_j = sensitivity / noise are together one step with mu = sqrt(sum of mu_j**2),
+    also if they are chosen adaptively (Dong, Roth & Su 2022). The noise replaces the
+    unspecified constant of Wang & Xu (2019), Algorithm 3.
 
     Guarantee
     ---------
@@ -168,9 +170,9 @@ class RecordGaussian(RecordMechanism):
        (``epsilon``, ``delta``) for ``steps`` reports together, in real arithmetic.
        Leaving a record out changes a sum half as much and is covered.
     2. The sums of two silos that differ in one record differ by at most the diameter
-       ``2 radius``; each report's noise is sqrt(steps) times that over
+       ``2 radius``. Each report's noise is sqrt(steps) times the diameter, divided by
        ``gaussian_mu(epsilon, delta)``.
-    3. Shortening happens per record, first, and a value that is not finite becomes 0, so
+    3. Every record is shortened first, and a value that is not finite becomes 0, so
        the guarantee holds for every input.
     """
 
@@ -182,12 +184,12 @@ class RecordGaussian(RecordMechanism):
 
     @property
     def report_shape(self) -> tuple[int, ...]:
-        """The sum and the number of records."""
+        """Shape of a report: the sum and the number of records."""
         return (self.dim + 1,)
 
     @property
     def variance(self) -> float:
-        """``sigma**2``, of a sum."""
+        """``sigma**2``, the variance of a coordinate of a sum."""
         return self.sigma**2
 
     def _clipped(self, values: Floats) -> Floats:
@@ -199,12 +201,13 @@ class RecordGaussian(RecordMechanism):
 
 
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:
-    """Return the places of the ``how_many`` largest scores after adding Gumbel noise, in order.
+    """Return the places, in ascending order, of the ``how_many`` largest scores with Gumbel noise.
 
-    ``scores`` and the result have one row a silo. For scores that change by at most D the noise's
-    ``scale`` makes the choice ``how_many`` exponential mechanisms of epsilon ``2 D / scale`` each,
-    without replacement (Durfee & Rogers 2019), and each of these (2 D / scale)**2 / 8-zCDP, since
-    its log-ratios lie in a range of that epsilon (Dong, Durfee & Rogers 2020).
+    ``scores`` and the result have one row per silo. Let the scores change by at most D. With noise
+    of the given ``scale``, the choice then consists of ``how_many`` exponential mechanisms of
+    epsilon ``2 D / scale`` each, without replacement (Durfee & Rogers 2019). Each of these is
+    (2 D / scale)**2 / 8-zCDP, since its log-ratios lie in a range of that epsilon (Dong, Durfee &
+    Rogers 2020).
     """
     gumbel = -np.log(rng.exponentials(scores.shape))
     order = np.argsort(-(scores + scale * gumbel), axis=1, kind="stable")
@@ -213,10 +216,10 @@ def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) ->
 
 @dataclass(frozen=True)
 class Choosing(RecordMechanism):
-    """Base class: few coordinates of a sum are reported, by their places.
+    """Base class of mechanisms that report the places of a few coordinates of a sum.
 
-    Each of ``steps`` reports is (rho / steps)-zCDP. Zero-concentrated privacy adds up, also over
-    mechanisms that are chosen adaptively.
+    Each of ``steps`` reports is (rho / steps)-zCDP. The parameters of zero-concentrated privacy
+    add up, also over mechanisms that are chosen adaptively.
 
     Guarantee
     ---------
@@ -224,9 +227,9 @@ class Choosing(RecordMechanism):
        (rho / steps)-zCDP a report, rho = ``zcdp_rho(epsilon, delta)``; hence at
        (``epsilon``, ``delta``) for the whole plan, in real arithmetic. Leaving a record
        out is covered.
-    2. Records are brought into the domain one by one, first, and a value that is not finite
+    2. Every record is first brought into the domain, and a value that is not finite
        becomes 0, so the guarantee holds for every input.
-    3. Each class says in its second point why a report costs no more.
+    3. The second point of each class explains why a report costs no more.
     """
 
     @cached_property
@@ -238,7 +241,7 @@ class Choosing(RecordMechanism):
         return np.clip(values, -self.radius, self.radius)
 
     def _are_places(self, numbers: Reports, limit: int) -> bool:
-        """Whether these numbers of every report are increasing places below ``limit``."""
+        """Return True if every row has increasing places (integers from 0) below ``limit``."""
         places = numbers.astype(np.float64)
         return bool(
             (places == np.floor(places)).all()
@@ -252,14 +255,14 @@ class Choosing(RecordMechanism):
 class RecordPeeling(Choosing):
     """Randomiser of silos that reports the largest coordinates of a sum, with their values.
 
-    What is published has ``sparsity`` coordinates, and so has the noise: for a long vector
-    of which few coordinates matter it is far less than :class:`RecordGaussian` adds. Which
-    coordinates they are depends on the silo, so the reports of many silos do not average out.
+    Report and noise have ``sparsity`` coordinates. For a long vector with few important
+    coordinates, this is far less noise than :class:`RecordGaussian` adds. Silos may report
+    different coordinates, so the reports of many silos do not average out.
 
     Parameters
     ----------
     epsilon, dim, radius, delta, steps
-        As of :class:`.RecordMechanism`; coordinates are clipped to ``[-radius, radius]``.
+        See :class:`.RecordMechanism`; coordinates are clipped to ``[-radius, radius]``.
     sparsity : int (default: 1)
         Number of coordinates in a report.
 
@@ -271,7 +274,7 @@ class RecordPeeling(Choosing):
 
     Guarantee
     ---------
-    1. As the first two of :class:`.Choosing`.
+    1. Points 1 and 2 of :class:`.Choosing` hold.
     2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so do their magnitudes. A choice is rho / (2 steps)-zCDP:
        s mechanisms of epsilon_0**2 / 8 each, epsilon_0 = sqrt(4 rho / (steps s)). The s
@@ -287,7 +290,7 @@ class RecordPeeling(Choosing):
 
     @property
     def scale(self) -> float:
-        """Scale of the Gumbel noise on the magnitudes: twice D over epsilon_0."""
+        """Scale of the Gumbel noise on the magnitudes: 2 D / epsilon_0."""
         return 4 * self.radius / math.sqrt(4 * self.rho / self.sparsity)
 
     @property
@@ -297,12 +300,12 @@ class RecordPeeling(Choosing):
 
     @property
     def report_shape(self) -> tuple[int, ...]:
-        """Places, values and the number of records."""
+        """Shape of a report: places, values and the number of records."""
         return (2 * self.sparsity + 1,)
 
     @property
     def variance(self) -> float:
-        """``sigma**2``, of a published value."""
+        """``sigma**2``, the variance of a published value."""
         return self.sigma**2
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
@@ -315,7 +318,7 @@ class RecordPeeling(Choosing):
         return np.concatenate([places, noisy], axis=1)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
-        """Return the published values at their places, zero elsewhere: not unbiased."""
+        """Return the published values at their places and 0 elsewhere; this is not unbiased."""
         dense = np.zeros((len(reports), self.size))
         places, values = np.split(reports[:, :-1].astype(np.float64), 2, axis=1)
         np.put_along_axis(dense, places.astype(np.int64), values, axis=1)
@@ -323,7 +326,7 @@ class RecordPeeling(Choosing):
         return dense
 
     def contains(self, reports: Reports) -> bool:
-        """Whether places increase within the vector, and the rest is as in all silo reports."""
+        """Return True if places are valid and increasing, and the number of records is valid."""
         places = reports[:, : self.sparsity]
         return super().contains(reports) and self._are_places(places, self.dim)
 
@@ -332,14 +335,14 @@ class RecordPeeling(Choosing):
 class RecordVertices(Choosing):
     """Randomiser of silos that reports one signed coordinate of a sum, without its value.
 
-    It is a vertex of the cross-polytope, plus or minus a coordinate: that on which the sum is
-    largest.
+    The report is a vertex of the cross-polytope, plus or minus one coordinate. Without noise, it
+    would be the vertex for which the sum is largest.
 
     Parameters
     ----------
     epsilon, dim, radius, delta, steps
-        As of :class:`.RecordMechanism`; coordinates are clipped to ``[-radius, radius]``,
-        at most 2**23 of them.
+        See :class:`.RecordMechanism`; coordinates are clipped to ``[-radius, radius]``,
+        and there are at most 2**23 of them.
 
     Notes
     -----
@@ -349,7 +352,7 @@ class RecordVertices(Choosing):
 
     Guarantee
     ---------
-    1. As the first two of :class:`.Choosing`.
+    1. Points 1 and 2 of :class:`.Choosing` hold.
     2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so does the score of every vertex. A report is an exponential
        mechanism of epsilon_0**2 / 8, epsilon_0 = sqrt(8 rho / steps).
@@ -359,17 +362,17 @@ class RecordVertices(Choosing):
 
     @property
     def scale(self) -> float:
-        """Scale of the Gumbel noise on the scores: twice D over epsilon_0."""
+        """Scale of the Gumbel noise on the scores: 2 D / epsilon_0."""
         return 4 * self.radius / math.sqrt(8 * self.rho)
 
     @property
     def report_shape(self) -> tuple[int, ...]:
-        """The vertex, from 0 to ``2 dim - 1``, and the number of records."""
+        """Shape of a report: the vertex, from 0 to ``2 dim - 1``, and the number of records."""
         return (2,)
 
     @property
     def variance(self) -> float:
-        """Mean square of a coordinate of a report's vertex, when all noise."""
+        """Mean square of a coordinate of a report's vertex if the report is pure noise."""
         return 1 / self.dim
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
@@ -378,7 +381,7 @@ class RecordVertices(Choosing):
         return noisy_top(scores, 1, self.scale, rng).astype(np.float64)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
-        """Return the vertex, times the number of records: not unbiased."""
+        """Return the vertex times the number of records; this is not unbiased."""
         vertices, counts = reports[:, 0].astype(np.int64), reports[:, 1].astype(np.float64)
         dense = np.zeros((len(reports), self.size))
         signs = np.where(vertices < self.dim, 1.0, -1.0)
@@ -387,5 +390,5 @@ class RecordVertices(Choosing):
         return dense
 
     def contains(self, reports: Reports) -> bool:
-        """Whether the vertex is within the range, and the rest is as in all silo reports."""
+        """Return True if the vertex is in range, and the number of records is valid."""
         return super().contains(reports) and self._are_places(reports[:, :1], 2 * self.dim)

@@ -1,4 +1,4 @@
-"""Piecewise and hybrid: a number in an interval, as a real number."""
+"""Piecewise and hybrid mechanisms: a number in an interval is reported as a real number."""
 
 import math
 from abc import abstractmethod
@@ -16,9 +16,9 @@ from . import RealValued
 
 @dataclass(frozen=True)
 class _Scalar(RealValued, OfNumber):
-    """What both have in common: a number is reported as a number, at most 30 for epsilon."""
+    """Base class of mechanisms that report a number as a real number; epsilon is at most 30."""
 
-    #: Less likely answers are drawn with multiples of 2**-52, too coarse from 37 on.
+    #: Probabilities of unlikely reports are multiples of 2**-52, too coarse from epsilon 37 on.
     largest_epsilon: ClassVar[float] = 30.0
 
     def __post_init__(self) -> None:
@@ -37,24 +37,25 @@ class _Scalar(RealValued, OfNumber):
 
 @dataclass(frozen=True)
 class PiecewiseMechanism(_Scalar):
-    """Randomiser that draws near the value with high density, elsewhere with low.
+    """Randomiser whose report has a high density near the value and a low density elsewhere.
 
     Parameters are those of :class:`.OfNumber`; epsilon is at most 30.
 
     Notes
     -----
     Source: Wang et al. (2019), piecewise mechanism. With h = e^(eps/2) and C = (h + 1)
-    / (h - 1) the report of t is uniform on an interval of length C - 1 around (C + 1) t
-    / 2 with probability h / (h + 1), otherwise uniform on the rest of [-C, C]. Its
+    / (h - 1), the report of t is uniform on an interval of length C - 1 around (C + 1) t
+    / 2 with probability h / (h + 1), and otherwise uniform on the rest of [-C, C]. Its
     variance is t^2 / (h - 1) + (h + 3) / (3 (h - 1)^2).
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon`` in real arithmetic.
     2. The density takes two values, h / ((h + 1)(C - 1)) and 1 / ((h + 1)(C + 1)); the
-       lengths do not depend on the value. Their ratio is h (C + 1) / (C - 1) = h^2.
-    3. Clipping happens first and what is not finite becomes 0, so the guarantee
-       holds for every input.
+       lengths do not depend on the value. The ratio of the two densities is
+       h (C + 1) / (C - 1) = h^2.
+    3. Values are clipped first and values that are not finite become 0, so the
+       guarantee holds for every input.
     """
 
     @property
@@ -63,7 +64,7 @@ class PiecewiseMechanism(_Scalar):
 
     @property
     def variance(self) -> float:
-        """The variance at the ends of the interval, the largest."""
+        """Variance at the ends of the interval, where it is largest."""
         return self.radius**2 * self.variance_at(1.0)
 
     def variance_at(self, t: float) -> float:
@@ -81,7 +82,7 @@ class PiecewiseMechanism(_Scalar):
         near, place = rng.uniforms((len(t), 2)).T
         left = (c + 1) / 2 * t - (c - 1) / 2
         right = left + c - 1
-        # The rest of [-C, C] has length C + 1: left of the interval first, then right of it.
+        # The rest of [-C, C] has length C + 1. Positions run over its left part, then its right.
         position = place * (c + 1)
         elsewhere = np.where(position < left + c, position - c, right + position - (left + c))
         inside = near < 1 - drawable(1 / (self._h + 1))
@@ -92,24 +93,24 @@ class PiecewiseMechanism(_Scalar):
 class HybridMechanism(_Scalar):
     """Randomiser that mixes the piecewise mechanism with randomized response.
 
-    Less variance on average than either, and constant in the
-    value above epsilon 0.61; the default for numbers where inexact mechanisms are
-    allowed.
+    Its average variance is less than that of either mechanism, and above epsilon 0.61 its
+    variance does not depend on the value. It is the default for numbers if inexact mechanisms
+    are allowed.
     Parameters are those of :class:`.OfNumber`; epsilon is at most 30.
 
     Notes
     -----
-    Source: Wang et al. (2019), hybrid mechanism: piecewise with probability
-    a = 1 - e^(-eps/2), otherwise Duchi's randomized response; the latter alone up to
-    epsilon 0.61 (a = 0). Its variance is a times that of :class:`PiecewiseMechanism` and
-    1 - a times that of :class:`.RandomizedResponse`.
+    Source: Wang et al. (2019), hybrid mechanism: the piecewise mechanism with probability
+    a = 1 - e^(-eps/2), otherwise Duchi's randomized response. Up to epsilon 0.61, a is 0 and
+    randomized response is used alone. The variance is a times that of
+    :class:`PiecewiseMechanism` plus 1 - a times that of :class:`.RandomizedResponse`.
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon`` in real arithmetic.
-    2. Which mechanism is used does not depend on the value, and both are epsilon-LDP.
-    3. Clipping happens first and what is not finite becomes 0, so the guarantee
-       holds for every input.
+    2. The choice of the mechanism does not depend on the value, and both are epsilon-LDP.
+    3. Values are clipped first and values that are not finite become 0, so the
+       guarantee holds for every input.
     """
 
     @property
@@ -126,7 +127,7 @@ class HybridMechanism(_Scalar):
 
     @property
     def variance(self) -> float:
-        """The variance at the centre, the largest (constant above epsilon 0.61)."""
+        """Variance at the centre, where it is largest (constant above epsilon 0.61)."""
         return self.radius**2 * self.variance_at(0.0)
 
     def variance_at(self, t: float) -> float:
@@ -142,7 +143,7 @@ class HybridMechanism(_Scalar):
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
         which, sign = rng.uniforms((len(t), 2)).T
         piecewise = self._piecewise._draw(t, rng)
-        # The less likely sign's probability, without cancellation.
+        # Probability of the less likely sign, computed without cancellation.
         less = drawable((1 - np.abs(t)) / 2 + np.abs(t) / (math.exp(self.epsilon) + 1))
         positive = sign < np.where(t < 0, less, 1 - less)
         response = np.where(positive, self._response, -self._response)
