@@ -269,7 +269,7 @@ class Means(ColumnStrategy[MeansResult]):
         return self.too_small(num_users) if min(waves) < self.min_reports else None
 
     def _hidden_groups(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if a group may look empty though all groups are equally large, or None."""
+        """Return a TooFew if a group of average size may look empty, or None if it cannot."""
         groups, users = len(self._groups), num_users // len(self._names)
         noise = self._levels.number * self._levels.shares.noise(users)
         error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)
