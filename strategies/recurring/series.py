@@ -82,9 +82,9 @@ class Series(LdpStrategy[SeriesResult]):
     Notes
     -----
     Public hashes assign users to panels, independently of the census. So a panel is a random part
-    of its week's users, and the estimates are about all of them. Users who join later are in one of
-    the remaining panels with the same probability as all other users. In a deployment, the hash is
-    that of a number that the ledger assigns to the user, so a node may reorder its users.
+    of its week's users, and the estimates are about all of them. A user who joins later is in each
+    of the remaining panels with the same probability as all other users. In a deployment, the hash
+    is that of a number that the ledger assigns to the user, so a node may reorder its users.
 
     Smoothing: see :func:`~ldp_flower.strategies.recurring.local_level.local_level`. Smith (1978)
     and Binder & Hidiroglou (1988) treat rotating panels.
