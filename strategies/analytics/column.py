@@ -193,10 +193,10 @@ class Cells:
         return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
 
     def seen_as(self, counted: Counted, cells: "Cells") -> Counted:
-        """Return the counts with a law of the reports given other cells.
+        """Return the counts with the probabilities of the reports given the other ``cells``.
 
-        ``counted`` is about these cells. A density is taken as uniform within each other cell.
-        The last column, of missing values, is kept.
+        ``counted`` has those given these cells. A density is taken as uniform within each of the
+        other cells. The last column, of missing values, is kept.
         """
         law = counted.law[:, :-1] @ self._overlap(cells, axis=0)
         return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)

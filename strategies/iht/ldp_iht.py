@@ -49,7 +49,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
     The users are split into disjoint cohorts. Each step sends the current estimate to one cohort,
     averages its randomised gradients, updates the estimate and keeps the largest coefficients. No
     prior knowledge of features and targets is needed with one record per user: the first cohorts
-    report on their means and sizes, and each gradient comes with a flag whether it was clipped.
+    report on their means and sizes, and each gradient has a flag that says if it was clipped.
     With several records, a user reports the direction of its own ridge step, see
     :func:`~.ridge_descent.ridge_descent`. In that case the sparsity is optional.
 

@@ -140,11 +140,11 @@ _NO_RECORDS = (
 
 @dataclass(eq=False, repr=False)
 class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
-    """Strategy that trains a network on silos' records by DP-SGD, without sending code to silos.
+    """Strategy that trains a network on silos' records by DP-SGD. The network is sent as data.
 
-    Every silo answers in every round: it takes ``steps`` noisy steps from the current model. The
-    server averages the silos' models, weighted by their declared numbers of records. Nodes run
-    :class:`ldp_flower.clients.NetworkClientApp`, or are started with
+    No silo runs code of other parties. Every silo answers in every round: it takes ``steps`` noisy
+    steps from the current model. The server averages the silos' models, weighted by their declared
+    numbers of records. Nodes run :class:`ldp_flower.clients.NetworkClientApp`, or are started with
     ``ldp-flower supernode --records``.
 
     Parameters
