@@ -143,7 +143,7 @@ class Describe(ColumnStrategy[DescribeResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on columns of numbers, of categories, or of both."""
+        """Yield a run on a column of numbers and a column of categories."""
         numbers = np.linspace(-2, 2, 8000)
         columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
         schema = Schema(dict(list(columns.items())[-1:]), "kind", Categories(["a", "b"]))
