@@ -151,7 +151,7 @@ class KnowledgeTransfer(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run with coefficients and squared loss, and one with answers and logistic loss."""
+        """Yield a run on coefficients with squared loss, and one on answers with logistic loss."""
         users = normal_users(dim, 2).partition(0, 100)
         both: tuple[dict[str, Any], ...] = (
             {"link": "identity", "num_waves": 2},
