@@ -1,1 +1,1 @@
-"""Statistics of what users hold."""
+"""Strategies that estimate statistics of the users' data."""

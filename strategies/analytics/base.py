@@ -1,4 +1,4 @@
-"""What the protocols share that describe columns of users' tables."""
+"""Base classes of the strategies that describe columns of users' tables."""
 
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
@@ -19,21 +19,22 @@ R = TypeVar("R", bound=Result)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ColumnStrategy(LdpStrategy[R]):
-    """Base class: users hold tables, and nobody is asked where the answer can be of no use.
+    """Base class of strategies on users' tables; a run with too few users sends no queries.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
     Parameters
     ----------
     schema : Schema
-        Of the users' tables.
+        Schema of the users' tables.
 
     Raises
     ------
     ValueError
-        If there is no such column, it is of another kind, or is named twice, or too large.
+        If a column does not exist, has the wrong kind, is named twice or has too many categories.
     TooFewReports
-        On starting, if users are too few for an answer of use, with the number that would do.
+        When the run starts, if there are too few users for a useful result. The error states
+        how many users would be enough.
     """
 
     schema: Schema = field(kw_only=False)
@@ -45,46 +46,48 @@ class ColumnStrategy(LdpStrategy[R]):
 
     @abstractmethod
     def _asked(self, run: Run) -> Protocol:
-        """Run the protocol, which is not refused."""
+        """Run the protocol after the number of users has been checked."""
 
     @abstractmethod
     def _expected(self, setting: Setting) -> Expectation:
-        """Return the error of a run that is not refused."""
+        """Return the expected error after the number of users has been checked."""
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask unless users are too few."""
+        """Run the protocol; raise TooFewReports if there are too few users."""
         if refusal := self._refusal(run.num_users):
             raise TooFewReports(refusal)
         return (yield from self._asked(run))
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return the error to expect."""
+        """Return the expected error; raise WouldRefuse if there are too few users."""
         if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         return self._expected(setting)
 
 
-#: Standard error of a share beyond which nothing is asked.
+#: Largest standard error of a share at which a run still starts.
 USEFUL_SHARE = 0.1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CellStrategy(ColumnStrategy[R]):
-    """Base class: users report, once, in which cell of some columns of categories they are.
+    """Base class of strategies in which each user reports its cell in a contingency table, once.
+
+    The table is that of one or more columns of categories.
 
     Other parameters are those of :class:`ColumnStrategy`.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
-    _share_of: ClassVar[str]  # what a plan calls a cell
+    _share_of: ClassVar[str]  # name of a cell in a plan's text
 
     def _set_cells(self, columns: Sequence[str], num_cells: int) -> None:
-        CellShares(self.epsilon, 2).noise(1000)  # refuses a bad epsilon now
+        CellShares(self.epsilon, 2).noise(1000)  # raises an error now if epsilon is invalid
         self._question = cell_question(self.schema, columns)
         self._shares = CellShares(self.epsilon, num_cells)
 
     def _found(self, run: Run) -> Generator[Ask, Estimate, Shares]:
-        """Ask in which cell users fall."""
+        """Query the users for their cells and return the estimated shares."""
         cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
         return (yield from self._shares.estimate(cohorts, self._question))
 
@@ -92,7 +95,7 @@ class CellStrategy(ColumnStrategy[R]):
         return too_few(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
 
     def _expected(self, setting: Setting) -> Expectation:
-        """Return the standard error of a share, the square root of the mean of their squares."""
+        """Return the root mean square of the standard errors of the shares."""
         waves = self._shares.waves(setting.num_users, self.min_reports)
         return expected_share(waves, self._shares.num_cells, setting, f"{self._share_of}'s share")
 
@@ -113,7 +116,10 @@ def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
 def too_few(
     strategy: LdpStrategy[Any], num_users: int, variance: float, useful: float, what: str
 ) -> TooFew | None:
-    """Return that users are too few for a standard error that is of use; None if they are not."""
+    """Return a TooFew if the standard error would exceed ``useful``, or None if it would not.
+
+    The standard error is ``sqrt(variance / num_users)``; ``what`` names the estimate in the text.
+    """
     if refusal := strategy._too_few(num_users):
         return refusal
     if (error := (variance / num_users) ** 0.5) <= useful:

@@ -1,4 +1,7 @@
-"""Cell frequencies of a contingency table, corrected for non-response; numbers as such cells."""
+"""Estimators of a contingency table's cell shares and of means, corrected for missing answers.
+
+A mean is estimated from cells, too: a number is rounded at random to one of a few levels.
+"""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -23,20 +26,22 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort, TooFewReports
 from ..subprotocols.scales import number_randomizer
 
-MOST_CELLS = 2048  # whose covariances are held
-_AFFORDABLE = 1 << 31  # pairs of a report and a cell: some 5 s of one core
-_SHORT = 64  # bytes of a report
-_FIRST_SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # of the users, in a first wave
+MOST_CELLS = 2048  # limit on the number of cells, since their covariance matrix is stored
+_AFFORDABLE = 1 << 31  # limit on reports times cells, some 5 s of one core
+_SHORT = 64  # largest size of a report in bytes
+_FIRST_SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # candidates: share of users in wave one
 _JITTER = 1e-9  # added to the diagonal of a covariance, far below any variance of a share
-_FEWEST = 50  # users of a first wave
-_NOISY = 0.5  # variances of the cells themselves, above which two waves are thought of
-_WORTH = 0.99  # of the variance of one wave: two are not taken for less
+_FEWEST = 50  # smallest number of users in a first wave
+# Two waves are considered if a report's noise variance is at least this multiple of the variance
+# of a cell's indicator.
+_NOISY = 0.5
+_WORTH = 0.99  # two waves are used if their variance is below this share of that of one wave
 
 
 def cell_question(
     schema: Schema, categories: Sequence[str], number: str | None = None, levels: int | None = None
 ) -> TableCell:
-    """Return the question in which cell of these columns a user falls."""
+    """Return the question that asks for a user's cell in the table of these columns."""
     columns = [*categories, *([] if number is None else [number])]
     places = np.array([place for name in columns for place in schema.places(name)], np.int64)
     kinds = [schema.kind(name) for name in categories]
@@ -50,7 +55,7 @@ def cell_question(
 
 
 def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:
-    """Return the frequency oracle of the least noise that is short and decoded in time."""
+    """Return the least noisy frequency oracle with short reports and an affordable decoding."""
     if num_users * num_items > _AFFORDABLE:
         quick: list[FrequencyOracle] = [
             HadamardResponse(epsilon, num_items),
@@ -65,28 +70,31 @@ def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle
 
 @dataclass(frozen=True)
 class Shares:
-    """What is known of the cells."""
+    """Estimated shares of the cells, with their covariance."""
 
-    # (cells,): share of all users who were asked that falls in each cell; the rest has no answer
+    # (cells,): share of the queried users in each cell; the remaining users have no answer
     cells: Floats
-    # (cells, cells): of these estimates: randomisation, drawing and the choice of users from a
-    # population
+    # (cells, cells): covariance of these estimates. It covers the randomisation, the draw of a
+    # user's row and the sampling of the users from a population.
     covariance: Floats
-    users: int
+    users: int  # number of users who reported
 
     @cached_property
     def likely(self) -> Floats:
-        """The shares as such: none below 0, no more than 1 in all."""
+        """The shares, clipped at 0 and scaled to a sum of at most 1."""
         return clipped(self.cells)
 
     def error_of(self, weights: Floats) -> Floats:
-        """Return the standard errors of weighted sums of the shares, weights (sums, cells)."""
+        """Return the standard errors of weighted sums of the shares.
+
+        ``weights`` has the shape (sums, cells).
+        """
         variances = np.einsum("ij,jk,ik->i", weights, self.covariance, weights)
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
     @property
     def answering(self) -> float:
-        """The share of the users who have an answer."""
+        """Share of the users who have an answer."""
         return max(float(self.cells.sum()), 1e-9)
 
     def among_answering(self) -> tuple[Floats, Floats]:
@@ -97,12 +105,15 @@ class Shares:
 
 
 def sampling(shares: Floats, users: int) -> Floats:
-    """Return the covariance of shares of users who are a sample of a population with these."""
+    """Return the sampling covariance of the shares in a sample of ``users`` users.
+
+    ``shares`` are the shares in the population.
+    """
     return np.asarray((np.diag(shares) - np.outer(shares, shares)) / users)
 
 
 def clipped(shares: Floats) -> Floats:
-    """Return shares without negative ones, of no more than 1 in all."""
+    """Return the shares, clipped at 0 and scaled to a sum of at most 1."""
     positive = np.maximum(shares, 0.0)
     return np.asarray(positive / max(1.0, positive.sum()))
 
@@ -111,24 +122,24 @@ def clipped(shares: Floats) -> Floats:
 class CellShares:
     """Estimator of the shares of cells.
 
-    Users may have no answer, and must not weigh on the others' shares. One wave asks with one
-    more cell for them, which costs precision where there are few cells. With two waves the
-    first is asked like that, and in the second whoever has no answer gives one drawn from the
-    first wave's shares: then the shares stay what they are however many such users there are.
-    What the first wave reports of them corrects for the difference that is left, which is the
-    product of two small errors. Where they turn out to be many the second wave is asked as the
-    first. All reports are fitted together, by generalised least squares.
+    Users with missing values must not bias the shares among the other users. A single wave has
+    one more cell for missing values, which costs precision if there are few cells. With two
+    waves, the first wave has this additional cell. In the second wave a user with a missing value
+    draws an answer from the first wave's shares, so that the shares do not depend on the number
+    of such users. The first wave's estimate of that number corrects for the remaining bias, which
+    is the product of two small errors. If many values are missing, the second wave uses the
+    additional cell, too. Generalised least squares fits the reports of all waves together.
     """
 
     epsilon: float  # privacy parameter of each user's one report
-    num_cells: int  # how many cells there are, at least two
+    num_cells: int  # number of cells, at least two
 
     def sizes(self, num_users: int, fewest: int = 1) -> list[int]:
-        """Divide users into one wave, or into two where that is less noisy."""
+        """Return the sizes of the waves: one wave, or two if these are less noisy."""
         first, later = self._variances(num_users)
         best, sizes = first / num_users * _WORTH, [num_users]
         if later < _NOISY * (1 - 1 / self.num_cells) / self.num_cells:
-            return sizes  # the noise is not what limits
+            return sizes  # the noise does not dominate the error
         for share in _FIRST_SHARES:
             size = int(share * num_users)
             if size < max(fewest, _FEWEST) or num_users - size < fewest:
@@ -140,30 +151,33 @@ class CellShares:
         return sizes
 
     def _variances(self, num_users: int) -> tuple[float, float]:
-        """Return the variance of one report about a cell, with one more cell and without."""
+        """Return a report's variance about one cell, with and without the additional cell."""
         numbers = (self.num_cells + 1, self.num_cells)
         oracles = (oracle_of(self.epsilon, number, num_users) for number in numbers)
         first, later = (oracle.variance_at(1 / self.num_cells) for oracle in oracles)
         return first, later
 
     def noise(self, num_users: int) -> float:
-        """Return the variance of one report about a cell that is as frequent as the others."""
+        """Return a report's variance about one cell if all cells are equally frequent."""
         return self._variances(num_users)[len(self.sizes(num_users)) - 1]
 
     def oracles(self, sizes: Sequence[int]) -> list[FrequencyOracle]:
-        """Return what waves of these sizes answer with: the first with one more cell."""
+        """Return the oracles for waves of these sizes; the first wave has one additional cell."""
         numbers = (self.num_cells + 1, self.num_cells)
         return [oracle_of(self.epsilon, *each) for each in zip(numbers, sizes, strict=False)]
 
     def waves(self, num_users: int, fewest: int = 1) -> list[tuple[FrequencyOracle, int]]:
-        """Return what users would answer with, and how many of them."""
+        """Return the oracle and the number of users of each wave."""
         sizes = self.sizes(num_users, fewest)
         return list(zip(self.oracles(sizes), sizes, strict=True))
 
     def estimate(
         self, cohorts: Sequence[Cohort], question: TableCell
     ) -> Generator[Ask, Estimate, Shares]:
-        """Ask the cohorts, of the sizes of :meth:`sizes`, in which cell they fall."""
+        """Query the cohorts for their cells and return the estimated shares.
+
+        The cohorts have the sizes that :meth:`sizes` returns.
+        """
         oracle, *others = self.oracles([cohort.size for cohort in cohorts])
         answer = yield Ask(cohorts[0], question, oracle)
         fit, users = _Fit.of(oracle, answer, None), answer.count
@@ -175,7 +189,7 @@ class CellShares:
                 oracle, question = others[0], replace(question, instead=instead)
             try:
                 answer = yield Ask(cohorts[1], question, oracle)
-            except TooFewReports:  # the first wave estimates the shares, less well
+            except TooFewReports:  # use the first wave alone, which is less precise
                 return Shares(*fit.solved(), users)
             more = _Fit.of(oracle, answer, question.instead)
             fit, users = fit + more, users + answer.count
@@ -184,16 +198,17 @@ class CellShares:
 
 @dataclass(frozen=True)
 class _Fit:
-    """Normal equations of the shares of cells."""
+    """Normal equations of the least-squares fit of the cells' shares."""
 
-    information: Floats
-    score: Floats
+    information: Floats  # (cells, cells)
+    score: Floats  # (cells,)
 
     @classmethod
     def of(cls, oracle: FrequencyOracle, answer: Estimate, instead: Floats | None) -> "_Fit":
-        """Return those of one wave, whose mean is ``design u + offset``.
+        """Return the normal equations of one wave.
 
-        Users without an answer are in one more cell or have drawn one ``instead``.
+        The wave's expected answer is ``design @ shares + offset``. Users without an answer are in
+        an additional cell if ``instead`` is None; otherwise they drew a cell from these shares.
         """
         if instead is None:
             cells = len(answer.mean) - 1
@@ -202,7 +217,7 @@ class _Fit:
             design, offset = np.eye(len(instead)) - instead[:, None], instead
         covariance: Floats = oracle.covariance(clipped(answer.mean)) / answer.count
         covariance += _JITTER * np.eye(len(covariance))
-        # Where the counts add up the last one says nothing.
+        # If each report supports the same number of cells, the last count is redundant.
         rows = slice(None if oracle.support_size is None else -1)
         weighted = np.asarray(np.linalg.solve(covariance[rows, rows], design[rows]).T, np.float64)
         return cls(weighted @ design[rows], weighted @ (answer.mean - offset)[rows])
@@ -211,72 +226,85 @@ class _Fit:
         return _Fit(self.information + other.information, self.score + other.score)
 
     def solved(self) -> tuple[Floats, Floats]:
+        """Return the shares and their covariance."""
         covariance = np.linalg.inv(self.information)
         return np.asarray(covariance @ self.score), np.asarray(covariance)
 
 
 def _noise(oracle: FrequencyOracle, cells: Floats) -> float:
-    """Return the sum of the variances of one report about the cells, as parts of their sum."""
+    """Return a report's total variance about the cells as shares of the users with an answer."""
     rest = np.append(cells, max(1 - cells.sum(), 0.0))[: oracle.domain_size]
     covariance = oracle.covariance(rest)[: len(cells), : len(cells)]
     projection = np.eye(len(cells)) - (cells / max(cells.sum(), 1e-9))[:, None]
     return float(np.trace(projection @ covariance @ projection.T))
 
 
-_NUMBERS = (2, 3, 5, 9, 17, 33)  # of levels: each has those before it among its own
-_PLACES = 17  # of a number between the middle and an end, at which noise is looked at
-_MATTERS = 0.05  # of the variance, as which the rounding's share may be guessed
-_PILOT, _LARGEST_PILOT = 100, 0.05  # users who report the rounding, and part of all of them
+_NUMBERS = (2, 3, 5, 9, 17, 33)  # numbers of levels; each grid contains the coarser ones
+_PLACES = 17  # number of positions from 0 to 1 at which the noise is evaluated
+# If rounding contributes less than this share of the variance, its contribution is not measured.
+_MATTERS = 0.05
+# Number of users who report on the rounding, and the limit as a share of all users.
+_PILOT, _LARGEST_PILOT = 100, 0.05
 
 
 @dataclass(frozen=True)
 class Levels:
-    """A number in [-1, 1] as one of several levels, beside one of several groups.
+    """Estimator of the means of groups, from reports of a number's level and the user's group.
 
-    It becomes one of the two levels around it, at random with the right mean, which goes through a
-    frequency oracle. The number of levels is the least noisy one: two at small epsilon (randomized
-    response), more at a larger one, less noisy than all other mechanisms for a number.
+    A number in [-1, 1] is rounded at random to one of the two levels around it, such that its
+    expectation is kept. A frequency oracle randomises the pair of group and level. The number of
+    levels is the one with the least noise: two at a small epsilon (randomized response), more at
+    a larger one, where this is less noisy than all other mechanisms for a number.
     """
 
     epsilon: float  # privacy parameter of each user's one report
-    groups: int = 1  # how many groups there are
+    groups: int = 1  # number of groups
 
     @cached_property
     def number(self) -> int:
-        """How many levels there are."""
+        """Number of levels."""
         options = [number for number in _NUMBERS if self.groups * number < MOST_CELLS]
         return min(options, key=lambda number: _worst(self.epsilon, self.groups, number))
 
     @property
     def shares(self) -> CellShares:
-        """The estimator of their shares in all groups."""
+        """Estimator of the shares of all pairs of group and level."""
         return CellShares(self.epsilon, self.groups * self.number)
 
     @cached_property
     def variance(self) -> float:
-        """Variance that one report adds to a group's mean, at most, if all are equally large."""
+        """Largest variance that a report adds to a group's mean, if the groups are equally large.
+
+        The maximum is over the value that the numbers have.
+        """
         return _worst(self.epsilon, self.groups, self.number)
 
     def pilot(self, num_users: int, fewest: int) -> int:
-        """Return how many users report how uncertain the rounding is; 0 where it is no matter."""
+        """Return the number of users who report on their rounding; 0 if rounding is negligible."""
         if (1 / (self.number - 1)) ** 2 / 2 < _MATTERS * self.variance:
             return 0
         return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
 
     @property
     def rounding(self) -> Randomizer:
-        """The randomizer of users who report how uncertain the rounding is."""
+        """Randomizer of the users who report on their rounding."""
         return number_randomizer(self.epsilon, 0.5)
 
     def uncertainty(
         self, cohort: Cohort, question: TableCell
     ) -> Generator[Ask, Estimate, Estimate]:
-        """Ask how uncertain the rounding is, at most 1, less 1 / 2; 0 counts without an answer."""
+        """Query users for the uncertainty of their rounding, minus 1/2, and return its mean.
+
+        The uncertainty is at most 1. A user without an answer reports 0.
+        """
         given = {each.name: getattr(question, each.name) for each in fields(question)}
         return (yield Ask(cohort, LevelRounding(**given), self.rounding))
 
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
-        """Return each group's mean from the shares of groups and levels."""
+        """Return the means of the groups, computed from the shares of groups and levels.
+
+        ``uncertain`` is the mean from :meth:`uncertainty`, or None if it was not measured.
+        """
         levels = np.linspace(-1.0, 1.0, self.number)
         cells = found.cells.reshape(self.groups, self.number)
         share = cells.sum(axis=1)
@@ -286,7 +314,7 @@ class Levels:
         mean = np.clip(cells @ levels / held, -1, 1)
         gradients = np.tile(levels, self.groups) - np.repeat(mean, self.number)
         population = found.error_of(blocks * gradients / held[:, None]) ** 2
-        # From uncertainty(); without it numbers count as spread evenly.
+        # If the uncertainty was not measured, assume that numbers are uniform between two levels.
         evenly = 1 / 6 if uncertain is None else uncertain / max(float(share.sum()), 1e-9)
         rounding = (1 / (self.number - 1)) ** 2 * min(max(evenly + 0.5, 0.0), 1.0)
         likely = found.likely.reshape(cells.shape)
@@ -304,7 +332,7 @@ class Levels:
 
 @lru_cache(maxsize=1024)
 def _worst(epsilon: float, groups: int, number: int) -> float:
-    """Return the variance wherever a group's users are, all at one place."""
+    """Return the largest variance over positions, where all users of a group have one number."""
     oracle = oracle_of(epsilon, max(2, groups * number), 1)
     levels = np.linspace(-1.0, 1.0, number)
     worst = 0.0
@@ -317,10 +345,10 @@ def _worst(epsilon: float, groups: int, number: int) -> float:
 
 
 class GroupMeans(NamedTuple):
-    """Means of groups in [-1, 1], with errors of these users' and of a population's."""
+    """Means of groups in [-1, 1], each array of shape (groups,)."""
 
     mean: Floats
-    std_error: Floats
-    population_std_error: Floats
-    share: Floats  # of all users, in each group
-    share_error: Floats
+    std_error: Floats  # of the mean over these users
+    population_std_error: Floats  # of the mean over the population that they are drawn from
+    share: Floats  # share of all users in each group
+    share_error: Floats  # standard error of the share

@@ -1,4 +1,7 @@
-"""One column of numbers: what is publicly known about it, how round its entries are, cells."""
+"""A column of numbers: its public bounds, an estimate of its entries' step, and its cells.
+
+The step of a column is a round number of which nearly all entries are multiples.
+"""
 
 import math
 from collections.abc import Generator
@@ -19,42 +22,45 @@ from ..numerics.value_scale import coarsest_step, steps_from
 from ..runtime import Ask, Run
 from ..runtime.run import RunSettings
 
-_FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
-_MOST_STEPS = 24  # two a decade: of bounds that hold eleven decades of steps
-_ERROR = 0.08  # of the share of entries that are this round and no rounder, or less
-_PART = 0.02, 0.12  # of the users who are asked: where that has a smaller error, and at most
-_CLEAR = 2.1  # standard errors from which a finer place is seen: 1 of 56 by chance
-# From which entries that are multiples of a step are, and what each coarser step beside it adds to
-# the square: one of 60 by chance, of all.
+# Candidate steps go down to 1, or to this part of the largest candidate if that is below 1.
+_FINEST = 1e-3
+_MOST_STEPS = 24  # limit on the number of candidate steps, two a decade: some eleven decades
+_ERROR = 0.08  # largest standard error of the share of entries with one candidate as their step
+# Share of the users who report their step: at least, if _ERROR needs fewer, and at most.
+_PART = 0.02, 0.12
+_CLEAR = 2.1  # significance threshold for a finer step, in standard errors: 1 of 56 by chance
+# Significance threshold for a step, in standard errors, and the increase of its square for each
+# coarser step that is tested along with it: over all steps, one of 60 by chance.
 _SEEN, _MORE = 3.0, 3.0
 
 
-#: Of the bounds' distance: the width of a cell of one value.
+#: Width of a cell that holds a single value, as part of the distance of the bounds.
 ATOM = 1e-9
-_KNOWN = 0.9  # of later cells' sizes follows what earlier ones reported; the rest is even
-_LEAST = 1e-5  # share of a cell, before anything is known
-_FAR = 6.0  # widths of the middle half beyond which coordinates end: no density is estimated there
+# Weight of earlier reports in the sizes of later cells; the rest of the weight is uniform.
+_KNOWN = 0.9
+_LEAST = 1e-5  # smallest prior share of a cell
+_FAR = 6.0  # limit at which coordinates are clipped, in interquartile ranges
 
 
 @dataclass(frozen=True)
 class Entries:
-    """What few users report about all entries of a column."""
+    """Findings about a column's entries, from the reports of a few users."""
 
-    step: float | None = None  # what nearly all of them are multiples of, None if there is none
-    hardly_any: bool = False  # whether there may be none, so that nothing else is known of them
+    step: float | None = None  # number of which nearly all entries are multiples, if there is one
+    hardly_any: bool = False  # True if nearly all entries may be missing; then step is None
 
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A column of numbers."""
+    """A column of numbers of a schema."""
 
     name: str
     kind: Numeric
-    place: int  # its place among the features; the target comes after them
+    place: int  # index of the column among the features; the target comes after the features
 
     @classmethod
     def of(cls, schema: Schema, name: str) -> Self:
-        """Return a column of a schema; raise ValueError unless it is one of numbers."""
+        """Return a column of a schema; raise ValueError if it has categories."""
         kind = schema.kind(name)
         if not isinstance(kind, Numeric):
             raise ValueError(f"Expected a column of numbers, got {name!r}, which has categories.")
@@ -62,30 +68,36 @@ class NumericColumn:
 
     @property
     def coordinates(self) -> NDArray[np.int64]:
-        """What a question calls it."""
+        """Index of the column as a question states it, shape (1,)."""
         return np.array([self.place])
 
     @property
     def span(self) -> float:
-        """Distance of the bounds."""
+        """Distance between the bounds."""
         return self.kind.high - self.kind.low
 
     @property
     def steps(self) -> Floats:
-        """What entries may be multiples of: round numbers, from the span to 1 or a part of it."""
+        """Candidate steps, decreasing: round numbers from about the span down.
+
+        They end at 1, or at a thousandth of the largest candidate if that is below 1.
+        """
         coarsest = coarsest_step(2 * self.span)
         number = 1 + 2 * round(math.log10(coarsest / min(1.0, _FINEST * coarsest)))
         return steps_from(coarsest, min(number, _MOST_STEPS))
 
     def standardised(self, values: ArrayLike) -> Floats:
-        """Return values within the bounds as users have them."""
+        """Return values in the standardised units of the users' rows."""
         return self.kind.coded(np.asarray(values, np.float64))
 
 
 def users_for_step_estimate(
     settings: RunSettings, column: NumericColumn, num_users: int
 ) -> tuple[FrequencyOracle, int] | None:
-    """Return how many users report how round their entries are, and by what; None if nobody."""
+    """Return the oracle and the number of users for the estimate of the step.
+
+    Return None if this would take too large a share of the users.
+    """
     oracle = best_frequency_oracle(settings.epsilon, len(column.steps) + 2, num_users)
     enough = math.ceil((oracle.variance + 0.25) / _ERROR**2)
     size = max(enough, int(_PART[0] * num_users), settings.min_reports)
@@ -93,7 +105,10 @@ def users_for_step_estimate(
 
 
 def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entries]:
-    """Ask few users how round their entries are: a threshold next to a tie misses its mass."""
+    """Query a few users for the step of their entries and return the findings.
+
+    If entries are tied at multiples of a step, a threshold beside a multiple misses their mass.
+    """
     asked = users_for_step_estimate(run.settings, column, run.num_users)
     if asked is None:
         return Entries()
@@ -104,15 +119,16 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
     question = Grain(column.coordinates, -origin / scale, float(steps[0]) / scale, len(steps))
     answer = yield Ask(run.cohorts([size])[0], question, oracle, min_reports=0)
     low, high = column.kind.low, column.kind.high
-    beyond = int(np.sum(steps >= max(abs(low), abs(high))))  # steps with no multiple but 0 within
+    # number of steps that have no multiple except 0 within the bounds
+    beyond = int(np.sum(steps >= max(abs(low), abs(high))))
     return _tested(answer, oracle, steps, max(beyond, int(low <= 0 <= high)))
 
 
 def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int) -> Entries:
-    """Return the coarsest step beside which no finer entries are seen, if they are rounded.
+    """Return the coarsest step such that no entries on a finer one are significant, if any.
 
-    Zeros are multiples of all steps, and at the first ``zero`` places most may be zeros: others
-    have to be seen that are multiples of a finer one.
+    Zero is a multiple of all steps, and most entries at the first ``zero`` steps may be zeros.
+    Hence a step is returned only if there are significantly many entries at steps after these.
     """
     if not answer.count:
         return Entries()
@@ -122,7 +138,10 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int)
         return Entries(hardly_any=True)
 
     def misfit(places: list[int]) -> float:
-        """Return the squared distance of the estimates from shares of these places alone."""
+        """Return the squared distance of the estimates from shares that are 0 elsewhere.
+
+        The distance is in standard errors. Missing values may have a share in any case.
+        """
         own = answer.mean[[*places, missing]]
         apart = np.sum((own - project_on_simplex(own)) ** 2)
         return float(answer.mean @ answer.mean - own @ own + apart) / spread**2
@@ -144,25 +163,29 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int)
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells in order."""
+    """Adjacent intervals of a column's values, in increasing order."""
 
     edges: Floats  # (cells + 1,): increasing
-    values: Floats  # at each of which a cell of its own ends, which holds nothing else
+    values: Floats  # values with a separate narrow cell, which ends at the value
 
     @property
     def atoms(self) -> NDArray[np.bool_]:
-        """Which cells are of one value."""
+        """Mask of the cells that hold a single value, shape (cells,)."""
         return np.isin(self.edges[1:], self.values)
 
     @property
     def evenly(self) -> Floats:
-        """The shares that an even density has, none too small."""
+        """Shares of the cells under a uniform density, each at least 1e-5."""
         return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _LEAST)
 
     def divided(self, below: Floats, places: Floats) -> Floats:
-        """Return edges between which there are about equal shares; atoms count beside these."""
+        """Return values at the given places, fractions from 0 to 1 of the cells' total weight.
+
+        Equally distant places yield cells of about equal shares. ``below`` are the shares below
+        the edges. The mass of a cell with a single value is moved to the cells beside it.
+        """
         masses = np.diff(below)
-        # A narrow hump around an atom looks like it, before there are finer cells.
+        # While cells are coarse, a narrow peak around an atom cannot be told from the atom.
         beside = np.where(self.atoms, masses / 2, 0.0)
         masses = masses + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
         shares = np.where(self.atoms, 0.0, _KNOWN * masses + (1 - _KNOWN) * self.evenly)
@@ -170,24 +193,36 @@ class Cells:
         return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
 
     def seen_as(self, counted: Counted, cells: "Cells") -> Counted:
-        """Return the law of reports on these cells for others, evenly filled, and the last one."""
+        """Return the counts with the probabilities of the reports given the other ``cells``.
+
+        ``counted`` has those given these cells. A density is taken as uniform within each of the
+        other cells. The last column, of missing values, is kept.
+        """
         law = counted.law[:, :-1] @ self._overlap(cells, axis=0)
         return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
 
     def likely(self, before: "Cells", shares: Floats) -> Floats:
-        """Return shares of these cells from those of others, evenly filled, and the last one."""
+        """Return the shares of these cells, from those of the cells ``before``.
+
+        The density is taken as uniform within each earlier cell. The last share, of missing
+        values, is kept. No share is below 1e-5.
+        """
         found = before._overlap(self, axis=1) @ shares[:-1]
         return np.asarray(np.maximum(np.append(found, shares[-1]), _LEAST))
 
     def _overlap(self, cells: "Cells", axis: int) -> Floats:
-        """Return which part of each other cell is in each of these, or the other way round."""
+        """Return the part of each other cell in each of these (axis 0), or the reverse (axis 1)."""
         upper = np.minimum.outer(self.edges[1:], cells.edges[1:])
         overlap = np.clip(upper - np.maximum.outer(self.edges[:-1], cells.edges[:-1]), 0, None)
         parts = overlap / np.maximum(overlap.sum(axis=axis, keepdims=True), 1e-300)
         return np.asarray(parts if axis == 0 else parts.T)
 
     def coordinates(self, edges: Floats, below: Floats) -> tuple[Floats, Floats]:
-        """Return the cells' middles, and their logarithms, in widths of the middle half."""
+        """Return the cells' midpoints, on a linear and on a logarithmic scale.
+
+        Both are centred at the median, divided by the interquartile range, and clipped. ``below``
+        are the shares below ``edges``.
+        """
         middles = (self.edges[1:] + self.edges[:-1]) / 2
         quarters = np.interp([0.25, 0.5, 0.75], below, edges)
         low, width = self.edges[0], max(float(np.ptp(quarters)), ATOM * np.ptp(self.edges))
@@ -206,7 +241,11 @@ class Cells:
 
 
 def cells_of(column: NumericColumn, edges: Floats, step: float | None) -> Cells:
-    """Return cells that end at edges: between multiples of a step, or beside likely atoms."""
+    """Return cells that end at the given edges, adapted to the column.
+
+    With a step, edges are moved to the middle between two of its multiples. Without a step, the
+    bounds and 0 (or the bound nearest to 0) each get a cell that holds this value only.
+    """
     kind = column.kind
     tiny = ATOM * (kind.high - kind.low)
     if step is not None:

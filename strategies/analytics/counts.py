@@ -1,4 +1,4 @@
-"""Counts: the shares of a column's categories, from one report of each user."""
+"""Counts: a strategy that estimates the shares of a column's categories."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -44,10 +44,11 @@ class CountsResult(Result):
     shares : ndarray of float64, shape (categories,)
         Unbiased estimates, which add up to 1; those of rare categories may be below 0.
     std_error : ndarray of float64, shape (categories,)
-        Standard errors of the shares in the population that the users are drawn from, the row that
-        each user draws included.
+        Standard errors of the shares in the population that the users are drawn from. They
+        include the random choice of each user's row.
     users_std_error : ndarray of float64, shape (categories,)
-        The narrower ones of the shares among these very users, each with the one row that it drew.
+        Standard errors of the shares among these users, given the row that each user drew. They
+        are smaller than ``std_error``.
     answering, answering_std_error : float
         Estimated share of users who have a row with a category, and its standard error.
     """
@@ -65,10 +66,10 @@ class CountsResult(Result):
 
     @property
     def consistent(self) -> Floats:
-        """The closest shares of which none is below 0, shape (categories,); they add up to 1.
+        """The nearest non-negative shares that add up to 1, shape (categories,).
 
-        Rare categories get 0, and the others a little less: each may be biased by as much as its
-        standard error.
+        Rare categories are set to 0, and the other shares become slightly smaller. The bias of a
+        share may be as large as its standard error.
         """
         return project_on_simplex(self.shares)
 
@@ -78,10 +79,10 @@ class CountsResult(Result):
         Returns
         -------
         DataFrame
-            ``category``, its ``share`` of the users who have one, the ``standard error`` of that
-            for the population that the users are a sample of, the narrower one ``of these users``
-            with the rows that they drew, an interval of 95 % for the population, and the
-            ``consistent share``.
+            The category, in a column named after the table's; its ``share`` among the users with
+            a category; the ``standard error`` of the share in the population; the smaller
+            standard error ``of these users``, given the rows that they drew; a 95 % interval for
+            the population; the ``consistent share``.
         """
         return frame(
             {
@@ -95,7 +96,7 @@ class CountsResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the shares, for a series of collections."""
+        """Return the shares and their standard errors, for a series of collections."""
         return Estimates(self.categories, self.shares, self.std_error)
 
     @property
@@ -117,24 +118,26 @@ class CountsResult(Result):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Counts(CellStrategy[CountsResult]):
-    """The shares of a column's categories.
+    """Strategy that estimates the shares of a column's categories.
 
-    Every user reports the category of one of its rows, drawn at random, once. Users weigh alike,
-    however many rows they have; those without a row that has a category answer like all others and
-    do not weigh on the shares (see :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
+    Every user draws one of its rows at random and reports that row's category, once. All users
+    have the same weight, however many rows they have. Users without a category also send a report,
+    but do not affect the shares (see
+    :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
 
     Other parameters are those of :class:`~.base.CellStrategy`.
 
     Parameters
     ----------
     column : str
-        A column of categories, the target included; at most 2,047 categories. What is not listed
-        counts as ``Categories(other=...)`` says.
+        A column of at most 2,047 categories. It may be the target. Values that are not listed are
+        treated as ``Categories(other=...)`` says.
 
     Notes
     -----
-    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the oracles, of which the least
-    noisy is taken. Where the standard error of a share would be above 0.1, nobody is asked.
+    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the frequency oracles, of which
+    the least noisy is used. If the standard error of a share would exceed 0.1, the run sends no
+    queries.
     """
 
     _share_of = "a category"
@@ -158,7 +161,7 @@ class Counts(CellStrategy[CountsResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield shares of a feature's categories and of a target's."""
+        """Yield a run on a target's categories and, if dim > 2, one on a feature's categories."""
         rows = np.arange(4000)
         target = Schema(
             {f"x{i}": Numeric(-1, 1) for i in range(1, dim)} or {"x": Numeric(-1, 1)},
@@ -172,11 +175,15 @@ class Counts(CellStrategy[CountsResult]):
             yield cls(schema, "sort", epsilon=epsilon), Users.from_rows(features, groups=rows // 2)
 
     def _asked(self, run: Run) -> Protocol:
-        """Ask in which category users fall."""
+        """Query the users for their categories and return the shares."""
         return counted(self.column, self._categories, (yield from self._found(run)))
 
     def permanent(self) -> PermanentForm:
-        """Ask for the sign of the category's Hadamard row in the user's column; one for none."""
+        """Return the form of the question for a series in which users keep their answers.
+
+        A user reports the sign that its category's row of a Hadamard matrix has in the user's
+        column. Missing values are one additional category.
+        """
         number = len(self._categories)
         oracle = HadamardBit(self.epsilon, number + 1)
 
@@ -201,7 +208,7 @@ class Counts(CellStrategy[CountsResult]):
 
 
 def counted(column: str, categories: list[str], found: Shares) -> CountsResult:
-    """Return the result of a column, given the share of all users that is in each category."""
+    """Return the result for a column, from the shares of all users in each category."""
     answering = found.answering
     shares, covariance = found.among_answering()
     likely = found.likely / max(found.likely.sum(), 1e-9)

@@ -1,4 +1,4 @@
-"""Describe: what pandas' describe returns of a table, from one report of each user."""
+"""Describe: a strategy that estimates the statistics of pandas' ``describe`` for a table."""
 
 import math
 from collections.abc import Generator, Iterator, Sequence
@@ -25,8 +25,8 @@ from .describe_result import STATISTICS, DescribeResult
 from .means import Means, MeansResult
 from .quantiles import Quantiles, QuantilesResult
 
-_QUARTILES = (0.25, 0.5, 0.75)  # as pandas' describe has them
-_TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
+_QUARTILES = (0.25, 0.5, 0.75)  # as in pandas' describe
+_TYPICAL = 0.25  # assumed standard deviation, in units of half the distance of the bounds
 _MEAN, _STD = STATISTICS.index("mean"), STATISTICS.index("std")
 _HIDDEN = (
     "The standard deviation of {!r} is not reported: it is below some {:.2g}, which noise hides. "
@@ -36,33 +36,33 @@ _OUTSIDE = (
     "The mean of {!r} is not between its quartiles, by less than 1.96 standard errors of the "
     "difference: noise may have moved it there."
 )
-# Above it noise is not what limits errors, and users are split as here: by their smaller noise
-# means would lose more users than they have too many.
+# Users are split among the tasks as if epsilon were at most this. Above it, errors are not limited
+# by noise, and the even smaller noise of means would take too many users from them.
 _SETTLED = 4.5
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What is asked of users of its own."""
+    """One statistic of one column, which is estimated from a separate part of the users."""
 
     column: str
     protocol: "Means | Counts | Quantiles | _Spread"
-    need: float  # variance of a report, on the scale on which all tasks are to be alike
+    need: float  # variance of a report, on the scale on which standard errors are made equal
 
 
 @dataclass
 class _Spread:
-    """How far a column of numbers is from the middle of its bounds: 1 - t^2, t in [-1, 1]."""
+    """Task that estimates the mean of 1 - t^2, for a column scaled from its bounds to [-1, 1]."""
 
     schema: Schema
     column: str
     epsilon: float
 
     def _refusal(self, num_users: int) -> None:
-        """Take as many as there are: other tasks need more."""
+        """Return None: the other tasks need more users than this one."""
 
     def protocol(self, run: Run) -> Generator[Ask, Estimate, Estimate]:
-        """Ask for 1 - t^2, less one half."""
+        """Query the users for 1 - t^2 - 1/2 and return the mean."""
         question = cell_question(self.schema, [], self.column, 2)
         (everyone,) = run.population.cut([run.num_users])
         asked = replace(question, one_row=True)
@@ -71,27 +71,31 @@ class _Spread:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Describe(ColumnStrategy[DescribeResult]):
-    """Counts, means, standard deviations and quartiles of numbers, and shares of categories.
+    """Strategy that estimates the statistics of pandas' ``describe`` for several columns.
 
-    Users are split over columns and tasks, and each sends one report at the whole epsilon: a task
-    gets users in proportion to the variance of its reports, so that all standard errors are
-    alike (of a mean and a deviation as part of the bounds' distance, of shares, and 1.4 times as
-    large of quartiles in rank). Users weigh alike, however many rows they have.
+    These are counts, means, standard deviations and quartiles of numbers, and shares of
+    categories. The users are split among the columns and their tasks, and each user sends one
+    report at the whole epsilon. The number of users of a task is proportional to the variance of
+    its reports, so that all standard errors are about equal. They are measured as part of the
+    bounds' distance for means and standard deviations, as shares for categories, and in rank for
+    quartiles, where they are 1.4 times as large. All users have the same weight, however many rows
+    they have.
 
     Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
     columns : str or sequence of str, optional
-        The columns to describe; by default all, the target included.
+        The columns to describe. By default all columns, including the target.
     epsilon : float (default: 4.0)
         Privacy parameter of all that one user reports.
 
     Notes
     -----
-    Numbers are asked for as by :class:`Means` and :class:`Quantiles`, shares as by :class:`Counts`.
-    A standard deviation is that of a row drawn at random from a user drawn at random; others tell
-    how far theirs is from the middle of the bounds, squared.
+    Means, quartiles and shares are estimated by :class:`Means`, :class:`Quantiles` and
+    :class:`Counts`. A standard deviation is that of a random row of a random user. It is estimated
+    from further users, who report the squared distance of their number from the middle of the
+    bounds.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
@@ -120,7 +124,7 @@ class Describe(ColumnStrategy[DescribeResult]):
         self._tasks = [task for name in self._columns for task in self._tasks_of(name)]
 
     def _tasks_of(self, name: str) -> list[_Task]:
-        """Return what is asked about a column."""
+        """Return the tasks for a column."""
         given: dict[str, Any] = {"epsilon": self.epsilon, "min_reports": self.min_reports}
         epsilon = min(self.epsilon, _SETTLED)
         if isinstance(self.schema.kind(name), Categories):
@@ -128,7 +132,7 @@ class Describe(ColumnStrategy[DescribeResult]):
             need = cells.noise(10_000) + (1 - 1 / cells.num_cells) / cells.num_cells
             return [_Task(name, Counts(self.schema, name, **given), need)]
         noise = Levels(epsilon).variance + _TYPICAL**2
-        # About an eighth of the bounds' distance, as part of it.
+        # for a standard deviation of an eighth of the bounds' distance
         spread = (number_randomizer(epsilon, 0.5).variance + 2 * _TYPICAL**4) / (2 * _TYPICAL) ** 2
         bit = RandomizedResponse(epsilon).variance / 4
         return [
@@ -139,7 +143,7 @@ class Describe(ColumnStrategy[DescribeResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield the description of numbers and of categories."""
+        """Yield a run on a column of numbers and a column of categories."""
         numbers = np.linspace(-2, 2, 8000)
         columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
         schema = Schema(dict(list(columns.items())[-1:]), "kind", Categories(["a", "b"]))
@@ -154,7 +158,7 @@ class Describe(ColumnStrategy[DescribeResult]):
             yield cls(schema, epsilon=epsilon), users
 
     def _asked(self, run: Run) -> Protocol:
-        """Run all tasks one after the other, each with users of its own."""
+        """Run all tasks one after the other, each with its part of the users."""
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         for task, size in zip(self._tasks, self._sizes(run.num_users), strict=True):
             found[task.column].append((yield from task.protocol.protocol(run.part(size))))
@@ -180,7 +184,7 @@ class Describe(ColumnStrategy[DescribeResult]):
         return cls(Schema({name: Numeric(0, 1) for name in names}), epsilon=epsilon)
 
     def _expected(self, setting: Setting) -> Expectation:
-        """Return the largest standard error of a mean, or of a share where all have categories."""
+        """Return the largest standard error of a mean, or of a share if there are no numbers."""
         users = setting.num_users
         means, others = [], []
         for task, size in zip(self._tasks, self._sizes(users), strict=True):
@@ -208,13 +212,14 @@ class Describe(ColumnStrategy[DescribeResult]):
         )
 
     def _sizes(self, num_users: int) -> list[int]:
-        """Return how many users each task gets."""
+        """Return the number of users of each task."""
         needs = np.array([task.need for task in self._tasks])
         least = 3 * self.min_reports
         rest = max(0, num_users - least * len(needs))
         return [least + int(part * rest) for part in needs / needs.sum()]
 
     def _result(self, found: dict[str, list[Any]], num_users: int) -> DescribeResult:
+        """Return the result, from the findings of each column's tasks."""
         numbers = [name for name, parts in found.items() if len(parts) > 1]
         values = np.full((len(STATISTICS), len(numbers)), np.nan)
         errors = values.copy()
@@ -248,19 +253,19 @@ class Describe(ColumnStrategy[DescribeResult]):
         spread: Estimate,
         quartiles: QuantilesResult,
     ) -> tuple[list[float], list[float]]:
-        """Return all statistics of a column, and their standard errors."""
+        """Return all statistics of a column of numbers, and their standard errors."""
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)
         half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
         estimate, error = float(mean.means[0, 0]), float(mean.std_error[0, 0])
-        if math.isnan(estimate):  # hardly any user has an entry
+        if math.isnan(estimate):  # nearly all entries may be missing
             count = num_users * np.array([mean.shares[0, 0], mean.share_errors[0, 0]])
             rest = [math.nan] * (len(STATISTICS) - 1)
             return [max(float(count[0]), 0.0), *rest], [float(count[1]), *rest]
         share, place = float(mean.shares[0, 0]), (estimate - middle) / half
         held = max(min(share, 1.0), 1e-9)
         share_error = float(mean.share_errors[0, 0])
-        # The square of an estimated mean is too large by the variance of that estimate.
+        # The square of an estimated mean exceeds the true square by its variance, on average.
         far, far_error = float(spread.mean[0]), float(spread.std_error[0])
         variance = 0.5 - far / held - place**2 + (error / half) ** 2
         of_variance = math.hypot(
@@ -274,10 +279,11 @@ class Describe(ColumnStrategy[DescribeResult]):
 
 
 def root_with_error(variance: float, error: float) -> tuple[float, float]:
-    """Return a standard deviation, NaN of a negative variance, and its standard error.
+    """Return a standard deviation and its standard error; NaN if the variance is not positive.
 
-    1.96 of these reach both ends of the variance's interval, also where it begins at 0: to state
-    deviations of positive variances alone selects those that noise makes larger.
+    ``error`` is the standard error of the variance. 1.96 standard errors of the standard deviation
+    reach both ends of the variance's interval, even if that begins at 0. This makes up for the
+    selection of positive variances, which noise has often made larger.
     """
     if variance <= 0:
         return math.nan, math.sqrt(error)
@@ -287,7 +293,7 @@ def root_with_error(variance: float, error: float) -> tuple[float, float]:
 
 
 def _outside_by_noise(values: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
-    """Whether a mean is not between the quartiles, but may be for all that is known."""
+    """Return True if noise may explain that a mean is not between the quartiles."""
     for end, sign in ((STATISTICS.index("25%"), -1), (STATISTICS.index("75%"), 1)):
         beyond = sign * (values[_MEAN] - values[end])
         if 0 < beyond < NORMAL * math.hypot(errors[_MEAN], errors[end]):

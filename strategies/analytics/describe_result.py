@@ -1,4 +1,4 @@
-"""What is found of a whole table: statistics of numbers, shares of categories."""
+"""DescribeResult: statistics of a table's columns of numbers and shares of its categories."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,35 +17,37 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-#: What is estimated of a column of numbers, as pandas calls it.
+#: Names of the statistics of a column of numbers, as in pandas.
 STATISTICS = ("count", "mean", "std", "25%", "50%", "75%")
 _OF_CATEGORIES = ("unique", "top", "share of top")
 _GAP = "\N{NO-BREAK SPACE}"
-_GUESSED = 0.29  # standard error of a share from 0 to 1 that is guessed: then none is reported
-_NAMED = 0.08  # share of a bar that has room for a name
+# The top category is left out from this standard error of its share on: it is that of a random
+# guess between 0 and 1.
+_GUESSED = 0.29
+_NAMED = 0.08  # smallest share of a bar that has room for a name
 _SHADES = (charts.BLUE, charts.GREEN, charts.YELLOW, charts.RED, charts.PURPLE, charts.PINK)
 
 
 @dataclass(repr=False, kw_only=True)
 class DescribeResult(Result):
-    """A table's columns of numbers and of categories.
+    """Statistics of a table's columns of numbers, and shares of its columns of categories.
 
     Attributes
     ----------
     numbers : list of str
         Names of the columns of numbers.
     values, std_error : ndarray of float64, shape (6, columns of numbers)
-        Count of users with an entry, mean, standard deviation and quartiles, in the columns'
-        units, and standard errors of these, of a population that the users are drawn from. A
-        standard deviation that noise hides is NaN.
+        Number of users with an entry, mean, standard deviation and quartiles, in the columns'
+        units; and their standard errors, for the population that the users are drawn from. A
+        standard deviation is NaN if the noise is too large to estimate it.
     categorical : list of str
         Names of the columns of categories.
     categories : list of list of str
         Their categories.
     shares, share_errors : list of ndarray of float64, shape (categories,)
-        Shares of the users with an entry, unbiased, and their standard errors.
+        Unbiased shares among the users with an entry, and their standard errors.
     counts : ndarray of float64, shape (columns of categories,)
-        How many users have an entry.
+        Estimated number of users with an entry.
     """
 
     numbers: list[str]
@@ -61,14 +63,15 @@ class DescribeResult(Result):
         self.arrays = ArrayRecord([self.values, *self.shares])
 
     def table(self) -> "DataFrame":
-        """Return what pandas' ``describe`` has, for all columns.
+        """Return the table that pandas' ``describe`` would return, for all columns.
 
         Returns
         -------
         DataFrame
-            ``statistic``, then a column for each of the table's: ``count`` (users with an entry),
-            ``mean``, ``std``, ``25%``, ``50%`` and ``75%`` of numbers in their units, ``unique``,
-            ``top`` and ``share of top`` (of the users with an entry) of categories.
+            ``statistic``, then one column for each described column. Statistics of all columns:
+            ``count``, the number of users with an entry. Of numbers, in their units: ``mean``,
+            ``std``, ``25%``, ``50%`` and ``75%``. Of categories: ``unique``, ``top`` and ``share
+            of top`` among the users with an entry.
         """
         from pandas import DataFrame, Series
 
@@ -85,7 +88,7 @@ class DescribeResult(Result):
         return table.reset_index(drop=True)
 
     def errors(self) -> "DataFrame":
-        """Return the standard errors of the columns of numbers, as :meth:`table` has these."""
+        """Return the standard errors for columns of numbers, in the layout of :meth:`table`."""
         from pandas import DataFrame
 
         errors = DataFrame(self.std_error, columns=self.numbers)
@@ -97,7 +100,7 @@ class DescribeResult(Result):
         return charts.height_of(len(self.numbers) + len(self.categorical)) + 0.4
 
     def _draw(self, axes: "Axes") -> None:
-        """Draw a line for each column: quartiles within the bounds, or shares side by side."""
+        """Draw one line for each column: its quartiles within its bounds, or its shares."""
         assert self.schema is not None
         names = [*self.numbers, *self.categorical]
         for place, name in enumerate(self.numbers):
@@ -129,8 +132,8 @@ class DescribeResult(Result):
         )
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the table as texts, with standard errors."""
-        errors = np.full(table.shape, np.nan)  # by place: a column may have any name
+        """Return the table with its numbers as text, with standard errors."""
+        errors = np.full(table.shape, np.nan)  # indexed by position, since any name may occur
         errors[: len(STATISTICS), 1 : 1 + len(self.numbers)] = self.std_error
         for i, shares in enumerate(self.shares, 1 + len(self.numbers)):
             errors[-1, i] = self.share_errors[i - 1 - len(self.numbers)][np.argmax(shares)]
@@ -147,12 +150,12 @@ class DescribeResult(Result):
 
 
 def _short(value: float) -> str:
-    """Return four digits of a number, all of them before the point."""
+    """Return a number with four significant digits, or with all digits before the point."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _cell(shown: object, error: float) -> str:
-    """Return what a page shows of a statistic, with its error where it has one."""
+    """Return the text of a statistic, with its standard error unless that is NaN."""
     if not isinstance(shown, float):
         return str(shown)
     if np.isnan(shown):

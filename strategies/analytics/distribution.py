@@ -1,4 +1,4 @@
-"""Distribution: how a column of numbers is distributed, from one report of every user."""
+"""Distribution: a strategy that estimates the distribution of a column of numbers."""
 
 import logging
 import math
@@ -29,56 +29,64 @@ from .distribution_result import DistributionResult
 
 logger = logging.getLogger("flwr")
 
-_EARLY = (0.1, 0.2)  # parts of the users by whose reports the others' cells are placed
-_FEWEST, _MOST = 16, 96  # cells: in between, each holds about two errors of one threshold
-# Likely reports over cells, at most: by its own rule the square wave has .51 at epsilon 1, which is
-# blind for two humps. Largest errors in the mean of columns, and of the worst: five at epsilon 1
-# (seeds 100-129) .073 and .084, with .25 .072 and .084, without a limit .094 and .113; ten at
-# epsilon .5 with 16,300 users (seeds 100-114) .062 and .098, .066 and .099, .088 and .136.
+_EARLY = (0.1, 0.2)  # shares of the users in the first two rounds, which place the later cells
+# Limits on the number of cells. Between them, a cell's share is about two standard errors of a
+# share below a threshold.
+_FEWEST, _MOST = 16, 96
+# Limit on the square wave's window, as part of the cells. By its own rule the window is .51 at
+# epsilon 1, which cannot resolve two modes. Largest error, mean over columns and worst column: five
+# columns at epsilon 1 (seeds 100-129) .073 and .084; with .25, .072 and .084; without a limit, .094
+# and .113. Ten columns at epsilon .5 with 16,300 users (seeds 100-114), in the same order: .062 and
+# .098, .066 and .099, .088 and .136.
 _WINDOW = 1 / 3
-_DRAWS = 1000  # from the joint law of all errors, and pairs of them from the posterior
-_LEVEL = 0.95  # of the band from which standard errors are
-_WORTH = 0.1  # the error of one threshold, above which nothing can be estimated
-# The noise of one threshold from which on a smooth density hides shapes: the largest errors of
-# eleven columns were .12 at .0152, and up to .7 at .0177, with the square wave's own window.
+_DRAWS = 1000  # number of draws of all estimates' errors, and of pairs from the posterior
+_LEVEL = 0.95  # confidence level of the band from which standard errors are computed
+# Largest standard error of a share below a threshold at which an estimate is still attempted.
+_WORTH = 0.1
+# Privacy noise of a share below a threshold from which on the smooth posterior hides shapes. The
+# largest errors of eleven columns were .12 at noise .0152, and up to .7 at .0177, with the square
+# wave's own window.
 _SHARP = 0.0155
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Distribution(ColumnStrategy[DistributionResult]):
-    """The distribution of a column: histogram, distribution function, quantiles, with bands.
+    """Strategy that estimates a column's distribution: histogram, quantiles, function, bands.
 
-    Users report in which cell their entry lies, so that near cells look nearly the same. A tenth
-    of them are asked about cells all over the bounds. Where these hold many, finer cells are made
-    for the next fifth, and once more for all others. The estimate is the posterior of a smooth
-    density, from all reports. Its bands and errors are not: these come from unbiased estimates, so
-    that they hold for every shape, with ties, gaps and humps.
+    Each user reports the cell of its entry through a randomizer that makes neighbouring cells
+    nearly indistinguishable. In the first round, a tenth of the users report on cells that cover
+    the bounds. The next fifth of the users reports on cells that are finer where many entries
+    lie, and all remaining users report on cells that are refined again. The estimate is the
+    posterior mean under a smooth density, from all reports. Bands and standard errors use unbiased
+    estimates instead. They are valid for every shape, also with ties, gaps and several modes.
 
-    All users weigh the same, however many rows they have: each reports on a row that it
-    draws at random. Users without an entry in the column report so, and count in nothing else.
+    All users have the same weight, however many rows they have: each draws a row at random and
+    reports on it. Users with a missing value report that it is missing and do not affect the
+    distribution.
 
     Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
     column : str
-        A column of numbers, the target included. Its bounds are public, and may be generous.
+        A column of numbers. It may be the target. Its bounds are public and need not be tight.
 
     Raises
     ------
     TooFewReports
-        After the first tenth of the users, too, if too few have an entry.
+        Also after the first round, if too few of its users have an entry.
 
     Notes
     -----
-    Sources: the square wave of Li et al. (2020), here over cells and no wider than a third of them
-    (:class:`~ldp_flower.randomizers.NarrowSquareWave`); cells of equal mass as by Wang et al.
-    (2024, PriPL-Tree). The posterior is that of :func:`~..numerics.density.draw_densities`:
-    smooth along cells of equal mass, so that it is as fine as the users are many. Bands are those
-    of :func:`~..numerics.density.linear_estimates`, from the last users' reports. Where entries
-    are multiples of a round step, which up to 12 % of the users are asked for, cells end between
-    multiples, and the distribution function rises at these. Elsewhere the bounds and 0 have cells
-    of their own.
+    Sources: the square wave of Li et al. (2020), here over cells and with a window of at most a
+    third of them (:class:`~ldp_flower.randomizers.NarrowSquareWave`); cells of equal mass as in
+    Wang et al. (2024, PriPL-Tree). The posterior comes from
+    :func:`~..numerics.density.draw_densities`. It is smooth along cells of equal mass, so that its
+    resolution grows with the number of users. The bands come from
+    :func:`~..numerics.density.linear_estimates` and use the last round's reports only. Up to 12 %
+    of the users report whether their entries are multiples of a round step. If nearly all entries
+    are, cells end between multiples, and the distribution function rises at the multiples only.
+    Otherwise the bounds and 0 each get a separate cell.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -99,11 +107,11 @@ class Distribution(ColumnStrategy[DistributionResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._column = NumericColumn.of(self.schema, self.column)
-        DiscreteSquareWave(self.epsilon, _MOST)  # refuses a bad epsilon now
+        DiscreteSquareWave(self.epsilon, _MOST)  # raises an error now if epsilon is invalid
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield the distribution of a feature."""
+        """Yield a run on the distribution of a feature."""
         schema, users = table_users(max(dim, 2))
         yield cls(schema, "x1", epsilon=epsilon), users
 
@@ -113,7 +121,7 @@ class Distribution(ColumnStrategy[DistributionResult]):
         return cls(Schema({"column": Numeric(0, 1)}), "column", epsilon=epsilon)
 
     def _asked(self, run: Run) -> Protocol:
-        """Ask about cells of the whole scale, then twice about cells of equal mass."""
+        """Query for cells that cover the scale, then twice for cells of about equal mass."""
         notes = self._doubts(run.num_users)
         for note in notes:
             logger.warning(note)
@@ -145,11 +153,12 @@ class Distribution(ColumnStrategy[DistributionResult]):
         return self._result(cells.edges, draws, linear, step, notes)
 
     def _counted(self, run: Run, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
-        """Ask so many users for their cells; return the reports."""
+        """Query ``users`` users for their cells; return the counts of their reports."""
         kind, number = self._column.kind, len(cells.edges) - 1
         oracle, apart = self._oracle(number)
         tiny = ATOM * (kind.high - kind.low)
-        ends = self._column.standardised(cells.edges[1:-1] + tiny / 2)  # what is on one is below it
+        # a value that equals an edge belongs to the cell below the edge
+        ends = self._column.standardised(cells.edges[1:-1] + tiny / 2)
         beyond = self._column.standardised(kind.high) + np.arange(1, apart + 1)
         question = Cell(self._column.coordinates, np.concatenate([ends, beyond]))
         answer = yield Ask(run.cohorts([users])[0], question, oracle)
@@ -158,10 +167,10 @@ class Distribution(ColumnStrategy[DistributionResult]):
         return Counted(law, counts.astype(np.float64))
 
     def _oracle(self, cells: int) -> tuple[NarrowSquareWave, int]:
-        """Return the mechanism, and the number of empty cells before that of no entry.
+        """Return the mechanism, and the number of empty cells before that of missing values.
 
-        They are half a window, for which averages have the least variance: with none, a user
-        without an entry looks like one with a high entry.
+        Without empty cells, a missing value would look like a high entry. Half a window of empty
+        cells gives averages the least variance.
         """
         widest = DiscreteSquareWave(self.epsilon, cells + 1).window
         window = min(widest, max(1, round(_WINDOW * cells)))
@@ -169,15 +178,15 @@ class Distribution(ColumnStrategy[DistributionResult]):
         return NarrowSquareWave(self.epsilon, cells + apart + 1, window), apart
 
     def _error(self, num_users: int) -> float:
-        """Return the error of a share below one threshold that all users are asked about."""
+        """Return the standard error of the share below a threshold that all users report on."""
         return math.sqrt(RandomizedResponse(self.epsilon).variance / 4 / num_users)
 
     def _noise(self, num_users: int) -> float:
-        """Return the part of that error which privacy adds."""
+        """Return the part of that standard error which is due to randomisation."""
         return math.sqrt((RandomizedResponse(self.epsilon).variance - 1) / 4 / num_users)
 
     def _doubts(self, num_users: int) -> list[str]:
-        """Return what to say before users who are enough, but few, are asked."""
+        """Return the warnings for a number of users that is sufficient but small."""
         enough = math.ceil((self._noise(1) / _SHARP) ** 2)
         if num_users < enough:
             return [_BLUNT.format(num_users, self.epsilon, enough)]
@@ -190,7 +199,7 @@ class Distribution(ColumnStrategy[DistributionResult]):
         return [_UNROUNDED.format(num_users, self.epsilon, fewest_users(unasked, num_users))]
 
     def _cells(self, num_users: int) -> int:
-        """Return into how many cells the scale is cut."""
+        """Return the number of cells in the first round."""
         return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
 
     def _refusal(self, num_users: int) -> TooFew | None:
@@ -204,7 +213,7 @@ class Distribution(ColumnStrategy[DistributionResult]):
         )
 
     def _expected(self, setting: Setting) -> Expectation:
-        """Return the largest error of the distribution function."""
+        """Return the expected largest error of the distribution function."""
         users = setting.num_users
         step = users_for_step_estimate(self, self._column, users)
         oracle, _ = self._oracle(self._cells(users))
@@ -221,7 +230,7 @@ class Distribution(ColumnStrategy[DistributionResult]):
         step: float | None,
         notes: list[str],
     ) -> DistributionResult:
-        """Return the distribution with its errors."""
+        """Return the result, from posterior draws and the linear estimates."""
         below = _below(draws)
         lower, upper = linear.band(_LEVEL, len(edges))
         within = (upper - lower) / 2 / np.quantile(linear.deviations, _LEVEL)
@@ -260,7 +269,7 @@ _STOPPED = (
 _HARDLY_ANY = (
     "Hardly any user may have an entry in {!r}: then the distribution is of noise and nothing else."
 )
-_FEW = 0.25  # the share of users with an entry below which errors are said to be large
+_FEW = 0.25  # share of users with an entry below which a note says that errors are large
 _FEW_ENTRIES = (
     "Only {:.0%} ± {:.0%} of the users have an entry in {!r}: errors are {:.0f} times those of a "
     "column that all have entries in."
@@ -268,12 +277,18 @@ _FEW_ENTRIES = (
 
 
 def _normals(cells: Cells) -> Floats:
-    """Return numbers for draws, of all cells and of users without an entry, always the same."""
+    """Return fixed standard normal numbers for draws, shape (cells + 1, 1000).
+
+    The additional row is for the share of users without an entry.
+    """
     draws = np.arange(_DRAWS, dtype=np.uint64)
     return KeyedRandom(derive(0, draws)).normals((len(draws), len(cells.edges))).T
 
 
 def _below(draws: Floats) -> Floats:
-    """Return the shares of those with an entry below each edge."""
+    """Return the share of users below each edge, among users with an entry.
+
+    The shape is (cells + 1, draws).
+    """
     below = np.vstack([np.zeros(draws.shape[1]), np.cumsum(draws[:-1], axis=0)])
     return np.asarray(below / below[-1])

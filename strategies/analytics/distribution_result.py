@@ -1,4 +1,4 @@
-"""What is found of a distribution: shares of users below values, with errors and bands."""
+"""DistributionResult: a distribution function with standard errors and a confidence band."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_LEVELS = np.array([0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99])  # of the table
-_BINS = 1000  # of a histogram at most: a picture has about as many pixels
+_LEVELS = np.array([0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99])  # quantiles in the table
+_BINS = 1000  # largest number of bins of a histogram: a picture has about as many pixels
 
 
 @dataclass(repr=False, kw_only=True)
@@ -33,20 +33,21 @@ class DistributionResult(Result):
     column : str
         Name of the column.
     edges : ndarray of float64, shape (cells + 1,)
-        Where cells end; those between hold about equally many users, or one likely value.
+        Ends of the cells. A cell between two edges holds about the same number of users as the
+        others, or a single value that is likely to be frequent.
     below : ndarray of float64, shape (cells + 1,)
-        The share of the users up to each edge, of those who have an entry: the posterior mean of
-        a smooth density, within the band.
+        Share of the users with an entry at or below each edge: the posterior mean under a smooth
+        density, clipped to the band.
     covariance : ndarray of float64, shape (cells + 1, cells + 1)
-        Of these shares: randomisation, and that the users and their rows are a sample of a
-        population. Standard errors are half the band's width, in the units in which all errors
-        together are within it: larger than the posterior's, which takes the density for smooth.
+        Covariance of these shares. It covers the randomisation and the sampling of users and rows
+        from a population. Standard errors are half the band's width over the band's critical
+        value. They are never smaller than the posterior's, which assumes a smooth density.
     linear : LinearEstimates
-        What bands are made of, whatever the shape.
+        Unbiased estimates from which the bands are computed. They assume no shape.
     without_entry : float
-        The share of the users who have no entry in the column.
+        Share of the users whose value in the column is missing.
     step : float or None
-        What nearly all entries are multiples of, where that was seen.
+        Number of which nearly all entries are multiples, if one was found.
     """
 
     column: str
@@ -61,7 +62,7 @@ class DistributionResult(Result):
         self.arrays = ArrayRecord([self.edges, self.below])
 
     def cdf(self, values: ArrayLike) -> Floats:
-        """Return the shares of users whose entry is not above each value."""
+        """Return the share of users whose entry is at most each value."""
         return self._weights(values) @ self.below
 
     def cdf_error(self, values: ArrayLike) -> Floats:
@@ -69,7 +70,7 @@ class DistributionResult(Result):
         return self._errors(self._weights(values))
 
     def quantile(self, levels: ArrayLike) -> Floats:
-        """Return quantiles.
+        """Return the quantiles at the given levels, in the column's units.
 
         Raises
         ------
@@ -85,7 +86,7 @@ class DistributionResult(Result):
         return self._within(np.where(reached, multiples, multiples + self.step))
 
     def quantile_error(self, levels: ArrayLike) -> Floats:
-        """Return the standard errors of :meth:`quantile`, by the density there."""
+        """Return the standard errors of :meth:`quantile`, from the density at the quantiles."""
         wanted = _checked(levels)
         error = np.interp(wanted, self.below, self._errors(np.eye(len(self.below))))
         ends = np.interp(
@@ -94,11 +95,11 @@ class DistributionResult(Result):
         return np.asarray((ends[1] - ends[0]) / 2)
 
     def quantile_interval(self, levels: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return intervals that hold all these quantiles together with this probability.
+        """Return simultaneous confidence intervals of the quantiles, with probability ``level``.
 
-        They are read off the band: a quantile is above a value where the function is surely below
-        its level, and not above one where the function surely reaches it. So they hold with ties,
-        gaps and humps.
+        The intervals are inverted from the band. A quantile lies above a value at which the whole
+        band is below the quantile's level, and does not lie above a value at which the whole band
+        reaches it. The intervals are valid for distributions with ties, gaps and several modes.
 
         Raises
         ------
@@ -110,7 +111,7 @@ class DistributionResult(Result):
         lower, upper = self.linear.band(level, len(self.edges))
         first = self.edges[np.maximum(np.searchsorted(upper, wanted, side="left") - 1, 0)]
         last = self.edges[np.searchsorted(lower, wanted, side="left")]
-        if self.step is not None:  # multiples between these
+        if self.step is not None:  # the outermost multiples within the interval
             first = np.ceil(first / self.step) * self.step
             last = np.floor(last / self.step) * self.step
         return self._within(first), self._within(last)
@@ -123,7 +124,7 @@ class DistributionResult(Result):
         return kind
 
     def _within(self, values: Floats) -> Floats:
-        """Return values within the bounds, which the first edge is a hair below."""
+        """Return the values, clipped to the bounds. The first edge is slightly below the bound."""
         return np.clip(values, self._kind.low, self._kind.high)
 
     def histogram(self, bins: int | ArrayLike = 20) -> "DataFrame":
@@ -132,13 +133,14 @@ class DistributionResult(Result):
         Parameters
         ----------
         bins : int or array_like (default: 20)
-            Edges of the bins, increasing, or how many of one width there are.
+            Increasing edges of the bins, or the number of bins of equal width.
 
         Returns
         -------
         DataFrame
-            ``from``, ``to`` (in the column's units; a bin has its upper end, not its lower one,
-            which only the first has), ``share`` and its ``standard error``.
+            ``from`` and ``to`` in the column's units, ``share`` and its ``standard error``. A bin
+            includes its upper end and excludes its lower end, except for the first bin, which
+            includes both.
 
         Raises
         ------
@@ -164,15 +166,16 @@ class DistributionResult(Result):
         )
 
     def band(self, level: float = 0.95) -> "DataFrame":
-        """Return a band that has the whole distribution function in it with this probability.
+        """Return a band that contains the whole distribution function with probability ``level``.
 
-        Between two rows the function is above ``lower`` of the first and below ``upper`` of the
-        second one.
+        Between two rows the function is above ``lower`` of the first row and below ``upper`` of
+        the second row.
 
         Returns
         -------
         DataFrame
-            The column's name: values in its units; ``share below``, ``lower`` and ``upper``.
+            The values, in a column named after the table's and in its units; ``share below``,
+            ``lower`` and ``upper``.
 
         Raises
         ------
@@ -191,14 +194,14 @@ class DistributionResult(Result):
         )
 
     def table(self) -> "DataFrame":
-        """Return quantiles.
+        """Return nine quantiles from 1 % to 99 %.
 
         Returns
         -------
         DataFrame
-            ``quantile``, in percent of the users; the column's name, ``standard error``, and
-            ``lower`` and ``upper`` ends of intervals that hold all together in 95 % of runs, in
-            the column's units.
+            ``quantile``, in percent of the users; its value, in a column named after the table's;
+            ``standard error``; ``lower`` and ``upper`` ends of simultaneous 95 % intervals. The
+            last four are in the column's units.
         """
         lower, upper = self.quantile_interval(_LEVELS)
         return frame(
@@ -212,9 +215,12 @@ class DistributionResult(Result):
         )
 
     def _weights(self, values: ArrayLike) -> Floats:
-        """Return what shares below values are in terms of those below edges, one row a value."""
+        """Return the weights that give the shares below ``values`` from those below the edges.
+
+        The shape is that of ``values``, followed by (cells + 1,).
+        """
         at = np.asarray(values, np.float64)
-        if self.step is not None:  # all of a cell's users are at multiples
+        if self.step is not None:  # all entries in a cell are at multiples
             at = (np.floor(at / self.step + 1e-9) + 0.5) * self.step
         place = np.interp(at, self.edges, np.arange(len(self.edges), dtype=np.float64))
         first = np.minimum(place.astype(np.int64), len(self.edges) - 2)
@@ -223,6 +229,7 @@ class DistributionResult(Result):
         return np.asarray((1 - rest) * whole[first] + rest * whole[first + 1])
 
     def _errors(self, weights: Floats) -> Floats:
+        """Return the standard errors of weighted sums of the shares below the edges."""
         variances = np.einsum("...i,ij,...j->...", weights, self.covariance, weights)
         return np.asarray(np.sqrt(np.maximum(variances, 0)))
 

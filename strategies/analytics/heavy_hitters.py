@@ -1,4 +1,4 @@
-"""HeavyHitters: the most frequent items of many users, from one report of each."""
+"""HeavyHitters: a strategy that finds the users' most frequent items and counts them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -33,35 +33,37 @@ if TYPE_CHECKING:
 
 Integers = NDArray[np.int64]
 
-_SHOWN = 10  # items in a result's text ...
-_DRAWN = 20  # ... and in its chart
+_SHOWN = 10  # number of items in a result's text
+_DRAWN = 20  # number of items in a result's chart
 
 
 @dataclass(repr=False, kw_only=True)
 class HeavyHittersResult(Result):
-    """The most frequent items of those who answered.
+    """The most frequent items among the users who answered.
 
     Attributes
     ----------
     domain_size : int
-        Number of items there are.
+        Number of possible items.
     items : ndarray of int64, shape (found,)
         The items above the cut-off, the most frequent first.
     counts : ndarray of float64, shape (found,)
-        Estimates of how many of the users who answered hold each item. They are unbiased for an
-        item fixed in advance; those just above the cut-off are high because they were selected.
+        Estimated number of the users who answered that hold each item. The estimate is unbiased
+        for an item fixed in advance. Counts just above the cut-off are too high on average,
+        because they were selected.
     std_error : ndarray of float64, shape (found,)
         Standard errors of the counts in the population that the users are drawn from, scaled to
-        as many users; the draw of an item from a user's rows is included.
+        the same number of users. They include the random choice of an item from a user's rows.
     users_std_error : ndarray of float64, shape (found,)
-        The narrower ones for these users and the items that they drew: of randomisation alone.
-        With direct counts, for the estimated frequency f and a report that supports the user's
-        item with probability p and any other with q, it is sqrt(n (f p (1-p) + (1-f) q (1-q))) /
-        (p - q); by prefixes the users' assignment to levels is added.
+        Standard errors for these users and the items that they drew. They are smaller, since they
+        cover the randomisation only. With direct counts they are sqrt(n (f p (1-p) + (1-f) q
+        (1-q))) / (p - q), where f is the estimated frequency, and a report supports the user's
+        item with probability p and any other item with probability q. With prefixes, the random
+        assignment of users to levels is added.
     cutoff : float
-        The estimate that an item had to exceed to be returned.
+        Estimated count that an item must exceed to be returned.
     all_counts : ndarray of float64, shape (domain_size,), or None
-        The estimates for all items, unbiased, where they were counted directly.
+        Unbiased estimates for all items; None unless the items were counted directly.
     """
 
     _derived = ("frequencies",)
@@ -84,12 +86,12 @@ class HeavyHittersResult(Result):
 
     @property
     def distribution(self) -> Floats:
-        """The frequencies of all items, zero for those that were not found.
+        """The frequencies of all items, shape (domain_size,); zero for items that were not found.
 
         Raises
         ------
         ValueError
-            If the domain is too large for it, more than 2**20 items.
+            If the domain has more than 2**20 items.
         """
         if self.domain_size > MAX_DIRECT:
             raise ValueError(f"Expected at most {MAX_DIRECT} items, got {self.domain_size}.")
@@ -98,18 +100,18 @@ class HeavyHittersResult(Result):
         return whole
 
     def named(self, vocabulary: Sequence[str]) -> dict[str, float]:
-        """Return the counts by name, for items that are hashes of strings.
+        """Return the counts by string, for items that are hashes of strings.
 
         Parameters
         ----------
         vocabulary : sequence of str
-            Strings that the items may be. Those with the same hash share an item; an
-            item that is none of them is shown as its number.
+            Candidate strings. Strings with the same hash share an entry. An item that is the hash
+            of none of them is named by its number.
 
         Raises
         ------
         ValueError
-            If the domain is not one of hashes, that is, not a power of two.
+            If ``domain_size`` is not a power of two, so that items cannot be hashes.
         """
         num_bits = self.domain_size.bit_length() - 1
         if self.domain_size != 1 << num_bits:
@@ -129,9 +131,9 @@ class HeavyHittersResult(Result):
         Returns
         -------
         DataFrame
-            ``item``, ``users`` who hold it of those who answered, its ``standard error`` for the
-            population that these are a sample of, the narrower one ``of these users``, and their
-            ``share``, a fraction.
+            ``item``; ``users``, the number of the users who answered that hold it; its ``standard
+            error`` for the population; the smaller standard error ``of these users``; the
+            ``share`` of the users, a fraction.
         """
         return frame(
             {
@@ -169,66 +171,73 @@ class HeavyHittersResult(Result):
         ]
 
 
-_MAX_DOMAIN = 1 << 40  # well below 2**53, up to which values hold whole numbers exactly
+_MAX_DOMAIN = 1 << 40  # well below 2**53, up to which floats represent integers exactly
 Item = Literal["random", "most-frequent"]
 Cutoff = Literal["any", "fdr"]
-_LEVELS: dict[Cutoff, float] = {"any": 0.01, "fdr": 0.05}  # of false alarms, by default
+_LEVELS: dict[Cutoff, float] = {"any": 0.01, "fdr": 0.05}  # default false_alarm
 
-_ADVISED = 0.05  # frequency of the items of which the note on failure speaks,
-_SURE = 0.95  # and the probability of seeing one
-_LARGEST_EPSILON = 16.0  # that it advises
+# If no item is found, a note states how many users are needed to find an item of the frequency
+# _ADVISED with the probability _SURE.
+_ADVISED = 0.05
+_SURE = 0.95
+_LARGEST_EPSILON = 16.0  # largest epsilon that the note advises
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeavyHitters(LdpStrategy[HeavyHittersResult]):
-    """The most frequent items and their counts, from one report of every user.
+    """Strategy that finds the most frequent items and estimates their counts.
 
-    Every user reports the item of one of its rows, drawn at random, or the item that it holds
-    most often, once. The server returns the items whose estimated count no item that nobody holds
-    would reach: how many there are need not be known.
+    Every user sends one report, either on the item of a random row or on its most frequent item.
+    The server returns the items whose estimated count is significantly above zero. Their number
+    need not be known in advance.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
     Parameters
     ----------
     domain_size : int
-        Items are integers below this, 2 to 2**40. Strings need ``2**num_bits``, by default
-        2**40 (see :meth:`ldp_flower.Users.from_items`): below it most of their numbers are no
-        items, which the nodes' logs show and the result cannot.
+        Number of possible items, 2 to 2**40. Items are the integers below it. Strings need
+        ``2**num_bits``, by default 2**40 (see :meth:`ldp_flower.Users.from_items`). With a smaller
+        domain most hashes of strings are invalid items. The nodes' logs show this, but the result
+        cannot.
     set_size : int (default: 1)
-        Number of items that a user reports at once: distinct ones of rows drawn one after the
-        other, or its most frequent ones. More than one need a domain of at most 2**20 items.
+        Number of distinct items in a user's report: those of random rows, drawn one after the
+        other, or the user's most frequent items. A value above 1 requires a domain of at most
+        2**20 items.
     item : str (default: "random")
-        What a user with several rows reports. ``"random"``: the item of a row drawn at
-        random, so that an item counts for the share of the user's rows that have it.
-        ``"most-frequent"``: the item of most of its rows, one of several drawn at random.
+        The item that a user with several rows reports. ``"random"``: the item of a random row, so
+        that an item counts for the share of the user's rows that have it. ``"most-frequent"``: the
+        item that most of its rows have; ties are broken at random.
     max_items : int (default: 64)
-        Return at most this many items, the most frequent.
+        Largest number of items to return. The most frequent items are returned.
     cutoff : str (default: "any")
-        What ``false_alarm`` bounds: ``"any"``, the probability that any item is returned that
-        nobody holds; ``"fdr"``, the expected share of such items among those returned (false
-        discovery rate), which finds more. The latter takes a domain of at most 2**20 items.
+        The error that ``false_alarm`` bounds. ``"any"``: the probability that at least one returned
+        item is held by no user. ``"fdr"``: the expected share of such items among the returned
+        items (false discovery rate), which finds more items. ``"fdr"`` requires a domain of at most
+        2**20 items.
     false_alarm : float, optional
-        That bound, by default 0.01, with ``cutoff="fdr"`` 0.05.
+        The bound on that error. By default it is 0.01, and 0.05 with ``cutoff="fdr"``.
     backend : str (default: "auto")
-        ``"direct"``, ``"prefix"`` or ``"tree"``: how reports are made and read, see
-        :func:`~ldp_flower.strategies.analytics.item_mechanism.choose_mechanism`.
+        ``"auto"``, ``"direct"``, ``"prefix"`` or ``"tree"``: the kind of the reports and of their
+        decoding, see :func:`~ldp_flower.strategies.analytics.item_mechanism.choose_mechanism`.
 
     Notes
     -----
     Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the direct oracles, Wang et al.
     (2018, PrivSet) for sets, Wang, Li & Jha (2021, PEM) and Bassily, Nissim, Stemmer & Thakurta
-    (2020, TreeHist) for huge domains. With n reports, of which one supports an item that its user
-    does not hold with probability q, the support of an item that nobody holds is Binomial(n, q);
-    the cut-off is that law's quantile at ``false_alarm / domain_size`` (after prefixes: over the
-    number of candidates), so that the union bound holds over the domain. With ``"prefix"`` and
-    ``"tree"`` it holds up to hash collisions (2**-25 in q). With ``cutoff="fdr"`` items are
-    returned up to the last one, in order of support, that an item that nobody holds would reach
-    with a probability of at most ``false_alarm`` times its rank over ``domain_size`` (Benjamini &
-    Hochberg, 1995).
+    (2020, TreeHist) for huge domains. Each of n reports supports an item that its user does not
+    hold with probability q. So the support of an item that no user holds is Binomial(n, q). The
+    cut-off is the upper quantile of this distribution at ``false_alarm / domain_size`` (with
+    prefixes, ``false_alarm`` over the number of candidates), so that the union bound over the
+    domain holds. With ``"prefix"`` and ``"tree"`` it holds up to hash collisions (2**-25 in q).
+    ``cutoff="fdr"`` is the procedure of Benjamini & Hochberg (1995). An item's p-value is the
+    probability that an item that no user holds reaches its support. The items are ranked by
+    support. The last item whose p-value is at most ``false_alarm`` times its rank over
+    ``domain_size`` is returned, with all items before it.
 
-    Users without any item count as nothing, except where the domain has no number left for that
-    (2**20 items directly, a power of two by prefixes): there each of them holds a random item.
+    Users without any item do not affect the counts, unless the domain leaves no number to stand
+    for a missing item (2**20 items with direct counts, a power of two with prefixes). In that case
+    each of these users is treated as holding a random item.
     """
 
     plans_with = frozenset({"num_features"})
@@ -278,14 +287,14 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             raise ValueError(
                 f"Expected set_size 1 with backend {self.backend!r}, got {self.set_size}."
             )
-        PrefixExtending(self.epsilon, 1)  # refuses a bad epsilon now
-        if self.set_size > 1:  # and sets that are too large
+        PrefixExtending(self.epsilon, 1)  # raises an error now if epsilon is invalid
+        if self.set_size > 1:  # raises an error now if sets are too large
             SubsetSelection(
                 self.epsilon, min(self.domain_size + self.set_size, MAX_DIRECT), self.set_size
             )
 
     def randomizer(self, num_users: int) -> Mechanism:
-        """Return the mechanism for so many users."""
+        """Return the mechanism for a run with ``num_users`` users."""
         return choose_mechanism(
             self.epsilon,
             self.domain_size,
@@ -297,7 +306,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield counts of items and of pairs of items, and the two ways through prefixes."""
+        """Yield runs with direct counts of items and of pairs, and with either prefix backend."""
         users = Users.from_items(np.arange(3000) % dim, np.arange(3000) // 2)
         yield cls(dim, epsilon=epsilon), users
         yield cls(dim, epsilon=epsilon, item="most-frequent"), users
@@ -308,7 +317,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             yield cls(dim, epsilon=epsilon, backend=backend), users
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask everybody once and read the answers."""
+        """Query all users once and return the frequent items."""
         mechanism = self.randomizer(run.num_users)
         cohorts = run.cohorts([run.num_users])
         kind = DrawnItems if self.item == "random" else FrequentItems
@@ -319,7 +328,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         return self._descended(mechanism, answer)
 
     def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> HeavyHittersResult:
-        """Return the items whose support is beyond chance, from the counts of all items."""
+        """Return the items with significant support, from the estimated counts of all items."""
         users = estimate.count
         gap, other = float(oracle.own - oracle.other), float(oracle.other)
         counts = users * estimate.mean[: self.domain_size]
@@ -342,7 +351,17 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         )
 
     def _cut(self, support: Floats, users: int, other: float) -> float:
-        """Return the support that an item has to exceed."""
+        """Return the support that an item must exceed.
+
+        Parameters
+        ----------
+        support : ndarray of float64, shape (domain_size,)
+            Number of reports that support each item.
+        users : int
+            Number of reports.
+        other : float
+            Probability that a report supports an item that its user does not hold.
+        """
         level = self._level / self.domain_size
         cut = float(binom.isf(level, users, other))
         if self.cutoff == "any":
@@ -353,7 +372,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         return float(falling[few[-1]] - 1) if len(few) else cut
 
     def _descended(self, tree: PrefixTree, answers: Answers) -> HeavyHittersResult:
-        """Return the items that the tree finds, without the number that stands for none."""
+        """Return the items that the tree finds, without the number that means "no item"."""
         found = tree.heavy_hitters(answers.reports, answers.coins, self.max_items + 1, self._level)
         kept = np.flatnonzero(found.items < self.domain_size)[: self.max_items]
         errors = found.std_errors[kept]
@@ -368,7 +387,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         )
 
     def _advice(self, mechanism: Mechanism, users: int, cutoff: float) -> str:
-        """Say how large the noise is, and what it would take to see a frequent item."""
+        """Return a note with the size of the noise, and the needs for finding a frequent item."""
         noise = math.sqrt(mechanism.variance / users)
         text = (
             f"No item clears the noise: with {users} reports the standard error of a frequency "
@@ -377,7 +396,10 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         return f"{text} {self._to_see(mechanism, users)}"
 
     def _to_see(self, mechanism: Mechanism, users: int) -> str:
-        """Say what it would take to see a frequent item with a probability of 95 %."""
+        """Return a note with the number of users, or the epsilon, that finds a frequent item.
+
+        The item is one that 5 % of the users hold, and is to be found with a probability of 95 %.
+        """
 
         def hidden(users: int, epsilon: float = mechanism.epsilon) -> bool:
             stronger = replace(mechanism, epsilon=epsilon)
@@ -404,14 +426,14 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return the share of the ten most frequent items that is missed, in the mean.
+        """Return the expected share of the ten most frequent items that is not found.
 
         Raises
         ------
         NoPlan
             If users report sets of items, or with ``cutoff="fdr"``.
         WouldRefuse
-            If there are fewer users than reports that are needed.
+            If there are too few users.
         """
         if self.set_size > 1:
             raise NoPlan(
@@ -431,6 +453,6 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
 
 def _of_population(errors: Floats, shares: Floats, users: int) -> Floats:
-    """Return standard errors with the draw of the users and of their items from a population."""
+    """Return standard errors that include the sampling of users and items from a population."""
     own = np.clip(shares, 0.0, 1.0)
     return np.asarray(np.sqrt(errors**2 + users * own * (1 - own)))

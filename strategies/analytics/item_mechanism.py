@@ -1,4 +1,4 @@
-"""Choose how to find frequent items: the least noise that is decoded within the time limit."""
+"""Choice of the mechanism that finds frequent items: the least noisy one that is affordable."""
 
 import itertools
 from typing import Literal
@@ -17,9 +17,10 @@ from ldp_flower.randomizers.items.prefix import PrefixTree
 Backend = Literal["auto", "direct", "prefix", "tree"]
 Mechanism = FrequencyOracle | PrefixTree
 
-MAX_DIRECT = 1 << 20  # items whose counts are held at once
-_AFFORDABLE = 1 << 33  # pairs of a report and an item: some 20 s of one core
-_SHORT = 64  # bytes of a report; longer ones gain some 1 % of the variance on local hashing
+MAX_DIRECT = 1 << 20  # largest number of items that are counted directly
+_AFFORDABLE = 1 << 33  # limit on reports times items, some 20 s of one core
+# Largest size of a report in bytes. Longer ones reduce the variance of local hashing by some 1 %.
+_SHORT = 64
 
 
 def choose_mechanism(
@@ -34,12 +35,13 @@ def choose_mechanism(
     """Return the mechanism with which users report their items.
 
     ``"direct"`` counts all items with the best frequency oracle whose reports are short,
-    ``"prefix"`` descends by :class:`~ldp_flower.randomizers.PrefixExtending`, ``"tree"`` by
-    :class:`~ldp_flower.randomizers.TreeHist`. ``"auto"`` is direct where ``num_users *
-    domain_size`` is at most 2**33 (or for sets, which nothing else takes), and otherwise the least
-    noisy of the prefixes and of two oracles that are read in no time. A direct oracle has
-    ``set_size`` more items than the domain, if there is room: they stand for what users lack, so
-    that no item gets the counts of those who have none.
+    ``"prefix"`` searches with :class:`~ldp_flower.randomizers.PrefixExtending`, ``"tree"`` with
+    :class:`~ldp_flower.randomizers.TreeHist`. ``"auto"`` counts directly if ``num_users *
+    domain_size`` is at most 2**33, or if users report sets, which no other mechanism accepts.
+    Otherwise it uses the least noisy of prefix extension and of two oracles that decode quickly.
+    A direct oracle has ``set_size`` more items than the domain, if the limit of 2**20 permits.
+    They stand for the items that a user lacks, so that these users do not add to the count of any
+    item.
     """
     num_bits = max(1, (domain_size - 1).bit_length())
     if backend == "tree":
@@ -60,7 +62,7 @@ def choose_mechanism(
 def _prefix_extending(
     epsilon: float, num_bits: int, num_users: int, max_items: int
 ) -> PrefixExtending:
-    """Return the fewest prefix levels that are decoded within the time limit."""
+    """Return the mechanism with the fewest prefix levels whose decoding is affordable."""
 
     def effort(ladder: PrefixExtending) -> tuple[bool, int, int]:
         longer = [b - a for a, b in itertools.pairwise(ladder.lengths)]
@@ -68,5 +70,6 @@ def _prefix_extending(
         cost = num_users * candidates // len(ladder.lengths)
         return cost > _AFFORDABLE, len(ladder.lengths) if cost <= _AFFORDABLE else 0, cost
 
-    ladders = itertools.product(range(8, 21), range(4, 13))  # the first bits, and a step's
+    # bits of the first prefix, and bits that each level adds
+    ladders = itertools.product(range(8, 21), range(4, 13))
     return min((PrefixExtending(epsilon, num_bits, *each) for each in ladders), key=effort)

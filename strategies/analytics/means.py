@@ -1,4 +1,4 @@
-"""Means: of columns of numbers, in their units, also by groups; one report of each user."""
+"""Means: a strategy that estimates the means of columns of numbers, optionally by group."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_USEFUL = 0.25  # standard error of a number in [-1, 1] beyond which nothing is asked
-_CLEAR = 3.0  # standard errors by which a group's share has to clear zero
-_BY_CHANCE = 2.0  # standard errors that a share is below the right one in one of 44 runs
+_USEFUL = 0.25  # largest standard error, for numbers in [-1, 1], at which a run still starts
+_CLEAR = 3.0  # a group's share must exceed zero by this many standard errors
+_BY_CHANCE = 2.0  # an estimate is this many standard errors too low in one of 44 runs
 
 
 @dataclass(repr=False, kw_only=True)
 class MeansResult(Result):
-    """Means of columns, by groups where these were asked for.
+    """Means of columns, by group if ``by`` was given.
 
     Attributes
     ----------
     columns : list of str
         Names of the columns.
     groups : list of str
-        Names of the groups; one that is empty if there are none.
+        Names of the groups; a single empty name if there are no groups.
     by : str or None
-        The column with the groups.
+        The column that defines the groups.
     means : ndarray of float64, shape (columns, groups)
-        In the columns' units; NaN where a group may be empty.
+        Means in the columns' units; NaN if a group may be empty.
     std_error : ndarray of float64, shape (columns, groups)
-        Standard errors of the means of the population that the users are drawn from.
+        Standard errors of the means in the population that the users are drawn from.
     users_std_error : ndarray of float64, shape (columns, groups)
-        The narrower ones of the means of these very users.
+        Standard errors of the means among these users. They are smaller than ``std_error``.
     shares : ndarray of float64, shape (columns, groups)
-        Which part of the users has a row with entries in the column, and in the group.
+        Shares of the users who have a row in the group with an entry in the column.
     share_errors : ndarray of float64, shape (columns, groups)
-        Standard errors of these parts.
+        Standard errors of these shares.
     """
 
     columns: list[str]
@@ -75,9 +75,9 @@ class MeansResult(Result):
         Returns
         -------
         DataFrame
-            ``column``, the group if there are any, ``mean`` in units, its ``standard error`` for
-            the population that the users are a sample of, the narrower one ``of these users``, an
-            interval of 95 % for the population and the ``share`` of the users that it is about.
+            ``column``; the group, if there are groups; ``mean`` in the column's units; its
+            ``standard error`` for the population; the smaller standard error ``of these users``;
+            a 95 % interval for the population; the ``share`` of the users to whom the mean refers.
         """
         mean, error = self.means.ravel(), self.std_error.ravel()
         names: dict[str, object] = {"column": np.repeat(self.columns, len(self.groups))}
@@ -95,7 +95,7 @@ class MeansResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the means, for a series of collections."""
+        """Return the means and their standard errors, for a series of collections."""
         return Estimates(self._labels(), self.means.ravel(), self.std_error.ravel())
 
     def _labels(self) -> list[str]:
@@ -125,34 +125,34 @@ class MeansResult(Result):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Means(ColumnStrategy[MeansResult]):
-    """The means of columns of numbers, of groups too.
+    """Strategy that estimates the means of columns of numbers, optionally by group.
 
-    A user's value is the mean of its rows. With ``by`` it is in the group of one of its rows,
-    drawn at random, and the value is the mean of its rows in this group. Users weigh alike,
-    however many rows they have. Rows without an entry in the column (or in ``by``) are left out
-    of it alone, and users without such rows answer like all others and do not weigh on a mean.
+    A user's value is the mean of its rows. With ``by``, a user draws one of its rows at random:
+    this row determines the group, and the value is the mean of the user's rows in this group. All
+    users have the same weight, however many rows they have. A row with a missing value in the
+    column (or in ``by``) is left out for this column only. Users without any complete row also
+    send a report, but do not affect a mean.
 
-    With several columns, users are split into equal disjoint cohorts, one for each column.
+    With several columns, the users are split into equal disjoint cohorts, one for each column.
 
     Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
     columns : str or sequence of str
-        Columns of numbers, the target included. What is beyond a column's bounds counts as the
-        bound.
+        Columns of numbers. The target may be one of them. Values are clipped to a column's bounds.
     by : str, optional
-        A column of categories.
+        A column of categories, which defines the groups.
 
     Notes
     -----
-    Values become levels between the bounds (see
-    :class:`~ldp_flower.strategies.analytics.levels.Levels`): two at small epsilon, which is
-    Duchi, Jordan & Wainwright's (2018) mechanism, more at a larger one. Noise is in proportion to
-    the bounds' distance, so that these should not be wider than they need to be. A few users
-    report how uncertain the rounding to levels is, without which the error of these users' mean
-    cannot be distinguished from that of a population's. Where the standard error would be above an
-    eighth of the bounds' distance, nobody is asked.
+    Values are rounded at random to levels between the bounds (see
+    :class:`~ldp_flower.strategies.analytics.cells.Levels`): two levels at a small epsilon, which
+    is the mechanism of Duchi, Jordan & Wainwright (2018), and more levels at a larger epsilon. The
+    noise is proportional to the distance of the bounds, so these should not be wider than
+    necessary. A few users report how uncertain their rounding is. This separates the standard
+    error among these users from that of the population. If the standard error would exceed an
+    eighth of the distance of the bounds, the run sends no queries.
     """
 
     plans_with = frozenset({"num_features"})
@@ -184,11 +184,11 @@ class Means(ColumnStrategy[MeansResult]):
         self._names, self._bounds = names, np.array(bounds).T
         self._groups = [""] if self.by is None else categories_of(self.schema, "by", self.by)
         self._levels = Levels(self.epsilon, len(self._groups))
-        self._levels.number  # noqa: B018  # refuses a bad epsilon now
+        self._levels.number  # noqa: B018  # raises an error now if epsilon is invalid
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield the mean of a target and, with more features, of one by groups of another."""
+        """Yield a run on a target's mean and, if dim > 2, one on its mean by group."""
         rows, numbers = np.arange(6000), np.linspace(-2, 2, 6000)
         columns: dict[str, Numeric | Categories] = {
             f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))
@@ -204,7 +204,7 @@ class Means(ColumnStrategy[MeansResult]):
             yield cls(schema, "y", by="sort", epsilon=epsilon), held
 
     def _asked(self, run: Run) -> Protocol:
-        """Ask column by column for levels, after how uncertain the rounding to them is."""
+        """Query the cohorts of each column for levels, and its pilot users for the rounding."""
         levels = self._levels
         pilot, waves = self._sizes(run.num_users)
         found = []
@@ -220,15 +220,17 @@ class Means(ColumnStrategy[MeansResult]):
         return self._result(found, run.num_users)
 
     def permanent(self) -> PermanentForm | None:
-        """Ask at which end of its bounds a number is, by a threshold that the user keeps.
+        """Return the form of the question for a series, or None if there are groups.
 
-        One half of the users is at the low end without an entry, the other half at the high one:
-        the difference is the share of those users.
+        A user compares its number with a random threshold, which it keeps, and reports one of the
+        two bounds. If the number is missing, one half of the users reports the low bound, and the
+        other half the high bound. The difference between the halves estimates the share of users
+        with missing numbers.
         """
         if self.by is not None:
             return None
         flip = KRandomizedResponse(self.epsilon, 2)
-        ends = np.eye(2)  # where users without an entry are
+        ends = np.eye(2)  # the bound that users with a missing number report
         asked = [
             replace(cell_question(self.schema, [], name, 2), instead=end)
             for name in self._names
@@ -252,7 +254,7 @@ class Means(ColumnStrategy[MeansResult]):
         return PermanentForm(self._names, [(each, flip) for each in asked], read, one_user, useful)
 
     def _sizes(self, num_users: int) -> tuple[int, list[int]]:
-        """Return how many report a column's rounding, and its levels."""
+        """Return the number of pilot users and the sizes of the waves, for one column."""
         users = num_users // len(self._names)
         pilot = self._levels.pilot(users, self.min_reports)
         return pilot, self._levels.shares.sizes(max(users - pilot, 1), self.min_reports)
@@ -268,7 +270,7 @@ class Means(ColumnStrategy[MeansResult]):
         return self.too_small(num_users) if min(waves) < self.min_reports else None
 
     def _hidden_groups(self, num_users: int) -> TooFew | None:
-        """Return that groups would look empty even if all are equally large; None if not."""
+        """Return a TooFew if a group of average size may look empty, or None if it cannot."""
         groups, users = len(self._groups), num_users // len(self._names)
         noise = self._levels.number * self._levels.shares.noise(users)
         error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)
@@ -291,7 +293,7 @@ class Means(ColumnStrategy[MeansResult]):
         return self._error_of(setting.num_users, setting.num_users)
 
     def _error_of(self, asked: int, num_users: int) -> Expectation:
-        """Return what is expected where only some of the users are asked."""
+        """Return the expected error if only ``asked`` of the ``num_users`` users are queried."""
         levels = self._levels
         pilot, sizes = self._sizes(asked)
         waves = list(zip(levels.shares.oracles(sizes), sizes, strict=True))
@@ -300,7 +302,7 @@ class Means(ColumnStrategy[MeansResult]):
         return replace(one, rounds=one.rounds * len(self._names))
 
     def _result(self, found: Sequence[GroupMeans], num_users: int) -> MeansResult:
-        """Return the means in units, of those groups only that are surely not empty."""
+        """Return the means in the columns' units; NaN for groups that may be empty."""
         low, high = self._bounds[:, :, None]
         half, middle = (high - low) / 2, (high + low) / 2
         mean, users_error, error, share, share_errors = map(np.array, zip(*found, strict=True))

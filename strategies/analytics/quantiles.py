@@ -1,4 +1,4 @@
-"""Quantiles: a few quantiles of a column of numbers, by a search that asks one bit of each user."""
+"""Quantiles: a strategy that searches a few quantiles of a column of numbers in rounds."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -47,18 +47,18 @@ class QuantilesResult(Result):
     column : str
         Name of the column.
     levels : ndarray of float64, shape (k,)
-        The shares of the users that the quantiles have below them.
+        Levels of the quantiles: shares of the users below them.
     values : ndarray of float64, shape (k,)
-        The quantiles. They are round numbers where that makes less of a difference than noise.
+        The quantiles. They are moved to round numbers if the noise is larger than the change.
     std_error : ndarray of float64, shape (k,)
-        What makes 1.96 of them reach the further end of the interval. 0 where many users share
-        one value, and nothing else is in the interval.
+        Distance to the further end of the interval, divided by 1.96. It is 0 if the interval is a
+        single value that many users share.
     lower, upper : ndarray of float64, shape (k,)
-        Ends of 95 % intervals, which need not lie alike on both sides: values that tests of the
-        reports at thresholds do not reject. They hold whatever the distribution, with ties, gaps
-        and steps: where nobody has an entry, they span the gap.
+        Ends of 95 % intervals, which need not be symmetric. They contain the values that tests of
+        the reports at thresholds do not reject. They are valid for every distribution, also with
+        ties, gaps and steps. An interval spans a gap in which no user has an entry.
     step : float or None
-        What nearly all entries are multiples of, where that was seen.
+        Number of which nearly all entries are multiples, if one was found.
     """
 
     column: str
@@ -73,13 +73,13 @@ class QuantilesResult(Result):
         self.arrays = ArrayRecord([self.levels, self.values])
 
     def table(self) -> "DataFrame":
-        """Return the quantiles in the order asked for.
+        """Return the quantiles in the order of the strategy's levels.
 
         Returns
         -------
         DataFrame
-            ``quantile``, in percent of the users; the column's name, ``standard error``, ``lower``
-            and ``upper``, in the column's units.
+            ``quantile``, in percent of the users; its value, in a column named after the table's;
+            ``standard error``; ``lower`` and ``upper``. The last four are in the column's units.
         """
         return frame(
             {
@@ -92,7 +92,7 @@ class QuantilesResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the quantiles, for a series of collections."""
+        """Return the quantiles and their standard errors, for a series of collections."""
         names = [f"{self.column} {100 * level:.6g} %" for level in self.levels]
         return Estimates(names, self.values, self.std_error)
 
@@ -119,35 +119,38 @@ class QuantilesResult(Result):
         ]
 
 
-# Rounds and how they grow in users, by bits and by cells: the better the thresholds, the more are
-# asked. Four rounds of cells, each twice as large, had 2 times the error for 10,000 users.
+# Number of rounds, and growth of their size from one to the next, with bits and with cells. Later
+# rounds have better thresholds, so they are larger. With four rounds of cells, each twice as large,
+# the error for 10,000 users was 2 times as large.
 _BIT_ROUNDS, _CELL_ROUNDS = (8, 1.4), (5, 1.7)
-# Times the variance of bits that cells of one and of several levels may have. A cell is about both
-# ends, a bit about one; all levels share users: of three at epsilon 1.5, where it is 3.4 times,
-# 4,000 users' intervals were .74 times as wide as by bits, and errors half as large.
+# Users report cells if the variance is at most this multiple of that of bits, for one level and for
+# several. A cell informs about both ends of an interval and about all levels, a bit about one end
+# of one level. With three levels at epsilon 1.5, where the multiple is 3.4, intervals of 4,000
+# users were .74 times as wide as with bits, and errors half as large.
 _CELLS_ONE, _CELLS_SEVERAL = 2.0, 3.5
 _MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
-_ROUNDED = 0.1  # standard errors that an estimate is moved to a round number
-_MIN_Z = 2.0  # standard errors in rank that a level has to be from 0 and 1
-# The largest standard error in rank: with it one quartile in ten may still lie nearly anywhere
-# within the bounds at epsilon 1 and 2, and none at 4; with .125 every other one.
+# An estimate moves to a round number by at most this many standard errors.
+_ROUNDED = 0.1
+_MIN_Z = 2.0  # smallest distance of a level from 0 and 1, in standard errors of its rank
+# Largest standard error of a rank. At this limit one quartile in ten may still lie nearly anywhere
+# within the bounds at epsilon 1 and 2, and none at 4; with .125, every other quartile.
 _MOST_ERROR = 0.05
 
 
 class _Reports(NamedTuple):
-    """Whether users report cells, the variance this adds to a share, and parts of the users."""
+    """Kind of the users' reports, and the resulting precision."""
 
-    cells: bool
-    noise: float
-    parts: int
+    cells: bool  # True if users report cells, False if they report bits
+    noise: float  # variance that the randomizer adds to a share, per report
+    parts: int  # number of equal parts into which the quantiles split the users
 
     def error(self, level: float, users: int) -> float:
-        """Return the error of a share of which a quantile's part of the users reports."""
+        """Return the standard error of the share below a quantile, from its part of the users."""
         return math.sqrt((self.noise + level * (1 - level)) * self.parts / users)
 
     def needed(self, levels: Sequence[float]) -> int:
-        """Return how many users distinguish all quantiles from the bounds, and tell where."""
+        """Return the number of users needed to locate all quantiles within the bounds."""
         least = (
             (self.error(each, 1) / min(min(each, 1 - each) / _MIN_Z, _MOST_ERROR)) ** 2
             for each in levels
@@ -157,43 +160,48 @@ class _Reports(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Quantiles(ColumnStrategy[QuantilesResult]):
-    """A few quantiles of one column, with intervals that hold whatever the distribution.
+    """Strategy that estimates a few quantiles of a column, with distribution-free intervals.
 
-    Every user reports once: at a large epsilon the cell that its entry lies in, otherwise one bit,
-    whether it is above a threshold. Few are asked at first, all over the bounds; the more is known,
-    the more are asked, nearer to the quantiles. Of bits each of k quantiles has ``1 / k``.
+    Every user reports once: at a large epsilon the cell of its entry, otherwise one bit that
+    compares the entry with a threshold. Early rounds query few users, with thresholds all over the
+    bounds. Later rounds query more users, with thresholds nearer to the quantiles. With bits, each
+    of k quantiles has ``1 / k`` of the users.
 
-    All users weigh the same, however many rows they have: a quantile is that of an entry drawn
-    at random from a user drawn at random. Who has no entry in the column counts in nothing.
+    All users have the same weight, however many rows they have: a quantile is that of a random
+    entry of a random user. Users with missing values do not affect the quantiles.
 
     Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
     column : str
-        A column of numbers, the target included. Its bounds are public, and may be generous.
+        A column of numbers. It may be the target. Its bounds are public and need not be tight.
     levels : sequence of float
-        What shares of the users the quantiles have below them, distinct, within (0, 1); at most 99.
+        Levels of the quantiles, that is, the shares of the users below them: at most 99 distinct
+        numbers within (0, 1).
 
     Notes
     -----
-    At a large epsilon (from 1.5 on for three levels, 2.2 for one), unless users are too few, every
-    user reports, by k-ary randomised response, in which cell its entry lies, or that it has none.
-    Cells end within the intervals that former rounds leave of all quantiles, so that each user
-    informs about both ends of all. See :func:`~..numerics.cell_quantiles.estimated`.
+    At a large epsilon (from 1.5 on for three levels, 2.2 for one), unless there are too few users,
+    every user reports its entry's cell, or that the entry is missing, through k-ary randomised
+    response. The cells end within the intervals that earlier rounds found for the quantiles. So
+    each report informs about both ends of all intervals. See
+    :func:`~..numerics.cell_quantiles.estimated`.
 
-    Otherwise one bit is about one threshold of one quantile: noisy binary search with monotonic
-    probabilities, Gretta & Price (2023); Aamand et al. (2025) for its use under local privacy.
-    Thresholds come on both sides of what a posterior (:func:`~..numerics.crossing.believed`)
-    estimates. Users without an entry report "below" with the probability of the level sought: at
-    the quantile of all others that is what these do together. In the first round they report 0 or
-    1 as they are asked, which estimates how many they are. The limit of a quantile's error in
-    rank, ``sqrt(e^eps / (e^eps - 1)^2 / n)``, is that of all n users asked at the right threshold.
+    Otherwise a report is one bit about one threshold of one quantile. This is a noisy binary search
+    with monotonic probabilities, Gretta & Price (2023); Aamand et al. (2025) apply it under local
+    privacy. Thresholds lie on both sides of the estimate of a posterior
+    (:func:`~..numerics.quantile_posterior.believed`). A user with a missing value reports "below"
+    with the probability of the level sought. At the quantile, this is also the share of "below"
+    among the other users. In the first round these users report 0 or 1, as the question says,
+    which estimates their number. The lower limit of a quantile's error in rank is
+    ``sqrt(e^eps / (e^eps - 1)^2 / n)``; it would be reached if all n users were queried about the
+    right threshold.
 
-    Intervals come by inversion of tests, which need monotonicity alone: they hold with ties, gaps
-    and steps. Those of bits are some three times as wide as those of a known density. Where up to
-    5 % of the users say that nearly all entries are multiples of a step, estimates and ends are
-    multiples.
+    Intervals are inverted from tests that assume monotonicity only, so they are valid with ties,
+    gaps and steps. With bits they are some three times as wide as those of a known density. Up to
+    12 % of the users report whether their entries are multiples of a round step. If nearly all
+    entries are, estimates and ends of intervals are multiples of the step.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -220,17 +228,17 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
         super().__post_init__()
         self._column = NumericColumn.of(self.schema, self.column)
         self.levels = _checked(self.levels)
-        RandomizedResponse(self.epsilon)  # refuses a bad epsilon now
+        RandomizedResponse(self.epsilon)  # raises an error now if epsilon is invalid
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield quantiles of a feature, and of the target where all users have the same."""
+        """Yield a run on two quantiles of a feature, and one on the median of the target."""
         schema, users = table_users(max(dim, 2))
         yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
         yield cls(schema, "y", [0.5], epsilon=epsilon), users
 
     def _asked(self, run: Run) -> Protocol:
-        """Search all quantiles at once."""
+        """Estimate the column's step, then search all quantiles at once."""
         entries = yield from learn_step(run, self._column)
         kind, users = self._column.kind, run.num_unasked
         reports = self._reports(run.num_users)
@@ -252,11 +260,14 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
         return result
 
     def _cell(self, edges: Floats) -> Cell:
-        """Return the question for the cell of an entry."""
+        """Return the question for the entry's cell among those between these edges."""
         return Cell(self._column.coordinates, self._column.standardised(edges))
 
     def _bit(self, thresholds: Floats, asked: Floats) -> SharesBelow:
-        """Return the question whether entries are at most a threshold."""
+        """Return the question that compares entries with thresholds.
+
+        ``asked`` are the answers of users with missing values: probabilities of "below".
+        """
         return SharesBelow(self._column.coordinates, self._column.standardised(thresholds), asked)
 
     @classmethod
@@ -265,7 +276,7 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
         return cls(Schema({"column": Numeric(0, 1)}), "column", _PLANNED, epsilon=epsilon)
 
     def _expected(self, setting: Setting) -> Expectation:
-        """Return the errors of the quantiles in rank, their root mean square."""
+        """Return the root mean square of the quantiles' expected errors in rank."""
         step = users_for_step_estimate(self, self._column, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
         reports = self._reports(setting.num_users)
@@ -280,21 +291,22 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
 
     @property
     def _oracle(self) -> KRandomizedResponse:
-        """Of the cells around all levels, and for who has no entry."""
+        """Frequency oracle of the cells around all levels and of one cell for missing values."""
         edges = len(self.levels) * edges_of(len(self.levels), self.epsilon)
         return KRandomizedResponse(self.epsilon, edges + 2)
 
     def _reports(self, users: int) -> _Reports:
-        """Return whether users report cells: if these inform more, and users are not too few."""
+        """Return the kind of the reports: cells if they are more precise and users suffice."""
         oracle, bit = self._oracle, RandomizedResponse(self.epsilon).variance / 4
         number = len(self.levels)
-        cell = 0.25 / float(oracle.own - oracle.other) ** 2  # near half of the cells
+        # worst case: a report supports a share of about one half
+        cell = 0.25 / float(oracle.own - oracle.other) ** 2
         cells, bits = _Reports(True, cell - 0.25, 1), _Reports(False, bit - 0.25, number)
         better = cell <= (_CELLS_ONE if number == 1 else _CELLS_SEVERAL) * number * bit
         return cells if better and users >= cells.needed(self.levels) else bits
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return why so many users are not asked; None if quantiles stand out from the bounds."""
+        """Return a TooFew if quantiles could not be located within the bounds, or None."""
         needed = self._reports(num_users).needed(self.levels)
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
@@ -306,7 +318,7 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
         )
 
     def _sizes(self, reports: _Reports, users: int) -> list[int]:
-        """Return how many users each round asks."""
+        """Return the number of users in each round."""
         most, growth = _CELL_ROUNDS if reports.cells else _BIT_ROUNDS
         least = self.min_reports if reports.cells else max(self.min_reports, 2 * FIRST)
         for rounds in range(most, 1, -1):
@@ -327,13 +339,13 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
             if step is not None:
                 lower, upper = multiples_within(lower, upper, step)
                 value = min(max(round(value / step) * step, lower), upper)
-            else:  # of the noise, and not of who the users are
+            else:  # round within the part of the error that is due to randomisation
                 part = math.sqrt(noise / (noise + level * (1 - level)))
                 moved = _ROUNDED * part * (upper - lower) / 2 / NORMAL
                 reach = (lower, upper) if shared else (value - moved, value + moved)
                 value = roundest(max(reach[0], lower), min(reach[1], upper), value)
             rows.append((value, lower, upper))
-        table = np.sort(np.array(rows), axis=0)  # increasing levels have no decreasing quantiles
+        table = np.sort(np.array(rows), axis=0)  # quantiles must increase with their levels
         order = np.argsort(np.argsort(self.levels))
         values, lower_ends, upper_ends = table[order].T
         kind = self._column.kind
@@ -361,6 +373,7 @@ _WIDE = (
 
 
 def _checked(levels: object) -> tuple[float, ...]:
+    """Return the levels as a tuple; raise ValueError if they are invalid."""
     given = np.asarray(levels)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not 1 <= len(given) <= _MAX_LEVELS:
         raise ValueError(f"Expected levels to be 1 to {_MAX_LEVELS} numbers, got {levels!r}.")

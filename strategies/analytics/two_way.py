@@ -1,4 +1,4 @@
-"""TwoWay: how two columns of categories go together, from one report of each user."""
+"""TwoWay: a strategy that estimates a contingency table and tests independence."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_TABLES = 24  # that are drawn to see what noise looks like
-_TABLES_OF_TEST = 400  # that are drawn to see what the statistic is without a relation
-_LEVEL = 0.05  # of the test, in a result's text
+_TABLES = 24  # number of simulated tables that estimate the noise in the deviations
+_TABLES_OF_TEST = 400  # number of simulated tables that estimate the test's null distribution
+_LEVEL = 0.05  # significance level of the test in a result's text
 
 
 @dataclass(repr=False, kw_only=True)
@@ -44,22 +44,24 @@ class TwoWayResult(Result):
     row_categories, column_categories : list of str
         Their categories.
     shares : ndarray of float64, shape (rows, columns)
-        Unbiased estimates of the shares among users with a row that has both, which add up to
-        1; some may be below 0.
+        Unbiased estimates of the cells' shares among users with a row that has both categories.
+        They add up to 1; some may be below 0.
     std_error, users_std_error : ndarray of float64, shape (rows, columns)
-        Standard errors of the shares in the population that the users are drawn from, the row that
-        each user draws included; and the narrower ones among these very users, with these rows.
+        Standard errors of the shares in the population that the users are drawn from, including
+        the random choice of each user's row; and the smaller standard errors among these users,
+        given the rows that they drew.
     smoothed : ndarray of float64, shape (rows, columns)
-        The shares drawn towards those of independent columns with the same margins, as far as the
-        noise calls for, none below 0: closer to the truth as a whole.
+        The shares, shrunk towards those of independent columns with the same margins. The noise
+        determines how far. No share is below 0. As a whole they are closer to the truth.
     chi_squared : float
-        The statistic of all deviations from independence.
+        Test statistic of all deviations from independence.
     degrees_of_freedom : int
-        Of its law under independence, were all cells large.
+        Degrees of freedom of the statistic's distribution under independence, if all cells were
+        large.
     p_value : float
-        Probability of such a statistic or a larger one if the columns are independent.
+        Probability of a statistic that is at least as large if the columns are independent.
     answering : float
-        Share of the users who have a row with both.
+        Share of the users who have a row with both categories.
     """
 
     row: str
@@ -84,8 +86,8 @@ class TwoWayResult(Result):
         Returns
         -------
         DataFrame
-            The two categories, their ``share``, its ``standard error`` for the population that the
-            users are a sample of, the narrower one ``of these users``, and the ``smoothed`` share.
+            The two categories; their ``share``; its ``standard error`` for the population; the
+            smaller standard error ``of these users``; the ``smoothed`` share.
         """
         rows, columns = len(self.row_categories), len(self.column_categories)
         return frame(
@@ -100,14 +102,14 @@ class TwoWayResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the shares, for a series of collections."""
+        """Return the shares and their standard errors, for a series of collections."""
         names = [
             f"{row}, {column}" for row in self.row_categories for column in self.column_categories
         ]
         return Estimates(names, self.shares.ravel(), self.std_error.ravel())
 
     def crosstab(self) -> "DataFrame":
-        """Return the smoothed shares as pandas' ``crosstab`` has them, rows by columns."""
+        """Return the smoothed shares in the layout of pandas' ``crosstab``, rows by columns."""
         from pandas import DataFrame, Index
 
         rows = Index(self.row_categories, name=self.row)
@@ -141,26 +143,28 @@ class TwoWayResult(Result):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoWay(CellStrategy[TwoWayResult]):
-    """The contingency table of two columns of categories, and a test of independence.
+    """Strategy that estimates the contingency table of two columns and tests independence.
 
-    Every user reports the two categories of one of its rows that has both, drawn at random,
-    once. Users weigh alike, and those without such a row do not weigh on the table.
+    Every user draws one of its rows that has both categories at random and reports these, once.
+    All users have the same weight. Users without such a row do not affect the table.
 
     Other parameters are those of :class:`~.base.CellStrategy`.
 
     Parameters
     ----------
     row, column : str
-        Two columns of categories, the target included; at most 2,047 cells together.
+        Two columns of categories, with at most 2,047 cells together. One may be the target.
 
     Notes
     -----
-    The cells are asked for as those of :class:`Counts`. The test weighs the deviations of the cells
-    from the product of the margins by their covariance if the columns are independent, of which
-    the randomizers' noise is known; Pearson's statistic of noisy counts would reject independence
-    nearly always. What law it has then, tables drawn with this noise show.
-    ``smoothed`` is the closest table without negative shares, its deviations multiplied by the part
-    of their squares that noise does not explain (James & Stein 1961); its margins stay.
+    The cells' shares are estimated as in :class:`Counts`. The test statistic is a quadratic form of
+    the cells' deviations from the product of the margins. Its weights are the inverse of the
+    deviations' covariance under independence, which includes the known noise of the randomizers.
+    Pearson's statistic of noisy counts would nearly always reject independence. The null
+    distribution of the statistic is estimated from simulated tables with this noise. ``smoothed``
+    starts from the nearest table without negative shares. Its deviations are multiplied by the
+    part of their sum of squares that noise does not explain (James & Stein 1961). Its margins do
+    not change.
     """
 
     _share_of = "a cell"
@@ -191,7 +195,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield the table of a feature and the target."""
+        """Yield a run on the table of a feature and the target."""
         size = max(2, dim - 1)
         kinds = Categories([str(i) for i in range(size)])
         schema = Schema({"sort": kinds}, "kind", Categories(["a", "b"]))
@@ -203,7 +207,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
         )
 
     def _asked(self, run: Run) -> Protocol:
-        """Ask in which cell users fall."""
+        """Query the users for their cells; return the table and the test."""
         found = yield from self._found(run)
         shape = len(self._rows), len(self._columns)
         shown = counted(f"{self.row} and {self.column}", [], found)
@@ -232,7 +236,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
 
 
 def _deviations(shares: Floats) -> tuple[Floats, Floats]:
-    """Return the deviations from the product of the margins, and their derivatives."""
+    """Return the deviations from the product of the margins, and their Jacobian."""
     rows, columns = shares.sum(axis=1), shares.sum(axis=0)
     same_row = np.kron(np.eye(len(rows)), np.ones((len(columns), len(columns))))
     same_column = np.kron(np.ones((len(rows), len(rows))), np.eye(len(columns)))
@@ -245,11 +249,11 @@ def _deviations(shares: Floats) -> tuple[Floats, Floats]:
 
 
 def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
-    """Return the statistic of independence and its p-value.
+    """Return the test statistic of independence and its p-value.
 
-    The deviations are weighed by their covariance as it is if the columns are independent. What the
-    statistic then is, tables that are drawn with this noise show: its law is taken for a multiple
-    of a chi-squared one, of their mean and variance.
+    The deviations are weighted by the inverse of their covariance under independence. The null
+    distribution is a multiple of a chi-squared distribution, with the mean and the variance that
+    the statistic has in simulated tables with this noise.
     """
     shares, _ = found.among_answering()
     shown = project_on_simplex(shares).reshape(shape)
@@ -262,11 +266,12 @@ def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
     )
     _, among = independent.among_answering()
     _, jacobian = _deviations(null.reshape(shape))
-    free = np.arange(shares.size).reshape(shape)[:-1, :-1].ravel()  # the margins tell the rest
+    # the deviations of these cells determine all others
+    free = np.arange(shares.size).reshape(shape)[:-1, :-1].ravel()
     weights = np.linalg.pinv((jacobian @ among @ jacobian.T)[np.ix_(free, free)], hermitian=True)
 
     def statistic(shares: Floats) -> Floats:
-        """Return that of tables, shape (tables, rows, columns)."""
+        """Return the statistics of tables of shares, shape (tables, rows, columns)."""
         margins = shares.sum(axis=2)[:, :, None] * shares.sum(axis=1)[:, None, :]
         off = (shares - margins).reshape(len(shares), -1)[:, free]
         return np.asarray(np.einsum("ti,ij,tj->t", off, weights, off))
@@ -286,10 +291,10 @@ def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
 
 
 def smoothed(shares: Floats, covariance: Floats) -> Floats:
-    """Return shares drawn towards independence as far as noise calls for, none below 0.
+    """Return non-negative shares that are shrunk towards independence.
 
-    Negative shares are taken off first. How large the deviations of the rest are in independent
-    columns is looked at in tables drawn with this noise.
+    Negative shares are removed first. The remaining deviations are compared with those that
+    independent columns have in simulated tables with this noise.
     """
     shown = project_on_simplex(shares.ravel()).reshape(shares.shape)
     product = np.outer(shown.sum(axis=1), shown.sum(axis=0))

@@ -1,1 +1,1 @@
-"""Everything from one message of each user, after Zheng, Mou & Wang (ICML 2017)."""
+"""Strategies with one message from each user, after Zheng, Mou & Wang (ICML 2017)."""

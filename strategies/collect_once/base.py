@@ -1,4 +1,4 @@
-"""What the protocols share that ask every user once, all at the same time."""
+"""Base classes of the strategies that query all users once, at the same time."""
 
 import math
 from abc import abstractmethod
@@ -29,23 +29,24 @@ from ..subprotocols.beyond_bounds import DeclaredBound, ask_beyond, num_askers
 
 R = TypeVar("R", bound=LinearResult)
 
-#: A protocol of one question.
+#: A protocol with one question, which returns a result of type ``R``.
 Once = Generator[Ask, Estimate, R]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CollectOnce(FeatureStrategy[R]):
-    """Base class: one question, one message from every user, no second round.
+    """Base class of strategies in which every user sends one message, without a second round.
 
-    With ``method="auto"`` a twentieth of the users tell the octave of what the bounds clip instead:
-    what is beyond them is in the errors, and said if it is much.
+    With ``method="auto"`` a twentieth of the users report a different number: the octave (binary
+    order of magnitude) of a value that a declared bound clips. The standard errors cover the
+    effect of clipping, and a note states it if it is large.
 
     Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
 
     Parameters
     ----------
     delta : float, optional
-        Privacy parameter of ``method="paper"``, by default 1e-6; ``"auto"`` is pure.
+        Privacy parameter of ``method="paper"``, by default 1e-6. With ``"auto"`` it is 0.
     method : {"auto", "paper"} (default: "auto")
         ``"paper"`` is the printed algorithm with its calibration corrected.
     """
@@ -60,7 +61,7 @@ class CollectOnce(FeatureStrategy[R]):
         self._delta = _DELTA if self.delta is None else self.delta
         if self.method == "auto":
             check_unused(self, "with method='auto'", "delta")
-        self.randomizer(1)  # refuses a bad epsilon now
+        self.randomizer(1)  # raises an error now if epsilon is invalid
 
     def randomizer(self, size: int, radius: float = 1.0) -> Randomizer:
         """Return the mechanism of ``method="auto"`` for ``size`` numbers in a ball."""
@@ -80,14 +81,14 @@ class CollectOnce(FeatureStrategy[R]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both methods."""
+        """Yield one run for each method."""
         users = normal_users(dim, 1)[:200]
         for method in METHODS:
             yield cls(dim, epsilon=epsilon, method=method), users
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy for so many features."""
+        """Return the strategy for ``num_features`` features."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     @property
@@ -101,12 +102,12 @@ class CollectOnce(FeatureStrategy[R]):
     @property
     @abstractmethod
     def _bounds(self) -> Mapping[str, DeclaredBound]:
-        """The declared bounds that some users tell of."""
+        """Declared bounds by name, with the questions that check them."""
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask users the one question of the chosen method, and some what is beyond the bounds.
+        """Query users for the chosen method, and some users for the effect of the bounds.
 
-        No question depends on an answer: all may be sent at once.
+        No question depends on an answer, so all questions may be sent at once.
         """
         if self.method == "paper":
             (everyone,) = run.cohorts([run.num_users])
@@ -118,7 +119,7 @@ class CollectOnce(FeatureStrategy[R]):
 
 
 def largest_dim(powers: list[int]) -> int:
-    """Return the largest number of features whose moments still fit into a report."""
+    """Return the largest number of features whose moments fit into a report."""
     dim = 1
     while num_moments(dim + 1, powers) <= MAX_REPORT:
         dim += 1
@@ -126,7 +127,7 @@ def largest_dim(powers: list[int]) -> int:
 
 
 def check_report(dim: int, projected_dim: int | None, powers: list[int]) -> None:
-    """Raise ValueError if the report would be too large, saying what to project to."""
+    """Raise ValueError if the report would be too large, with a suitable projected_dim."""
     most = largest_dim(powers)
     if projected_dim is not None:
         check_integer("projected_dim", projected_dim, 1, min(dim, most))
@@ -141,14 +142,14 @@ def check_report(dim: int, projected_dim: int | None, powers: list[int]) -> None
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ProjectedCollection(CollectOnce[R]):
-    """Base class: users report something of their features or of a public projection of them.
+    """Base class of strategies whose users may project their features by a public matrix first.
 
     Other parameters are those of :class:`CollectOnce`.
 
     Parameters
     ----------
     feature_bound : float (default: 1.0)
-        Public bound on the Euclidean length of a row of features; longer ones are shortened.
+        Public bound on the Euclidean norm of a row of features, at which rows are clipped.
     projected_dim : int, optional
         Number of dimensions to which a public random matrix projects features first.
     """
@@ -157,11 +158,11 @@ class ProjectedCollection(CollectOnce[R]):
     projected_dim: int | None = None
 
     def _mapped(self, run: Run, question: Question, size: int) -> Question:
-        """Return a question about ``size`` features: of projected ones, if these are fewer."""
+        """Return the question; about projected features if ``size`` is less than ``dim``."""
         return question if size == self.dim else Projected(question, seed_of(run.salt), size)
 
     def _length(self, size: int) -> float:
-        """Return the bound on the length of a row after its projection to ``size`` dimensions."""
+        """Return the bound on the norm of a row after its projection to ``size`` dimensions."""
         return self.feature_bound * (1.0 if size == self.dim else reach(size))
 
     def _matrix(self, run: Run, size: int) -> Floats:
@@ -169,6 +170,6 @@ class ProjectedCollection(CollectOnce[R]):
         return np.eye(size) if size == self.dim else projection(seed_of(run.salt), self.dim, size)
 
 
-_DELTA = 1e-6  # by default
-#: Numbers in a report, beyond which features have to be projected.
+_DELTA = 1e-6  # default delta of method="paper"
+#: Largest number of values in a report. With more, features must be projected.
 MAX_REPORT = 5000

@@ -1,4 +1,4 @@
-"""ConstrainedMean: a sparse mean in many dimensions from one collection."""
+"""ConstrainedMean: a strategy for a sparse mean in many dimensions from one collection."""
 
 import math
 from collections.abc import Mapping
@@ -18,46 +18,46 @@ from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import MAX_REPORT, Once, ProjectedCollection
 
-# Of a plan: the mean's length and users' distance from it in feature_bound, features that matter.
+# Assumptions of a plan: norm of the mean and users' distance from it, in units of feature_bound;
+# and the number of non-zero coordinates.
 _PLANNED, _PLANNED_SPREAD, _PLANNED_SPARSITY = 0.5, 0.3, 8
-_SUGGESTED = 512  # dimensions to project to
+_SUGGESTED = 512  # projected_dim that an error message suggests
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConstrainedMean(ProjectedCollection[LinearResult]):
-    """The mean row of features, if it is (nearly) sparse; one message from every user.
+    """Strategy that estimates a (nearly) sparse mean row of features, from one collection.
 
-    Users report their row, or a public random projection of it, as a vector in a ball. The
-    server sets to zero what does not stand out of the noise, whose size it knows, and shrinks
-    what barely does.
+    Users report their row, or a public random projection of it, as a vector in a ball. The server
+    knows the size of the noise. It sets insignificant coordinates to zero and shrinks coordinates
+    that are barely significant.
 
     Other parameters are those of :class:`~.base.ProjectedCollection`.
 
     Parameters
     ----------
     l1_bound : float, optional
-        Largest sum of the mean's absolute values, if it is public: the estimate is then
-        brought to it.
+        Public bound on the sum of the mean's absolute values. The estimate is projected to it.
     projected_dim : int, optional
-        Number of dimensions to which a public random matrix projects features first; needed
-        for more than 5,000 features. With ``"paper"`` the default is ``l1_bound epsilon
-        sqrt(n)``, if that is less than ``dim``.
+        Number of dimensions to which a public random matrix projects features first. It is required
+        for more than 5,000 features. With ``"paper"`` the default is ``l1_bound epsilon sqrt(n)``
+        if that is less than ``dim``.
 
     Notes
     -----
-    ``coef`` of the result is the mean. The threshold is the noise's standard deviation times
-    ``sqrt(2 log(dim))``, which noise alone hardly exceeds. A projected mean is recovered by the
-    Lasso with that penalty, and its support then fitted by least squares. A user with
-    several rows reports their mean.
+    ``coef`` of the result is the mean. The significance threshold is the noise's standard deviation
+    times ``sqrt(2 log(dim))``, which noise alone hardly exceeds. A projected mean is recovered by
+    the Lasso with this penalty, followed by least squares on its support. A user with several rows
+    reports their mean.
 
     Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 2.
-    ``"paper"`` is that algorithm with its calibration corrected: noise is for the diameter of the
-    projected rows' domain, to which they are shortened (at ``1 + 2 / sqrt(p)`` in p dimensions), as
-    the original does not; the plain mean takes the place of the median of 18 log(1/delta) means, as
-    reports have light tails; and the Lasso, with the threshold above, that of a constraint so wide
+    ``"paper"`` is this algorithm with its calibration corrected: projected rows are clipped (at ``1
+    + 2 / sqrt(p)`` in p dimensions), which the original omits, and the noise is scaled to the
+    diameter of their domain; the plain mean replaces the median of 18 log(1/delta) means, since
+    reports have light tails; the Lasso, with the threshold above, replaces a constraint so wide
     that 0 is its solution below 1e13 users. It needs 30 to 100 times as many users as ``"auto"``.
-    Without projection the noise in a coordinate does not depend on their number, so that projecting
-    saves bytes and nothing else.
+    Without projection the noise of a coordinate does not depend on the number of coordinates, so
+    projecting only saves bytes.
     """
 
     card = Card(
@@ -86,7 +86,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
             )
 
     def synthetic(self, setting: Setting) -> MeanUsers:
-        """Return users around a mean of half the bound's length in eight features."""
+        """Return synthetic users around a mean with a norm of half the bound, in eight features."""
         sparsity = min(self.dim, _PLANNED_SPARSITY)
         return MeanUsers(
             error="distance of the mean, in feature_bound",
@@ -133,7 +133,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         return _noise(answer) * math.sqrt(2 * math.log(max(self.dim, 2)))
 
     def _lasso(self, matrix: Floats, answer: Estimate) -> Floats:
-        """Return the sparse vector whose projection is close to the answer's mean."""
+        """Return the Lasso solution: a sparse vector whose projection is close to the mean."""
         penalty = self._threshold(answer)
         return fista(
             lambda vector: np.asarray(matrix @ (vector @ matrix - answer.mean)),
@@ -150,5 +150,5 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
 
 
 def _noise(answer: Estimate) -> float:
-    """Return the root mean square of the standard errors."""
+    """Return the root mean square of the coordinates' standard errors."""
     return float(np.sqrt(np.mean(answer.std_error**2)))

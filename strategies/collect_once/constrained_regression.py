@@ -1,4 +1,4 @@
-"""ConstrainedRegression: linear regression in an l1 ball from one collection."""
+"""ConstrainedRegression: a strategy for linear regression in an l1 ball from one collection."""
 
 import math
 from collections.abc import Mapping
@@ -19,16 +19,17 @@ from ..subprotocols.beyond_bounds import DeclaredBound
 from .base import MAX_REPORT, Once, ProjectedCollection, check_report
 from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
-_SHARE, _PLANNED_SPARSITY = 0.8, 4  # of a plan: of the l1 ball's radius, and coefficients
+# Assumptions of a plan: l1 norm of the coefficients over the ball's radius, and their number.
+_SHARE, _PLANNED_SPARSITY = 0.8, 4
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConstrainedRegression(ProjectedCollection[LinearResult]):
-    """Linear regression with coefficients in an l1 ball; one message from every user.
+    """Strategy for linear regression with coefficients in an l1 ball, from one collection.
 
-    With ``method="auto"`` users report the products of their features with each other and with
-    the target as one vector in a ball. With ``method="paper"`` they report their features
-    and target plus Gaussian noise, and the server multiplies.
+    With ``method="auto"`` users report the products of their features with each other and with the
+    target as one vector in a ball. With ``method="paper"`` they report features and target with
+    Gaussian noise, and the server computes the products.
 
     Other parameters are those of :class:`~.base.ProjectedCollection`.
 
@@ -39,23 +40,23 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     l1_bound : float (default: 1.0)
         Largest sum of the coefficients' absolute values.
     projected_dim : int, optional
-        Number of dimensions to which a public random matrix projects features first. Needed
-        for more than 98 features. By default they are not projected (``"paper"``: to
-        ``epsilon sqrt(n log(dim))`` dimensions, if that is less than ``dim``).
+        Number of dimensions to which a public random matrix projects features first. It is required
+        for more than 98 features. By default features are not projected (``"paper"``: projected to
+        ``epsilon sqrt(n log(dim))`` dimensions if that is less than ``dim``).
 
     Notes
     -----
-    A user with several rows reports the mean of its rows' products (``"paper"``: its first row
-    alone). For an intercept, give a constant feature.
+    A user with several rows reports the mean of its rows' products (``"paper"``: the first row
+    only). For an intercept, add a constant feature.
 
     Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 3.
-    ``"paper"`` is that algorithm with its calibration corrected: noise is for the
-    diameter of the records' domain, not the radius; projected features, half of which are
-    longer than 1, are shortened to ``1 + 2 / sqrt(projected_dim)`` instead of 1; and
-    features and target share one Gaussian report. Noise is then squared on the server: it
-    has a use from epsilon 4, 16 features and 400,000 users, if what matters varies most.
-    What ``"auto"`` changes is that users multiply before the noise. Curvature below what
-    noise alone would show is raised to it.
+    ``"paper"`` is this algorithm with its calibration corrected: the noise is scaled to the
+    diameter of the records' domain, not to the radius; projected features, half of which have a
+    norm above 1, are clipped at ``1 + 2 / sqrt(projected_dim)`` instead of 1; features and target
+    share one Gaussian report. The server multiplies noisy records, which squares the noise.
+    Therefore it is useful from epsilon 4, 16 features and 400,000 users on, if the relevant
+    features vary most. With ``"auto"``, users multiply before the noise is added. Eigenvalues of
+    the second moments below a part of the noise's are raised to it.
     """
 
     card = Card(
@@ -82,7 +83,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT - 1))
 
     def synthetic(self, setting: Setting) -> SphereUsers:
-        """Return users whose target four equal coefficients determine."""
+        """Return synthetic users whose targets depend on four equal coefficients."""
         sparsity, l1_norm = min(_PLANNED_SPARSITY, self.dim), _SHARE * self.l1_bound
         l1_norm = min(l1_norm, _SHARE * self.target_bound / self.feature_bound)
         return SphereUsers(
@@ -121,8 +122,8 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
         return self._solved(run, LeastSquares.from_records(answers, mechanism), size)
 
     def _solved(self, run: Run, found: LeastSquares, size: int) -> LinearResult:
-        """Minimise the quadratic loss in the l1 ball, in the clients' units."""
-        # Coefficients are those of the original features, which the matrix projects.
+        """Return the minimiser of the quadratic loss in the l1 ball, in the clients' units."""
+        # The coefficients belong to the original features, before the projection.
         matrix = self._matrix(run, size)
         unit = self.target_bound / self._length(size)
         products, half = matrix @ found.products, matrix @ found.squares

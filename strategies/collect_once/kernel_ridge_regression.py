@@ -1,4 +1,4 @@
-"""KernelRidgeRegression: a smooth function of features from one collection."""
+"""KernelRidgeRegression: a strategy for a smooth function of features from one collection."""
 
 import math
 from collections.abc import Mapping
@@ -23,19 +23,20 @@ from .moment_losses import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DRAWN, _REACH, _POINTS = 4, 5.0, 201  # features, length scales to each side of 0, points
+# Chart: number of features, length scales on each side of 0, and number of points.
+_DRAWN, _REACH, _POINTS = 4, 5.0, 201
 
 
 @dataclass(repr=False, kw_only=True)
 class KernelResult(LinearResult):
-    """A function of features: coefficients of public random Fourier features.
+    """A fitted function of features, as coefficients of public random Fourier features.
 
     Attributes
     ----------
     coef, std_error : ndarray of float64, shape (num_features,)
-        Of the Fourier features, cosines first.
+        Coefficients of the Fourier features, cosines first, and their standard errors.
     frequencies : ndarray of float64, shape (dim, num_features / 2)
-        Those of the cosines and sines, for rows divided by ``length_scale``.
+        Frequencies of the cosines and sines, for rows divided by ``length_scale``.
     length_scale : float
         Scale of the kernel.
     """
@@ -47,7 +48,7 @@ class KernelResult(LinearResult):
         self.arrays = ArrayRecord([self.coef, self.frequencies])
 
     def predict(self, features: ArrayLike) -> Floats:
-        """Return the function's values, for features as of :meth:`LinearResult.predict`."""
+        """Return the function's values. Features are those of :meth:`LinearResult.predict`."""
         rows = as_rows(features, len(self.frequencies))
         mapped = fourier_features(rows, self.frequencies, self.length_scale)
         return np.asarray(mapped @ self.coef)
@@ -78,48 +79,49 @@ class KernelResult(LinearResult):
         return [f"{len(self.coef)} Fourier features of length scale {self.length_scale:g}"]
 
 
-# Pairs of cosine and sine; with more one report would be longer than a message may be.
+# Largest number of Fourier features, an even number. With more, a report would be too large.
 _MAX_FEATURES = largest_dim([2]) // 2 * 2
-_LENGTH = 1.0  # of Fourier features
+_LENGTH = 1.0  # norm of a row of Fourier features
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KernelRidgeRegression(CollectOnce[KernelResult]):
-    """Regression with a Gaussian kernel; one message from every user.
+    """Strategy for regression with a Gaussian kernel, from one collection.
 
-    A public seed draws random Fourier features, whose inner products stand for the kernel. With
+    A public seed draws random Fourier features, whose inner products approximate the kernel. With
     ``method="auto"`` users report the products of these features with each other and with the
-    target as one vector in a ball, with ``method="paper"`` the features and the target
-    plus Gaussian noise.
+    target as one vector in a ball. With ``method="paper"`` they report the features and the target
+    with Gaussian noise.
 
     Other parameters are those of :class:`~.base.CollectOnce`.
 
     Parameters
     ----------
     dim : int
-        Number of features, not centred or bounded; few, best 1 or 2.
+        Number of features, best 1 or 2. They need not be centred or bounded.
     num_features : int (default: 16)
-        Number of Fourier features, even, 2 to 98; in two dimensions take 32.
+        Number of Fourier features, an even number from 2 to 98. In two dimensions use 32.
     length_scale : float (default: 1.0)
-        The kernel of rows x and z is ``exp(-|x - z|**2 / (2 length_scale**2))``: about the
-        distance over which the function changes. It decides how good the fit is.
+        About the distance over which the function changes. The kernel of rows x and z is
+        ``exp(-|x - z|**2 / (2 length_scale**2))``. The quality of the fit depends on it.
     target_bound : float (default: 1.0)
         Public bound on targets; larger ones are clipped. Noise grows with it.
 
     Notes
     -----
-    A user with several rows reports the mean of its rows' products (``"paper"``: its first row
-    alone). The function has no intercept; centre targets by a public constant.
+    A user with several rows reports the mean of its rows' products (``"paper"``: the first row
+    only). The function has no intercept; centre targets by a public constant.
 
-    In place of one penalty on all coefficients, ``"auto"`` raises to the noise's size what
-    curvature is smaller: directions that are well measured are not shrunken.
+    Instead of one penalty on all coefficients, ``"auto"`` raises eigenvalues of the second moments
+    that are below the size of the noise. So well-measured directions are not shrunken.
 
     Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 4.
-    ``"paper"`` is that algorithm with its calibration corrected, as in
-    :class:`ConstrainedRegression`; with the ridge penalty, which its last step lacks, at the size
-    of the noise; and with cosines and sines of stratified frequencies, whose length is exactly 1,
-    in place of cosines with random phases, whose inner products are half of the kernel. Its noise
-    is squared on the server: it has a use from epsilon 4 and 200,000 users.
+    ``"paper"`` is this algorithm with three changes. Its calibration is corrected, as in
+    :class:`ConstrainedRegression`. It has a ridge penalty of the size of the noise, which the
+    paper's last step lacks. It uses cosines and sines of stratified frequencies, whose norm is
+    exactly 1, instead of cosines with random phases, whose inner products are half of the kernel.
+    The server multiplies noisy records, which squares the noise: it is useful from epsilon 4 and
+    200,000 users on.
     """
 
     card = Card(

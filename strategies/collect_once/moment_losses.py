@@ -1,8 +1,8 @@
-"""Losses from private moments: least squares, and those whose gradient is a polynomial.
+"""Losses from private moments: least squares, and losses with a polynomial gradient.
 
-A smooth function on [-reach, reach] is held as the Chebyshev coefficients a_k in
-``f(t) = sum_k a_k T_k(t / reach)``; beyond its interval it has the value of the closer end.
-Polynomials are held as their coefficients, lowest first.
+A smooth function on [-reach, reach] is represented by the Chebyshev coefficients a_k in ``f(t) =
+sum_k a_k T_k(t / reach)``. Outside the interval it has the value of the nearer end. Polynomials are
+represented by their coefficients, lowest degree first.
 """
 
 import math
@@ -21,11 +21,11 @@ from ..numerics.denoising import raise_eigenvalues
 from ..numerics.first_order import fista
 from ..runtime import Answers
 
-#: Weights in a report of x y and x x': the error of the former counts fully, that of the
-#: latter times the coefficients, which are shorter than 1 where targets are.
+#: Weights of x y and x x' in a report. An error of the former has full effect. An error of the
+#: latter is multiplied by the coefficients, whose norm is below 1 if targets are.
 PRODUCT_WEIGHT, SQUARE_WEIGHT = math.sqrt(2 / 3), math.sqrt(1 / 3)
-#: Share of the largest eigenvalue of pure noise below which no curvature is believed. With
-#: less, directions that are all noise take large coefficients; with more, all are shrunken.
+#: Smallest eigenvalue of ``squares``, as part of the largest eigenvalue of pure noise. With a lower
+#: value, directions of pure noise get large coefficients; with a higher one, all are shrunken.
 _BELIEVED = 0.7
 
 
@@ -35,7 +35,7 @@ class LeastSquares:
 
     products: Floats  # (dim,): mean of x y
     squares: Floats  # (dim, dim): mean of x x', positive semidefinite
-    # Variances of an entry of either (of squares, on the diagonal; half off it)
+    # Variances of an entry (for squares, on the diagonal; half as large elsewhere)
     product_variance: float
     square_variance: float
 
@@ -43,11 +43,10 @@ class LeastSquares:
     def from_moments(
         cls, answer: Estimate, dim: int, weights: tuple[float, float]
     ) -> "LeastSquares":
-        """Read the answer to ``second_moments``; ``weights`` are those that were asked for.
+        """Return the estimates from an answer about second moments with these ``weights``.
 
-        Noise alone gives ``squares`` eigenvalues up to the root of 2 dim times the entries'
-        standard deviation (Wigner's semicircle); those that are smaller than a part of that are
-        raised to it.
+        Noise alone gives ``squares`` eigenvalues up to ``sqrt(2 dim)`` times the standard deviation
+        of an entry (Wigner's semicircle). Eigenvalues below a part of this limit are raised to it.
         """
         product_weight, square_weight = weights
         squares = unpacked_square(answer.mean[dim:]) / square_weight
@@ -63,7 +62,7 @@ class LeastSquares:
 
     @classmethod
     def from_records(cls, answers: Answers, mechanism: GaussianRecord) -> "LeastSquares":
-        """Multiply noisy records (x, y), taking off the mean of the noise's square."""
+        """Return the estimates from noisy records (x, y), without the noise's mean square."""
         records = answers.reports.astype(np.float64)
         x, y = records[:, :-1], records[:, -1]
         variance, count = mechanism.sigma**2, len(records)
@@ -81,7 +80,7 @@ class LeastSquares:
         return float(np.linalg.eigvalsh(self.squares)[-1])
 
     def std_error(self, coef: Floats) -> Floats:
-        """Return standard deviations of the solution given its support, 0 outside it."""
+        """Return the standard errors of the solution given its support; 0 outside it."""
         support = np.flatnonzero(coef)
         errors = np.zeros(len(coef))
         inverse = np.linalg.pinv(self.squares[np.ix_(support, support)], hermitian=True)
@@ -91,43 +90,43 @@ class LeastSquares:
         return errors
 
 
-_NODES = 64  # of a quadrature that is exact for polynomials up to degree 127
-_ZERO = 1e-9  # an even coefficient below this is rounding
+_NODES = 64  # number of quadrature nodes: exact for polynomials up to degree 127
+_ZERO = 1e-9  # even coefficients up to this part of the largest are rounding errors
 
 
 def interpolated(function: Callable[[Floats], Floats], reach: float) -> Floats:
-    """Return the Chebyshev coefficients of a function, to rounding if it is smooth."""
+    """Return the Chebyshev coefficients of a function, exact to rounding if it is smooth."""
     degree = 64 + 16 * math.ceil(reach)
     points = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
     return np.asarray(chebyshev.chebfit(points, function(reach * points), degree))
 
 
 def value(coefficients: Floats, reach: float, argument: Floats) -> Floats:
-    """Return the function's values."""
+    """Return the function's values at ``argument``, given its Chebyshev coefficients."""
     return np.asarray(chebyshev.chebval(np.clip(argument / reach, -1, 1), coefficients))
 
 
 def is_odd(coefficients: Floats) -> bool:
-    """Whether the function is odd, as that of the logistic model is."""
+    """Return True if the function is odd, as in the logistic model."""
     return bool((np.abs(coefficients[::2]) <= _ZERO * np.abs(coefficients).max()).all())
 
 
 def truncated(coefficients: Floats, reach: float, degree: int) -> Floats:
-    """Return the polynomial that the expansion up to ``degree`` is."""
+    """Return the Chebyshev expansion up to ``degree`` as a polynomial."""
     polynomial = chebyshev.cheb2poly(coefficients[: degree + 1])
     return np.asarray(polynomial / reach ** np.arange(float(len(polynomial))))
 
 
 def fitted(coefficients: Floats, reach: float, degree: int, mean: float, spread: float) -> Floats:
-    """Return the polynomial that is closest in mean square where arguments are normal.
+    """Return the least-squares polynomial of a function of a normal argument.
 
-    They have this mean and spread; for an odd function the mean is taken for 0.
+    The argument has this mean and spread. For an odd function the mean is taken as 0.
     """
     nodes, weights = hermite_e.hermegauss(_NODES)
     odd = is_odd(coefficients)
     points = np.clip((0.0 if odd else mean) + spread * nodes, -reach, reach)
     powers = np.arange(1, degree + 1, 2) if odd else np.arange(degree + 1)
-    # Powers of points over their size are well-conditioned, whatever their scale.
+    # Powers of points over their size are well-conditioned at any scale.
     size = float(np.sqrt(weights @ points**2 / weights.sum()))
     root = np.sqrt(weights)
     design = root[:, None] * (points[:, None] / size) ** powers
@@ -143,21 +142,21 @@ def largest_slope(polynomial: Floats, reach: float) -> float:
     return float((np.abs(polynomial) * powers) @ reach ** (powers - 1.0))
 
 
-_FITS = 60  # of the polynomial to where the arguments are
-_SMALLEST_SPREAD = 1e-3  # of the arguments, over their reach
-_DIFFERENCE = 1e-4  # of coefficients, over their reach
+_FITS = 60  # largest number of alternations between fitting the polynomial and the coefficients
+_SMALLEST_SPREAD = 1e-3  # smallest spread of the arguments, over their reach
+_DIFFERENCE = 1e-4  # step of numerical derivatives, over the coefficients' reach
 
 
 @dataclass(frozen=True)
 class PolynomialLoss:
-    """The mean of f(<x, w>) x - y x for every polynomial f, estimated."""
+    """Estimated moments that give the mean of f(<x, w>) x - y x for every polynomial f."""
 
     second: LeastSquares  # means of x y and x x'
-    powers: Mapping[int, Floats]  # means of the other tensor powers of x by their degree, packed
+    powers: Mapping[int, Floats]  # means of the other tensor powers of x, packed, by degree
 
     @classmethod
     def from_moments(cls, answer: Estimate, dim: int, powers: Sequence[int]) -> "PolynomialLoss":
-        """Read the answer to ``tensor_moments``, of x y and these powers of x."""
+        """Return the estimates from an answer about x y and these tensor powers of x."""
         places = {}
         start = dim
         for power in powers:
@@ -172,7 +171,7 @@ class PolynomialLoss:
         )
 
     def gradient(self, polynomial: Floats, coef: Floats) -> Floats:
-        """Return the mean of f(<x, w>) x - y x at w, f by its coefficients, lowest first."""
+        """Return the mean of f(<x, w>) x - y x at ``w = coef``; ``polynomial`` represents f."""
         total = -self.second.products
         for k, factor in enumerate(polynomial):
             if factor == 0:
@@ -184,22 +183,25 @@ class PolynomialLoss:
         return np.asarray(total)
 
     def arguments(self, coef: Floats) -> tuple[float, float]:
-        """Return mean and standard deviation of <x, w>; the mean is 0 if it was not asked for."""
+        """Return mean and standard deviation of <x, w>; the mean is 0 if it was not collected."""
         mean = float(self.powers[1] @ coef) if 1 in self.powers else 0.0
         square = float(coef @ self.second.squares @ coef)
         return mean, math.sqrt(max(square - mean**2, 0.0))
 
     def polynomial(self, link: Floats, reach: float, degree: int, coef: Floats) -> Floats:
-        """Return the polynomial closest to a function (Chebyshev coefficients) where <x, w> is."""
+        """Return the least-squares polynomial of a function, for the distribution of <x, w>.
+
+        ``link`` has the function's Chebyshev coefficients; ``coef`` is w.
+        """
         mean, spread = self.arguments(coef)
         return fitted(link, reach, degree, mean, max(spread, _SMALLEST_SPREAD * reach))
 
     def minimised(self, link: Floats, reach: float, degree: int) -> Floats:
-        """Return the coefficients where a generalised linear model's gradient is zero.
+        """Return the coefficients at which a generalised linear model's gradient is zero.
 
-        ``link`` has the Chebyshev coefficients of the mean function, ``reach`` is the largest
-        length of the coefficients, rows having length 1, ``degree`` that of the polynomial in place
-        of the function.
+        ``link`` has the Chebyshev coefficients of the mean function. ``reach`` is the largest norm
+        of the coefficients, for rows of norm 1. ``degree`` is the degree of the polynomial that
+        replaces the mean function.
         """
         curvature = self.second.largest_eigenvalue
         coef = np.zeros(len(self.second.products))
@@ -219,9 +221,10 @@ class PolynomialLoss:
         return coef
 
     def std_error(self, link: Floats, reach: float, degree: int, coef: Floats) -> Floats:
-        """Return standard deviations of coefficients where the gradient is zero.
+        """Return the standard errors of coefficients at which the gradient is zero.
 
-        From the noise of moments, and the gradient's differences: the polynomial moves with them.
+        They follow from the noise of the moments and from the gradient's numerical derivatives,
+        which include the change of the polynomial with the coefficients.
         """
         step = _DIFFERENCE * reach
 

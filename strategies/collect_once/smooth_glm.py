@@ -1,4 +1,4 @@
-"""SmoothGlm: logistic regression and other smooth generalised linear models, collected once."""
+"""SmoothGlm: a strategy for smooth generalised linear models from one collection."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,18 +23,18 @@ from .moment_losses import PolynomialLoss, interpolated, is_odd, truncated, valu
 
 @dataclass(repr=False, kw_only=True)
 class GlmResult(LinearResult):
-    """A generalised linear model.
+    """A fitted generalised linear model.
 
     Attributes
     ----------
     coef, std_error : ndarray of float64, shape (dim,)
-        The coefficients, and their standard deviations without the bias of the constraint
-        and of the polynomial in place of the mean function; not a number where they
-        are not known (``method="paper"``).
+        The coefficients and their standard errors. The errors do not cover the bias of the
+        constraint and of the polynomial that replaces the mean function. They are NaN with
+        ``method="paper"``.
     mean_function : ndarray of float64, shape (terms,)
         Chebyshev coefficients of the expected target given ``<x, coef> / reach``.
     reach : float
-        Largest absolute value of ``<x, coef>`` that is distinguished.
+        Bound on ``|<x, coef>|``. Larger values are clipped.
     """
 
     mean_function: Floats
@@ -45,60 +45,61 @@ class GlmResult(LinearResult):
         return super().predict(features)
 
     def predict(self, features: ArrayLike) -> Floats:
-        """Return the expected targets; for labels -1 and 1 the sign is the likelier one.
+        """Return the expected targets. With labels -1 and 1, the sign is the likelier label.
 
-        Features are as of :meth:`LinearResult.predict`.
+        Features are those of :meth:`LinearResult.predict`.
         """
         return value(self.mean_function, self.reach, self.decision_function(features))
 
 
-_STEPS = 1000  # of the stochastic method, if there are so many users
+_STEPS = 1000  # number of steps of the stochastic method, at most one for each user
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SmoothGlm(ProjectedCollection[GlmResult]):
-    """A generalised linear model with a smooth mean function; one message from every user.
+    """Strategy for a generalised linear model with a smooth mean function, from one collection.
 
-    The expected target is a function of ``<x, coef>``, for labels -1 and 1 of the logistic
-    model ``tanh(<x, coef> / 2)``. A polynomial in its place makes the gradient a polynomial of the
-    coefficients, whose own coefficients are moments of the features, collected once.
+    The expected target is a function of ``<x, coef>``; in the logistic model with labels -1 and 1
+    it is ``tanh(<x, coef> / 2)``. A polynomial replaces this function. Then the gradient is a
+    polynomial of ``coef``, and it depends on the data through moments of the features only, which
+    are collected once.
 
     Other parameters are those of :class:`~.base.ProjectedCollection`.
 
     Parameters
     ----------
     radius : float (default: 4.0)
-        Public bound on the Euclidean length of the coefficients.
+        Public bound on the Euclidean norm of the coefficients.
     link : str or sequence of float (default: "logistic")
-        ``"logistic"``, for classes: targets are 0 and 1, or -1 and 1, and count as -1 and 1;
-        or the Chebyshev coefficients a_k of the expected
-        target, ``sum_k a_k T_k(<x, coef> / (feature_bound radius))``.
+        ``"logistic"`` for classes: targets are 0 and 1, or -1 and 1, and are treated as -1 and 1.
+        Otherwise the Chebyshev coefficients a_k of the expected target, ``sum_k a_k T_k(<x, coef> /
+        (feature_bound radius))``.
     target_bound : float (default: 1.0)
         Public bound on targets; larger ones are clipped. Noise grows with it.
     degree : int (default: 1)
-        Degree of the polynomial, 1 to 7; odd if the mean function is.
+        Degree of the polynomial, 1 to 7. It must be odd if the mean function is odd.
     projected_dim : int, optional
-        Number of dimensions to which a public random matrix projects features first: needed
-        for more than 98 features with degree 1, more than 16 with degree 3. ``radius`` is then
-        that of the projected features' coefficients.
+        Number of dimensions to which a public random matrix projects features first. It is required
+        for more than 98 features with degree 1, and for more than 16 with degree 3. ``radius`` is
+        then the bound for the coefficients of the projected features.
 
     Notes
     -----
     With ``"auto"`` users report y x and the tensor powers of x as one vector in a ball. The
-    polynomial is the closest one in mean square where ``<x, coef>`` is: for a normal argument of
-    the spread that the second moments give at the current coefficients, in turn with these.
-    So a line has next to no bias for logistic models (excess risk .004 of the zero
-    classifier's at ``|<x, coef>|`` up to 4, where the Chebyshev line's is .44); higher degrees
-    are for skewed features or mean functions, millions of users, and few features. A user
-    with several rows reports the mean of its rows' moments (``"paper"``: its first row alone).
+    polynomial is the least-squares fit to the mean function, for a normal argument ``<x, coef>``
+    with the spread that the second moments imply. Polynomial and coefficients are updated in turn.
+    So degree 1 has hardly any bias for logistic models (excess risk .004 of the zero classifier's
+    at ``|<x, coef>|`` up to 4, while that of the Chebyshev line is .44). Higher degrees are for
+    skewed features or mean functions, millions of users, and few features. A user with several rows
+    reports the mean of its rows' moments (``"paper"``: the first row only).
 
-    Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithms 5
-    and 6. ``"paper"`` is these with their calibration corrected: all copies of a record
-    share one Gaussian report, whose noise is for its domain's diameter; ``degree + 1`` copies
-    serve all powers; a label times its row is one vector; the constant term of the
-    Chebyshev expansion is a_0 / 2; coefficients are those of h'(r x), without
-    another power of r; 1,000 batches of users take the steps of SIGM. Its noise is
-    multiplied on the server: with degree 1 it has a use from epsilon 8, with 3 from epsilon 32.
+    Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithms 5 and 6.
+    ``"paper"`` is these algorithms with their calibration corrected: all copies of a record share
+    one Gaussian report, whose noise is scaled to its domain's diameter; ``degree + 1`` copies serve
+    all powers; a label times its row is one vector; the constant term of the Chebyshev expansion is
+    a_0 / 2; coefficients are those of h'(r x), without another power of r; 1,000 batches of users
+    take the steps of SIGM. The server multiplies noisy copies, which multiplies their noise.
+    Therefore it is useful from epsilon 8 on with degree 1, and from epsilon 32 on with degree 3.
     """
 
     card = Card(
@@ -123,7 +124,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both methods, with users of either class."""
+        """Yield one run for each method, with users of both classes."""
         for strategy, users in super().audit_runs(dim, epsilon):
             yield strategy, replace(users, targets=np.sign(users.targets))
 
@@ -136,7 +137,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
             except TypeError:
                 text = f"Expected link 'logistic' or finite coefficients, got {self.link!r}."
                 raise ValueError(text) from None
-        odd = is_odd(self._mean_function(1.0))  # refuses a bad link now
+        odd = is_odd(self._mean_function(1.0))  # raises an error now if the link is invalid
         if odd and self.degree % 2 == 0:
             raise ValueError(f"Expected an odd degree for an odd mean function, got {self.degree}.")
         self._stride = 2 if odd else 1
@@ -162,13 +163,13 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     @property
     def _powers(self) -> list[int]:
-        """The tensor powers of x that the gradient needs."""
+        """Tensor powers of x that the gradient needs."""
         return list(tensor_powers(self.degree, self._stride))
 
     @property
     def _bounds(self) -> Mapping[str, DeclaredBound]:
         rows = {"feature_bound": DeclaredBound(self.feature_bound, self._length_of_rows)}
-        if self.link == "logistic":  # of classes none is beyond
+        if self.link == "logistic":  # classes are never clipped
             return rows
         return rows | {"target_bound": DeclaredBound(self.target_bound, self._size_of_targets)}
 
@@ -208,13 +209,13 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         return self._of_features(run, coef, np.full(size, np.nan), link, size)
 
     def _viewed(self, run: Run, question: Question, size: int) -> Question:
-        """Return the question about ``size`` features and, for the logistic model, classes."""
+        """Return the question for ``size`` features; for the logistic model, with classes."""
         return self._mapped(run, OfClasses(question) if self.link == "logistic" else question, size)
 
     def _of_features(
         self, run: Run, coef: Floats, std_error: Floats, link: Floats, size: int
     ) -> GlmResult:
-        """Return the fit in the clients' units, for the original features."""
+        """Return the result for the original features, in the clients' units."""
         matrix = self._matrix(run, size) / self._length(size)
         spread = np.sqrt(matrix**2 @ std_error**2)
         return GlmResult(
@@ -235,9 +236,10 @@ def _oracle_noise(polynomial: Floats, reach: float, size: int, sigma: float) -> 
 def _gradients(
     answers: Answers, polynomial: Floats, size: int, num_steps: int
 ) -> Iterator[Callable[[Floats], Floats]]:
-    """Yield the noisy gradient of each batch of users."""
+    """Yield the noisy gradient of each batch of users, as a function of the coefficients."""
     for batch in np.array_split(answers.reports, num_steps):
-        # x y and copies of x, whose noise is independent: the mean product is that of means.
+        # A report has x y and copies of x. Their noise is independent, so the expected product of
+        # noisy copies is the product of their expectations.
         copies = batch.astype(np.float64).reshape(len(batch), -1, size).transpose(1, 0, 2)
 
         def gradient(coef: Floats, copies: Floats = copies) -> Floats:

@@ -1,1 +1,1 @@
-"""Iterative hard thresholding, after Wang & Xu (ICML 2019)."""
+"""Sparse regression by iterative hard thresholding, after Wang & Xu (ICML 2019)."""

@@ -1,4 +1,4 @@
-"""Sparse least squares of noisy labels on public features."""
+"""Sparse least-squares regression of noisy labels on public features."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,46 +12,47 @@ from ldp_flower.validation import Floats
 
 from ..numerics.denoising import keep_above
 
-_ASKEW = 12.0  # chi-squared, with two degrees of freedom or one, that one in 400 exceeds
-_UNDONE = 0.1  # relative error of what clipping keeps of numbers around 0, if not normal
-_MOST_LOST = 0.99
+# Significance threshold of chi-squared with one or two degrees of freedom: one in 400 exceeds it.
+_ASKEW = 12.0
+_UNDONE = 0.1  # relative error of the correction for clipping if residuals are not normal
+_MOST_LOST = 0.99  # largest share that clipping is taken to remove
 _TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """Rows of public features with estimates of their labels."""
+    """Rows of public features with unbiased or clipped estimates of their labels."""
 
-    features: Floats  # (rows, dim): the features as nodes sent them
+    features: Floats  # (rows, dim): the features as the nodes sent them
     labels: Floats  # (rows,): estimates of the labels
-    variance: Floats  # (rows,): variance of their noise
-    beyond: Floats  # (rows,): share of residuals' sizes that clipping took away, for good
-    # (rows,): of rows whose residuals were clipped as those around 0, and made up for
+    variance: Floats  # (rows,): variance of the estimates' noise
+    beyond: Floats  # (rows,): uncorrected share of the residuals' total size that clipping removed
+    # (rows,): True if the residual was clipped at a narrow bound, and the clipping was corrected
     narrow: NDArray[np.bool_]
-    undone: NDArray[np.bool_]  # (rows,): of rows whose clipping was made up for, these included
+    undone: NDArray[np.bool_]  # (rows,): True if clipping was corrected, at any bound
 
     def plus(self, other: "NoisyLabels") -> "NoisyLabels":
-        """Return both together."""
+        """Return the rows of both."""
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return NoisyLabels(*map(np.concatenate, both))
 
     def whole(self) -> "NoisyLabels | None":
-        """Return the rows whose clipping was not made up for, if there are any."""
+        """Return the rows whose clipping was not corrected, or None if there are none."""
         if self.undone.all():
             return None
         return NoisyLabels(*(values[~self.undone] for values in vars(self).values()))
 
     def on_one_scale(self, scale: float) -> "NoisyLabels":
-        """Return the same with labels of rows that are not narrow, and noise, on this scale."""
+        """Return the rows with labels and noise multiplied by ``scale``, except narrow rows."""
         scales = np.where(self.narrow, 1.0, scale)
         return replace(self, labels=scales * self.labels, variance=scales**2 * self.variance)
 
     def fit(self, sparsity: int, solver: str, residual: float, *, centred: bool) -> "LabelFit":
-        """Return weighted least squares on the coefficients that clear the noise.
+        """Return the weighted least-squares fit with the significant coefficients.
 
-        A row counts by the inverse of its variance, that of noise and of the residual together: the
-        root mean square of what the coefficients leave of labels without noise. If ``centred``
-        there are intercepts, one for narrow rows and one for the others.
+        The weight of a row is the inverse of its variance, the sum of its noise variance and of
+        ``residual ** 2``. ``residual`` is the root mean square of the residuals of labels without
+        noise. If ``centred``, the fit has two intercepts, one for narrow rows and one for others.
         """
         units = typical_sizes(self.features)
         x = self.features / units
@@ -84,7 +85,7 @@ class NoisyLabels:
         whole = not self.undone[~self.narrow].any()
         bends, parts = _bends(lines, whole), np.mean(self.narrow) if len(y) else 0.0
         lost = float(np.average(self.beyond, weights=weights**2)) if len(y) else 0.0
-        lost /= 1 - min(lost, _MOST_LOST)  # of the coefficients that there are
+        lost /= 1 - min(lost, _MOST_LOST)  # relative to the clipped coefficients
         return LabelFit(
             coef / units,
             np.hypot(_errors(x, y, coef), math.hypot(lost, parts * bends.slope) * coef) / units,
@@ -96,12 +97,12 @@ class NoisyLabels:
         )
 
     def _residual(self, left: Floats, coef: Floats, weights: Floats) -> float:
-        """Return the root mean square to expect of new labels' residuals, rather too large.
+        """Return an upper estimate of the root mean square of new labels' residuals.
 
-        Without the reports' noise. Rows are weighted by the inverse square of its variance, about
-        the precision of a squared report, and by their own weights. Added are one standard error
-        and the coefficients' own ``s (1 + 2 log(d / s))`` over the rows' precision: fitted
-        residuals are smaller.
+        The reports' noise is not included. The weight of a row is its own weight over the noise
+        variance, squared, which is about the precision of a squared report. Two terms are added to
+        the mean square: one standard error, and ``s (1 + 2 log(d / s))`` over the rows' precision,
+        since fitted residuals are smaller than new ones.
         """
         if not len(self.labels):
             return 0.0
@@ -117,26 +118,25 @@ class NoisyLabels:
 
 @dataclass(frozen=True)
 class LabelFit:
-    """A fit to noisy labels."""
+    """A sparse linear fit to noisy labels."""
 
-    # (dim,): the coefficients and their standard errors
-    coef: Floats
-    std_error: Floats
+    coef: Floats  # (dim,)
+    std_error: Floats  # (dim,): standard errors of the coefficients
     intercept: float
-    is_askew: bool  # whether narrow rows contradict the others: residuals are not around 0
-    scale: float  # of the labels of rows that are not narrow, by narrow ones
-    residual: float  # root mean square of what they are expected to leave of other labels
-    notes: list[str]  # about rows that hardly count
+    is_askew: bool  # True if narrow rows contradict the others: residuals are not around 0
+    scale: float  # factor for the labels of other rows, estimated by comparison with narrow rows
+    residual: float  # root mean square of the residuals expected of new labels
+    notes: list[str]  # about rows with very small weights
 
 
 @dataclass(frozen=True)
 class _Line:
-    """Of one kind of rows: the intercept, the slope in what all rows predict, their variances."""
+    """Regression line of one group of rows' labels on the predictions of the joint fit."""
 
     intercept: float
     slope: float
-    of_intercept: float
-    of_slope: float
+    of_intercept: float  # variance of the intercept
+    of_slope: float  # variance of the slope
 
 
 def _line(
@@ -147,6 +147,11 @@ def _line(
     y: Floats,
     square: float,
 ) -> _Line | None:
+    """Return the regression line of a group of rows, or None if the group has no weight.
+
+    ``left`` are the residuals; ``fitted`` and ``y`` are predictions and labels, weighted and
+    centred; ``square`` is the mean square of the weighted residuals.
+    """
     precision, along = float(weights[group].sum()), float(fitted[group] @ fitted[group])
     if not precision:
         return None
@@ -157,15 +162,21 @@ def _line(
 
 @dataclass(frozen=True)
 class _Bends:
-    """By how much narrow rows differ from others."""
+    """Differences between the regression lines of narrow rows and of the others."""
 
-    score: float  # of intercepts and slopes together: chi-squared with two degrees, if by noise
-    slope: float  # of the slopes, without what noise explains
-    scale: float = 1.0  # the slope of narrow rows over that of the others, if that is not certain
+    # Test statistic of intercepts and slopes: chi-squared with two degrees of freedom under noise.
+    score: float
+    slope: float  # difference of the slopes, after subtraction of the noise
+    # Shrunken ratio of the slope of narrow rows to that of the others, if the others' clipping was
+    # corrected.
+    scale: float = 1.0
 
 
 def _bends(lines: list[_Line | None], whole: bool) -> _Bends:
-    """Compare both kinds of rows; slopes only where the others' residuals are left ``whole``."""
+    """Return the differences between both groups of rows.
+
+    Slopes enter the test only if ``whole``: the clipping of the other rows was not corrected.
+    """
     wide, narrow = lines or (None, None)
     if wide is None or narrow is None:
         return _Bends(0.0, 0.0)
@@ -197,13 +208,13 @@ def _errors(x: Floats, y: Floats, coef: Floats) -> Floats:
     return errors
 
 
-_FULL_WEIGHT_SHARE = 0.9  # share of the rows that count in full, if the others are forged or not
-_MAX_TIMES_MEDIAN = 2.0  # times the median: the most that counts, however many are forged
-_SUSPECT = 0.1  # a row of which no more than this counts is named in a note
+_FULL_WEIGHT_SHARE = 0.9  # share of the rows with full weight, whether or not others are forged
+_MAX_TIMES_MEDIAN = 2.0  # largest influence over the median's, however many rows are forged
+_SUSPECT = 0.1  # weight below which rows are counted in a note
 
 
 def typical_sizes(x: Floats) -> Floats:
-    """Return the median size of each column's entries that are not zero, 1 if there are none."""
+    """Return the median absolute value of each column's non-zero entries; 1 if there are none."""
     sizes = np.ones(x.shape[1])
     for j, column in enumerate(x.T):
         if len(held := np.abs(column[column != 0])):
@@ -212,11 +223,12 @@ def typical_sizes(x: Floats) -> Floats:
 
 
 def row_weights(z: Floats) -> Floats:
-    """Return what to multiply rows by, features (in typical sizes) and target alike, at most 1.
+    """Return the rows' weights, at most 1, by which features and target are multiplied.
 
-    A row times its weight has no larger entry, and is no longer, than the largest of nine rows in
-    ten, and than twice the median row. Since weights depend on features only, a linear model of
-    weighted rows, of which none counts much more than others, has the same coefficients.
+    ``z`` are features in units of their typical sizes. After weighting, the largest entry and the
+    norm of a row are at most those of the largest of nine rows in ten, and at most twice those of
+    the median row. Hence no row has much more influence than others. Since weights depend on
+    features only, a linear model of the weighted rows has the same coefficients.
     """
     weights = np.ones(len(z))
     if len(z):
@@ -227,7 +239,7 @@ def row_weights(z: Floats) -> Floats:
 
 
 def of_unusual_rows(weights: Floats) -> list[str]:
-    """Return a note if rows are so large that they hardly count."""
+    """Return a list with a note if rows have very small weights, or an empty list."""
     if not (unusual := int(np.sum(weights < _SUSPECT))):
         return []
     return [

@@ -1,4 +1,4 @@
-"""Label-LDP-IHT: sparse regression where only the targets are private."""
+"""Label-LDP-IHT: sparse regression with public features and private targets (labels)."""
 
 import math
 from collections.abc import Iterator
@@ -34,19 +34,19 @@ from ..runtime.coefficients import Method
 from .label_rounds import LabelRounds, has_known_noise
 
 _MECHANISMS = ("hybrid", "bit", "gaussian")
-_PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
+_PLANNED_SPARSITY = 8  # sparsity in a plan for which no strategy was constructed
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelLdpIht(SparseStrategy):
-    """Sparse regression from one randomised label per user, the features being public.
+    """Strategy for sparse regression from public features and one randomised label per user.
 
-    Every user reports its label through a mechanism for numbers, and its features as they are. The
-    server solves for sparse coefficients: all of that is post-processing. Users of later rounds
-    report the difference between their label and its prediction by the estimate so far. That
-    difference is smaller than a label, and so is the noise that hides it. Clients answer only if
-    their operator has declared the features public (``features-public``); and by default, since the
-    hybrid mechanism is not exact, only if inexact mechanisms are allowed.
+    Every user reports its label through a mechanism for numbers, and its features unchanged. The
+    server solves for sparse coefficients, which is post-processing. In later rounds, users report
+    the residual of their label under the current estimate. A residual is smaller than a label, so
+    less noise is needed. Clients answer only if their operator has declared the features public
+    (``features-public``). The default hybrid mechanism is not exact, so it also requires that the
+    operator allows inexact mechanisms.
 
     Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
@@ -57,54 +57,58 @@ class LabelLdpIht(SparseStrategy):
     delta : float (default: 0.0)
         Privacy parameter, for the Gaussian mechanism only.
     method : {"auto", "paper"} (default: "auto")
-        ``auto`` asks in up to eight rounds, ``paper`` in one.
+        ``auto`` takes up to eight rounds of labels, ``paper`` takes one.
     mechanism : {"hybrid", "bit", "gaussian"}, optional
-        ``hybrid`` reports 4 bytes a label, ``bit`` one bit (as a byte; exact), both at pure
-        epsilon. By default hybrid, or Gaussian if ``delta`` is not 0.
+        ``hybrid`` reports 4 bytes per label. ``bit`` reports one bit (as a byte) and is exact.
+        Both are at pure epsilon. By default hybrid, or Gaussian if ``delta`` is not 0.
     solver : {"iht", "lasso"} (default: "iht")
-        Hard thresholding to convergence, or scikit-learn's Lasso and least squares on the
-        largest of what it selects.
+        Hard thresholding to convergence; or scikit-learn's Lasso, followed by least squares on the
+        largest of the selected coefficients.
     label_bound : float, optional
-        Bound on labels, if one is public; larger ones are clipped. By default some users first
-        tell the octave of their label.
+        Public bound on labels, if there is one. Larger labels are clipped. By default some users
+        first report the octave (binary order of magnitude) of their label.
     scale_share : float, optional
-        Share of the users that do, instead of reporting their label. By default a tenth, or as
-        many as epsilon takes if that is fewer; with a ``label_bound`` a twentieth, or nobody if
-        these are too few.
+        Share of the users who report that octave instead of their label. By default a tenth, or
+        the number that epsilon requires if that is smaller. With a ``label_bound``, a twentieth,
+        or none if these would be too few.
     radius : float (default: infinity)
-        Bound on the Euclidean norm of the coefficients, if there is one.
+        Bound on the Euclidean norm of the coefficients.
 
     Notes
     -----
     Source: Wang & Xu, "On Sparse Linear Regression in the Local Differential Privacy
-    Model", ICML 2019, Algorithm 2 and the Lasso that follows it. Changes: the noise is for
-    the labels' range, not for that of their noise term, with which nominal epsilon 1 is truly
-    up to 130; the step goes down the gradient (line 5 goes up), has the best length, and is
-    repeated until nothing changes; there is no projection on the unit ball, in which the
-    paper's own coefficients do not lie; pure mechanisms are more precise than the Gaussian.
+    Model", ICML 2019, Algorithm 2 and the Lasso that follows it. Changes: the noise is scaled to
+    the labels' range, not to that of their noise term (with the latter, the true epsilon is up to
+    130 at a nominal epsilon of 1); the step goes down the gradient (line 5 goes up), has the
+    optimal length, and is repeated until convergence; there is no projection on the unit ball,
+    since the paper's own coefficients lie outside it; the pure mechanisms are more precise than
+    the Gaussian.
 
-    Rounds and the intercept are not the paper's. Octaves of labels tell their law. Labels 0 and 1
-    (or -1 and 1) are reported whole, in one round. Otherwise round 1 asks 30 % of the users, and
-    up to seven others share the rest. Before them some users tell the octaves of what round 1
-    leaves. Are these residuals like normal ones, a report ``r`` of ``y - <x, theta>``, clipped at
-    ``R``, estimates the label by ``<x, theta> + r / P(|z| < R / e)``, z normal and ``e`` the
-    residuals' root mean square, measured by octaves and then by the reports, whose noise is known;
-    R is .75 e. Others (of counts, of money, of noise with heavy tails) are clipped so far out that
-    what is taken away costs as much as the noise. That share is in ``std_error``, and nothing is
-    undone. Where clipped reports contradict wider ones, they are left out, and wide ones follow.
-    After each round all reports so far are fitted by least squares, weighted by the inverse of
-    their variance. Bits do not show ``e``: ``mechanism="bit"``, and ``"hybrid"`` up to epsilon .61,
-    where it is the same, take one round.
+    The rounds and the intercept are not from the paper. The octaves of labels estimate the
+    labels' distribution. If labels are 0 and 1 (or -1 and 1), they are reported without clipping,
+    in one round. Otherwise round 1 queries 30 % of the users, and up to seven further rounds share
+    the rest. Before these, some users report the octaves of the residuals of round 1. If the
+    residuals look normal, a report ``r`` of ``y - <x, theta>``, clipped at ``R``, estimates the
+    label as ``<x, theta> + r / P(|z| < R / e)``. Here z is normal, ``R`` is .75 e, and ``e`` is
+    the residuals' root mean square. It is estimated from octaves, and then from the reports, whose
+    noise is known. Other residuals (of counts, of money, with heavy tails) are clipped at a larger
+    bound, at which the bias of clipping costs as much as the noise. This bias is not corrected, and
+    is covered by ``std_error``. If narrowly clipped reports contradict the others, they are
+    dropped, and later rounds use the larger bound. After each round, least squares is fitted to all
+    reports so far, weighted by their inverse variance. Bits do not reveal ``e``. Therefore
+    ``mechanism="bit"`` takes one round, and so does ``"hybrid"`` up to epsilon .61, where it is the
+    same mechanism.
 
-    Coefficients below sqrt(2 log(dim)) standard errors are left out: as large a one is
-    expected of noise alone. They are compared in units of their features' typical sizes.
+    Coefficients below sqrt(2 log(dim)) standard errors are set to zero, since noise alone would
+    make the largest one about as large. They are compared in units of their features' typical
+    sizes.
 
-    Rows, as nodes send them, are weighted so that none counts for more than the largest of
-    nine in ten, nor than twice the median row: see :func:`.label_fit.row_weights`. Features of one
-    size, such as signs, all count in full. The result notes rows that hardly count.
+    Rows are weighted, so that none has more influence than the largest of nine in ten, or than
+    twice the median row: see :func:`.label_fit.row_weights`. Features of equal size, such as signs,
+    have full weight. The result notes rows with very small weights.
 
-    ``std_error`` is that of least squares on the support, from the residuals' spread, and what
-    clipping may take away.
+    ``std_error`` covers the error of least squares on the support, estimated from the residuals'
+    spread, and the bias of clipping.
     """
 
     guarantee = (
@@ -154,7 +158,7 @@ class LabelLdpIht(SparseStrategy):
         for name, value in (("label_bound", self.label_bound), ("radius", self.radius)):
             if value not in (None, math.inf):
                 check_positive(name, value)
-        self.randomizer(1.0)  # refuses a bad epsilon now
+        self.randomizer(1.0)  # raises an error now if epsilon is invalid
 
     def randomizer(self, bound: float) -> Randomizer:
         """Return the mechanism for a label within ``bound``."""
@@ -165,7 +169,7 @@ class LabelLdpIht(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield all mechanisms, and bounds that are declared and estimated."""
+        """Yield one run for each mechanism, with a declared bound or an estimated one."""
         variants: tuple[dict[str, Any], ...] = (
             {"label_bound": 1.0},
             {"label_bound": 1.0, "mechanism": "bit"},
@@ -176,12 +180,12 @@ class LabelLdpIht(SparseStrategy):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the default mechanism and solver for eight coefficients."""
+        """Return the default mechanism and solver for at most eight non-zero coefficients."""
         dim = features_of(setting, cls)
         return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return users with normal labels of variance 1 that obey one linear model."""
+        """Return synthetic users whose normal labels, of variance 1, follow one linear model."""
         return linear_users(
             self.dim,
             self.sparsity,
@@ -190,16 +194,16 @@ class LabelLdpIht(SparseStrategy):
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
-        """Return what is proved of sparse regressions whose labels are protected."""
+        """Return the known lower bounds on the error of sparse regression with private labels."""
         rounds = self.method == "auto" and has_known_noise(self.randomizer(1.0))
         return lower_bounds.labels(self.epsilon, self.delta, rounds=rounds)
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask for the labels' law unless there is a bound; then for labels less predictions."""
+        """Query for the distribution of labels if needed, then for labels and residuals."""
         return (yield from LabelRounds(run, self).protocol())
 
     def finished(self, run: Run, found: LinearResult) -> LinearResult:
-        """Say that labels only are protected."""
+        """Return the result with a statement that only labels are protected."""
         assert found.privacy is not None
         found.privacy = replace(found.privacy, part=guarantees.LABELS)
         return found

@@ -1,4 +1,7 @@
-"""One run of Label-LDP-IHT: the labels' law, then rounds of labels less their predictions."""
+"""One run of Label-LDP-IHT: the distribution of labels, then rounds of labels and residuals.
+
+A residual is a label minus its prediction by the current estimate.
+"""
 
 import math
 from collections.abc import Generator
@@ -22,25 +25,26 @@ from ..subprotocols.laws_of_size import LawOfSizes, ask_law
 from ..subprotocols.octaves import size_askers
 from .label_fit import LabelFit, NoisyLabels
 
-# Of 2 to 12 rounds and clips of .5 to 2.2, best or within 10 % of it in 24 synthetic settings
-# (epsilon .7 to 4; 500 to 8,000 users; 20 to 200 features; normal and heavy-tailed noise).
-_ROUNDS, _FIRST = 8, 0.3  # number of rounds; share of the users that the first one asks
-# Shares of the users that tell the law of labels, by default, and of what the first round leaves;
-# at most so many times those who tell a size.
+# The number of rounds and the clip were chosen among 2 to 12 rounds and clips of .5 to 2.2. They
+# were the best, or within 10 % of it, in 24 synthetic settings (epsilon .7 to 4; 500 to 8,000
+# users; 20 to 200 features; normal and heavy-tailed noise).
+_ROUNDS, _FIRST = 8, 0.3  # number of rounds; share of the users in the first one
+# Default shares of the users who report on the distribution of labels, and of residuals of the
+# first round. The number is at most _TELL times that needed for an estimate of a size.
 _SHARE, _AGAIN, _TELL = 0.1, 0.05, 8
-_CLIP = 0.75  # where residuals around 0 are clipped, over their root mean square
-_WIDE = 2.0 ** np.arange(-1, 6.25, 0.25)  # where others may be clipped, likewise
-_GUESS = 0.5  # error of a scale's logarithm, beyond which it is called a guess
-_KNOWN = 0.25  # error of a scale's logarithm, below which it contradicts another one
-_CONTRADICTED = 1.5  # times what residuals were taken for, or less than they
-_MOSTLY = 0.9  # share of labels that are not 0, from which classes may be -1 and 1
+_CLIP = 0.75  # bound for residuals that are distributed around 0, over their root mean square
+_WIDE = 2.0 ** np.arange(-1, 6.25, 0.25)  # candidate bounds for others, in the same units
+_GUESS = 0.5  # error of a scale's logarithm above which a note calls the scale a guess
+_KNOWN = 0.25  # error of a scale's logarithm below which it may contradict another estimate
+_CONTRADICTED = 1.5  # factor between two estimates of a scale from which they contradict
+_MOSTLY = 0.9  # share of labels that are not 0 from which classes are taken as -1 and 1
 _GUESSED = (
     "The scale of the labels, {:.2g}, is a guess: more users, a larger scale_share or a "
     "declared label_bound are needed."
 )
-_PRECISE = 0.1  # relative error of a scale that is better than an estimated one
-_FARTHEST = 4.0  # how many times too small or large an estimated one may be to be corrected
-_LEFT = 4.0  # standard errors from which a round finds more than those before it have left
+_PRECISE = 0.1  # relative error of a scale below which it replaces an earlier estimate
+_FARTHEST = 4.0  # largest factor by which an earlier estimate is corrected
+_LEFT = 4.0  # significance threshold for coefficients in a round's residuals, in standard errors
 _FAR = (
     "The last round of users still moves coefficients by more than their errors: few users carry "
     "most of what labels are, clipping hides it, and how far coefficients are off is not known."
@@ -50,17 +54,18 @@ _NOTHING = "No coefficient clears the noise: zero is returned."
 
 @dataclass(frozen=True)
 class _Clip:
-    """Where labels less their predictions are clipped, and what that does to them."""
+    """Bound at which residuals are clipped, and the effect of clipping."""
 
     bound: float
-    around_zero: float | None = None  # root mean square of numbers around 0: clipping is undone
-    beyond: float = 0.0  # share of their sizes' sum that is taken away for good
-    narrow: bool = False
-    whole: bool = False  # labels within a declared bound: no prediction is taken off
+    # Root mean square of residuals that are distributed around 0; the clipping is then corrected.
+    around_zero: float | None = None
+    beyond: float = 0.0  # uncorrected share of the residuals' total size that clipping removes
+    narrow: bool = False  # True if the bound is below the residuals' root mean square
+    whole: bool = False  # True if users report labels within the declared bound, not residuals
 
 
 class Settings(Protocol):
-    """What a run is told: the arguments of :class:`~.label_ldp_iht.LabelLdpIht`."""
+    """Settings of a run: the arguments of :class:`~.label_ldp_iht.LabelLdpIht`."""
 
     dim: int
     sparsity: int
@@ -86,10 +91,10 @@ class LabelRounds:
         self._coef, self._offset = np.zeros(strategy.dim), 0.0
         self._known: NoisyLabels | None = None
         self._fit: LabelFit
-        self._is_left = False  # whether the last round found more than noise
+        self._is_left = False  # True if the last round found significant coefficients
 
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
-        """Ask for the law of the labels, then round after round for labels less predictions."""
+        """Query for the distribution of labels, then in rounds for labels and residuals."""
         self._notes: list[str] = []
         clip, law = _Clip(self._most), None
         if size := self._law_size():
@@ -103,18 +108,18 @@ class LabelRounds:
         first, *others = self._sizes()
         yield from self._round(first, clip)
         if others and law is not None:
-            with suppress(TooFewReports):  # the rounds before it are enough for an estimate
+            with suppress(TooFewReports):  # the earlier rounds suffice for an estimate
                 yield from self._later_rounds(law, len(others))
         return self._result()
 
     def _later_rounds(self, first: LawOfSizes, rounds: int) -> Generator[Ask, Any, None]:
-        """Ask what law residuals have; then for labels less their predictions."""
+        """Query for the distribution of residuals, then for the residuals in several rounds."""
         law, residual = first, self._fit.residual
         if size := self._size_again():
             law = yield from self._ask_law(size)
             ratio = law.root_mean_square / residual if law.spread < _KNOWN else 1.0
             if ratio > _CONTRADICTED:
-                self._known = None  # the first round's clip was too narrow
+                self._known = None  # the first round's bound was too small
             if max(ratio, 1 / ratio) > _CONTRADICTED:
                 residual = law.root_mean_square
         is_around_zero = law.is_around_zero and first.may_have_a_mean
@@ -135,19 +140,22 @@ class LabelRounds:
             residual = self._fit.residual
 
     def _keep_whole(self) -> None:
-        """Leave out what relied on residuals around 0."""
+        """Drop the reports whose correction assumed residuals around 0."""
         self._known = self._known.whole() if self._known is not None else None
 
     def _of_classes(self, law: LawOfSizes) -> Generator[Ask, Any, LinearResult]:
-        """Ask everybody for its class; nothing is clipped then, whatever the prediction."""
+        """Query all remaining users for their class, with a bound at which nothing is clipped."""
         self._offset, bound = (0.0, 1.0) if law.mean > _MOSTLY else (0.5, 0.5)
         yield from self._round(self._run.num_unasked, _Clip(bound))
         return self._result()
 
-    # ---------------------------------------------------------------- where residuals lie
+    # ---------------------------------------------------------------- distribution of residuals
 
     def _law_size(self) -> int:
-        """Return how many users tell the law of their labels; nobody, if a bound does without."""
+        """Return the number of users who report on the labels' distribution.
+
+        It is 0 if a declared bound makes this unnecessary.
+        """
         if self._most < math.inf:
             return self._size_again() if self._shows_residuals else 0
         if self._strategy.scale_share is not None:
@@ -156,12 +164,16 @@ class LabelRounds:
         return min(round(_SHARE * self._run.num_users), most)
 
     def _size_again(self) -> int:
-        """Return how many tell the law of residuals; nobody, if they are too few to tell it."""
+        """Return the number of users who report on the residuals' distribution.
+
+        It is 0 if they would be too few for an estimate.
+        """
         askers = size_askers(self._strategy.epsilon)
         size = min(round(_AGAIN * self._run.num_users), _TELL * askers)
         return size if size >= max(askers // 2, self._run.min_reports) else 0
 
     def _ask_law(self, size: int) -> Generator[Ask, Any, LawOfSizes]:
+        """Query a cohort for the octaves of its residuals; return their distribution."""
         if size < self._run.min_reports:
             why = f"{self._run.num_users:,} users are too few to learn the labels' scale."
             advice = "Declare label_bound if it is public."
@@ -171,7 +183,7 @@ class LabelRounds:
         return (yield from ask_law(cohort, question, self._strategy.epsilon))
 
     def _first_clip(self, law: LawOfSizes) -> _Clip:
-        """Return where labels are clipped: the less noise, the more are left as they are."""
+        """Return the first round's bound on labels: the smaller the noise, the larger the bound."""
         scale = law.root_mean_square
         if self._is_printed or law.is_around_zero:
             over_scale = min(2.5, max(1.0, 0.75 + self._strategy.epsilon / 4))
@@ -179,7 +191,10 @@ class LabelRounds:
         return self._wide(law, scale)
 
     def _wide(self, law: LawOfSizes, signal: float) -> _Clip:
-        """Return the clip with the least error, of noise and of what it takes from a signal."""
+        """Return the clip that minimises the sum of noise variance and squared clipping bias.
+
+        ``signal`` is the size of the predictions, of which clipping takes a share.
+        """
         clips = []
         for bound in law.root_mean_square * _WIDE:
             variance = self._strategy.randomizer(bound).variance + law.root_mean_square**2
@@ -192,7 +207,7 @@ class LabelRounds:
     # ---------------------------------------------------------------- rounds
 
     def _sizes(self) -> list[int]:
-        """Return how many users each round asks; one round where reports do not show residuals."""
+        """Return the rounds' numbers of users; one round if reports do not reveal residuals."""
         num_users, fewest = self._run.num_unasked, self._run.min_reports
         if not self._shows_residuals or (self._most < math.inf and not self._law_size()):
             return [num_users]
@@ -204,7 +219,7 @@ class LabelRounds:
         return [first] + [(others - first) // (rounds - 1)] * (rounds - 1)
 
     def _round(self, size: int, clip: _Clip) -> Generator[Ask, Any, None]:
-        """Ask a cohort for its labels less their predictions; fit all labels so far."""
+        """Query a cohort for its residuals or labels, and refit to all reports so far."""
         (cohort,) = self._run.cohorts([size])
         randomizer = self._strategy.randomizer(clip.bound)
         theta, offset = (0 * self._coef, 0.0) if clip.whole else (self._coef, self._offset)
@@ -212,7 +227,7 @@ class LabelRounds:
         answers = yield Ask(cohort, question, randomizer, public=(1, self._strategy.dim))
         x = answers.public.reshape(-1, self._strategy.dim).astype(np.float64)
         y = answers.values.ravel()
-        rows = np.isfinite(x).all(axis=1) & x.any(axis=1)  # a user without a row has zeros
+        rows = np.isfinite(x).all(axis=1) & x.any(axis=1)  # a user without rows sends zeros
         x, y = x[rows], y[rows]
         residual = clip.around_zero
         if residual and not clip.narrow:
@@ -236,10 +251,11 @@ class LabelRounds:
         )
         self._known, self._fit = known, fit
         self._coef, self._offset = fit.coef, fit.intercept
-        self._signal = float(np.std(x @ fit.coef)) if len(x) else 0.0  # of predictions
+        # standard deviation of the predictions
+        self._signal = float(np.std(x @ fit.coef)) if len(x) else 0.0
 
     def _moves(self, x: Floats, y: Floats) -> bool:
-        """Whether labels less predictions still have coefficients, beyond noise."""
+        """Return True if residuals still have significant coefficients on the support."""
         support = np.flatnonzero(self._coef)
         if not len(support) or len(y) <= 2 * len(support):
             return False
@@ -249,6 +265,7 @@ class LabelRounds:
         return bool((np.abs(step) > _LEFT * errors).any())
 
     def _result(self) -> LinearResult:
+        """Return the last fit, with notes."""
         fit = self._fit
         if not fit.coef.any():
             self._notes.append(_NOTHING)
@@ -264,10 +281,11 @@ class LabelRounds:
         return result.with_doubts_of_support(self._strategy.sparsity)
 
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, estimated: float) -> float:
-        """Return the labels' scale from the spread of their reports, where they give it.
+        """Return the labels' scale from the spread of their reports, or the ``estimated`` scale.
 
-        It is that of clipped normal labels plus the mechanism's, unless that makes up for it
-        (bits).
+        The mean square of the reports is that of clipped normal labels plus the mechanism's
+        variance. The estimated scale is kept if the mechanism's variance depends on the label, as
+        with bits, or if the reports are too imprecise.
         """
         if not has_known_noise(randomizer) or not len(y):
             return estimated
@@ -281,12 +299,12 @@ class LabelRounds:
 
 
 def has_known_noise(randomizer: Randomizer) -> bool:
-    """Whether its variance is the same for all labels."""
+    """Return True if the randomizer's variance is the same for all labels."""
     if isinstance(randomizer, HybridMechanism):
         return math.isclose(randomizer.variance_at(0.0), randomizer.variance_at(1.0))
     return isinstance(randomizer, GaussianMechanism)
 
 
 def _slope(bound: float) -> float:
-    """Return how much the mean square of clipped labels changes with the logarithm of the bound."""
+    """Return the derivative of ``clipped_square`` with respect to the bound's logarithm."""
     return (clipped_square(1.01 * bound) - clipped_square(bound)) / 0.01

@@ -1,4 +1,4 @@
-"""LDP-IHT: linear regression by private gradient steps, sparse by hard thresholding."""
+"""LDP-IHT: sparse linear regression by private gradient steps and hard thresholding."""
 
 import math
 from collections.abc import Iterator
@@ -38,64 +38,64 @@ from ..subprotocols.octaves import ask_size, size_askers
 from .one_record import OneRecord, fewest_users
 from .ridge_descent import ridge_descent
 
-_MORE_FOR_CLASSES = 5  # times the users that numbers take
-_PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
+_MORE_FOR_CLASSES = 5  # classes take this many times the users that numbers take
+_PLANNED_SPARSITY = 4  # sparsity in a plan for which no strategy was constructed
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LdpIht(FeatureStrategy[LinearResult]):
-    """Linear regression, sparse if wanted, from one randomised gradient per user.
+    """Strategy for linear regression, optionally sparse, from one randomised gradient per user.
 
-    Users are cut into disjoint cohorts. Every step sends the current estimate to
-    one cohort, averages its randomised gradients and updates the estimate, whose largest
-    coefficients are kept. Nothing has to be known of features and targets: with one record per
-    user first cohorts report where they lie and how large they are, and every gradient says whether
-    it was shortened. With several records, a user reports the direction of its own ridge step, see
-    :func:`~.ridge_descent.ridge_descent`; a sparsity is then optional.
+    The users are split into disjoint cohorts. Each step sends the current estimate to one cohort,
+    averages its randomised gradients, updates the estimate and keeps the largest coefficients. No
+    prior knowledge of features and targets is needed with one record per user: the first cohorts
+    report on their means and sizes, and each gradient has a flag that says if it was clipped.
+    With several records, a user reports the direction of its own ridge step, see
+    :func:`~.ridge_descent.ridge_descent`. In that case the sparsity is optional.
 
     Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
 
     Parameters
     ----------
     sparsity : int, optional
-        Number of coefficients that may differ from zero. By default all may, which takes
+        Number of coefficients that may differ from zero. By default all may differ, which requires
         several records per user.
     samples_per_user : int (default: 1)
-        Typical number of records of a user, a public guess; a user may hold any
-        number. With more than one, features are expected to be roughly centred and of unit scale.
+        Typical number of records of a user. It is a public guess; a user may hold any number of
+        records. With more than one, features should be roughly centred and of unit scale.
     radius : float, optional
-        Bound on the Euclidean norm of the coefficients, by default none (several records per user).
+        Bound on the Euclidean norm of the coefficients, for several records per user. By default
+        there is no bound.
     target_scale : float, optional
-        Root mean square of the (centred) targets, if it is public within a factor of 2 (several
-        records per user). By default it is estimated from a small cohort.
+        Root mean square of the (centred) targets, if it is public within a factor of 2, for several
+        records per user. By default a small cohort estimates it.
     link : {"identity", "logistic", "cosine"} (default: "identity")
-        How targets depend on ``u = <x, coef> + intercept``: as ``u`` plus noise, as 0 or 1 with
-        probability 1 / (1 + exp(-u)) of the latter, or as ``2 u + cos(u)`` plus noise.
-        Others than the first are for one record per user.
+        Model of the target given ``u = <x, coef> + intercept``. ``"identity"``: ``u`` plus noise.
+        ``"logistic"``: 1 with probability ``1 / (1 + exp(-u))``, otherwise 0. ``"cosine"``: ``2 u +
+        cos(u)`` plus noise. The last two require one record per user.
 
     Notes
     -----
-    For tables of which only bounds and categories are known there are
+    For tables with known bounds and categories, use
     :class:`~ldp_flower.strategies.PrivateRegression` and
     :class:`~ldp_flower.strategies.PrivateClassification`.
 
     Source: Wang & Xu, "On Sparse Linear Regression in the Local Differential Privacy Model", ICML
     2019, Algorithm 1. Changes: the gradient is truncated at the new iterate (line 6 is misprinted);
-    cohorts are disjoint and cover everyone (line 1 overlaps by one); the randomizer is a codebook
+    cohorts are disjoint and cover all users (line 1 overlaps by one); the randomizer is a codebook
     for a ball, private in any dimension; features are centred, and there is an intercept; gradients
-    are shortened at the size that they turn out to have instead of the worst case, without which
-    the noise drowns everything; all steps count as points of one line, whose zero is the estimate;
-    the last cohorts, from when the support is clear, are asked about the 2 s clearest coordinates
-    only, where noise is smaller; a twentieth of the users has no part in the model and says how
-    good it is. Other links are the paper's section 6 and its non-linear measurements (Yang et al.,
-    ICML 2016).
+    are clipped at their estimated size instead of the worst case, for which the noise would be too
+    large; a linear model is fitted to all steps, and its zero is the estimate; once the support is
+    clear, cohorts report on the 2 s most significant coordinates only, where the noise is smaller;
+    a twentieth of the users are held out to evaluate the model. The other links are from the
+    paper's section 6 and from its non-linear experiments (Yang et al., ICML 2016).
 
-    With one record per user ``std_error`` contains noise, what is not known of scales and of what
-    shortening leaves, and for a coefficient that is left out how large it seems to be; it is
-    not a number where the model is not better than the targets' mean. With several records there
-    are up to 50 steps, which are fitted: their lengths follow from the directions themselves, and
-    the estimate is where all of them, taken together, are zero. Targets are expected centred, and
-    standard errors are not a number: most of the error is bias.
+    With one record per user ``std_error`` covers the noise and the uncertainty about scales and
+    about the effect of clipping. For a coefficient that is set to zero, it also covers the
+    coefficient's estimated size. It is NaN if the model is not better than the targets' mean. With
+    several records there are up to 50 steps. Their lengths are fitted to the reported directions,
+    and the estimate is the joint zero of all directions. Targets should be centred. Standard errors
+    are NaN, since most of the error is bias.
     """
 
     guarantee = guarantees.PER_USER
@@ -136,7 +136,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
         if self._one_record_each:
             check_unused(self, "with one record per user", "radius", "target_scale")
         self._sparsity = self.sparsity or self.dim
-        self.randomizer(self.dim)  # refuses a bad epsilon now
+        self.randomizer(self.dim)  # raises an error now if epsilon is invalid
 
     def randomizer(self, dim: int, radius: float = 1.0) -> Randomizer:
         """Return the mechanism for vectors of ``dim`` coordinates in a ball."""
@@ -144,7 +144,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield one record per user, with all links, and several."""
+        """Yield runs with one record per user and each link, and one run with several records."""
         enough = 2 * fewest_users(epsilon) + 3000
         for rows, num_users in ((1, enough), (5, size_askers(epsilon) + 200)):
             users = users_of(np.sign(normals(num_users * rows, dim)), rows)
@@ -154,13 +154,13 @@ class LdpIht(FeatureStrategy[LinearResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for four coefficients."""
+        """Return the protocol for at most four non-zero coefficients."""
         dim, rows = features_of(setting, cls), round(setting.rows_per_user)
         sparsity = min(_PLANNED_SPARSITY, dim)
         return cls(dim, epsilon=epsilon, sparsity=sparsity, samples_per_user=rows)
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return users who obey one linear model."""
+        """Return synthetic users whose targets follow one linear model."""
         if self.link != "identity":
             raise NoPlan("Only link='identity' of LdpIht has a plan.")
         return linear_users(
@@ -172,7 +172,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
-        """Return what is proved of sparse regressions whose rows are protected."""
+        """Return the known lower bounds on the error of sparse regression with private rows."""
         if self._one_record_each:
             return lower_bounds.one_row(self.epsilon, rounds=True)
         rows = rows_of(setting, self.samples_per_user)
@@ -187,9 +187,10 @@ class LdpIht(FeatureStrategy[LinearResult]):
             return (yield from OneRecord(run, self.dim, self._sparsity, self.link).protocol())
         scale = self.target_scale
         if scale is None:
-            # A scale that is off by 2 costs little: a third of those who tell it to 15 % will do.
+            # A scale that is off by a factor of 2 costs little. So a third of the users suffices
+            # that would be needed for an error of 15 %.
             askers = max(math.ceil(size_askers(self.epsilon) / 3), run.min_reports)
-            if run.num_users < askers + self.min_reports:  # before anybody is asked
+            if run.num_users < askers + self.min_reports:  # checked before the first query
                 raise TooFewReports(self.too_small(run.num_users))
             (cohort,) = run.cohorts([askers])
             question = ResidualOctave(np.zeros(self.dim), 0.0)
@@ -199,9 +200,10 @@ class LdpIht(FeatureStrategy[LinearResult]):
         return (yield from ridge_descent(run, self.dim, rows, scale, sparsity, self.radius))
 
     def _check_users(self, num_users: int) -> None:
-        """Refuse what would give noise and nothing else, before anybody is asked.
+        """Raise TooFewReports if the result would be noise, before the first query.
 
-        A fifth of the users that find coefficients which explain nearly all of the targets.
+        The limit is a fifth of the number of users that find the coefficients if these explain
+        nearly all of the targets' variance.
         """
         variance = SubsetHypercube(self.epsilon, self.dim, 1.0).variance
         rule = 4 * self._sparsity * math.log(max(self.dim, 2)) * variance

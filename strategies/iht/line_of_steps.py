@@ -1,4 +1,4 @@
-"""All gradient steps of a sparse regression as one line, and the model that it gives."""
+"""LineOfSteps: a joint linear fit of all gradient steps of a sparse regression."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ Integers = NDArray[np.intp]
 
 @dataclass
 class LineOfSteps:
-    """Steps so far, see :func:`~..numerics.zero_of_line.zero_of_line`.
+    """The steps so far, as a linear model; see :func:`~..numerics.zero_of_line.zero_of_line`.
 
-    All is in units of predictions: a coefficient times its feature's scale. The last coordinate is
-    the prediction at the features' centre, which is never left out.
+    All coordinates are in units of predictions: a coefficient times its feature's scale. The last
+    coordinate is the prediction at the features' centre. It is never set to zero.
     """
 
     sparsity: int
@@ -29,7 +29,7 @@ class LineOfSteps:
     variances: list[Floats] = field(default_factory=list)
 
     def add(self, position: Floats, asked: Integers, direction: Floats, variance: Floats) -> None:
-        """Add a step that has asked about some features, and about the last coordinate."""
+        """Add a step with the directions of the features ``asked`` and of the last coordinate."""
         places = np.append(asked, len(position) - 1)
         whole, variances = np.zeros(len(position)), np.full(len(position), np.inf)
         whole[places], variances[places] = direction, variance
@@ -38,7 +38,7 @@ class LineOfSteps:
         self.variances.append(variances)
 
     def zero(self, uncertain: Floats) -> Zero:
-        """Return the zero, given the relative error of each coordinate's curvature."""
+        """Return the zero of the steps, given the relative error of each coordinate's curvature."""
         positions, asked = (
             np.array(self.positions),
             np.flatnonzero(self.variances[-1][:-1] < np.inf),
@@ -52,10 +52,10 @@ class LineOfSteps:
         return zero_of_line(*steps, uncertain, distances, self.left)
 
     def kept(self, zero: Zero, asked: Integers, least: float = 0.0) -> Floats:
-        """Return the zero with the clearest coefficients only, of those that are asked about.
+        """Return the zero with the most significant of the ``asked`` coefficients only.
 
-        A coefficient that is not even ``least`` standard errors from zero is left out. So no step
-        goes along what is noise, which the slope would be fitted to and which would stay.
+        At most ``sparsity`` coefficients are kept, and none that is at most ``least`` standard
+        errors from zero. Otherwise steps would move along noise, to which slopes would be fitted.
         """
         clear = np.zeros(len(zero.place) - 1)
         clear[asked] = clearness(zero)[asked]
@@ -65,5 +65,5 @@ class LineOfSteps:
 
 
 def clearness(zero: Zero) -> Floats:
-    """Return how many standard errors of its noise each coefficient is from zero."""
+    """Return the distance of each coefficient from zero, in standard errors of its noise."""
     return np.abs(zero.place[:-1]) / zero.noise[:-1]

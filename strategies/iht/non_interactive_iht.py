@@ -1,4 +1,4 @@
-"""Sparse regression in one round: everybody reports its record times its target."""
+"""NonInteractiveIht: sparse regression whose questions do not depend on earlier answers."""
 
 import math
 from collections.abc import Iterator
@@ -39,15 +39,18 @@ from ..runtime.coefficients import METHODS, Method, support_doubts
 from ..subprotocols.octaves import ask_size
 from .one_record import drawn_together
 
-_PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
-_SHARE = 0.03  # of the users, of each of three questions about sizes
-_SIGN = 2.0**-30  # targets are clipped so narrowly that their signs are left
-_SHAPE = 0.3  # relative error of all coefficients if targets are not normal: up to .35 on six laws
-_CLIPPED_SHAPE = 0.05  # likewise, of targets that are clipped at their size
-_CLIPPED = 0.05  # of the logarithm of rows' lengths, that features beyond 1 may have
-_LEAST, _LEAST_SQUARE = 0.1, 1e-3  # a feature's mean square, over the mean one; and that one
-_SURE, _APART = 3.0, 0.5  # errors of the logarithm of a size, and how far it may be beyond these
-_OFF_CENTRE = 0.3  # of targets' signs: from which coefficients are off by more
+_PLANNED_SPARSITY = 4  # sparsity in a plan for which no strategy was constructed
+_SHARE = 0.03  # share of the users for each of three questions about sizes
+_SIGN = 2.0**-30  # bound at which targets are clipped to keep their signs only
+# Relative error of all coefficients if targets are not normal: up to .35 on six distributions.
+_SHAPE = 0.3
+_CLIPPED_SHAPE = 0.05  # the same error for targets that are clipped at their size
+_CLIPPED = 0.05  # tolerance for features beyond 1, in the logarithm of the rows' length
+# Smallest mean square of a feature, over the average over features; and smallest average.
+_LEAST, _LEAST_SQUARE = 0.1, 1e-3
+# A declared scale is contradicted if its logarithm is off by this many standard errors, plus this.
+_SURE, _APART = 3.0, 0.5
+_OFF_CENTRE = 0.3  # mean sign of the targets above which coefficients are too far off
 _CONTRADICTED = (
     "Expected a target_scale near the targets' root mean square, got {:g}: it is {:.3g}."
 )
@@ -64,50 +67,52 @@ _BEYOND = "Coefficients of length {:.3g} were shortened to radius={:g}."
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NonInteractiveIht(SparseStrategy):
-    """Sparse regression from questions that are the same whatever others answer.
+    """Strategy for sparse regression whose questions do not depend on the users' answers.
 
-    Nine users in ten report a few bits of their target's sign times their record, the others the
-    size of their target or of their row, or the squares of their features. The server averages,
-    solves and keeps the largest coefficients. For when there is one round only: with more,
-    :class:`LdpIht` gets by with a fraction of the users. Features are clipped to [-1, 1]; they and
-    targets are expected to be centred.
+    Nine users in ten report a few bits about the product of their target's sign and their record.
+    The other users report the size of their target, the length of their row, or the squares of
+    their features. The server averages the reports, solves for the coefficients and keeps the
+    largest ones. Use it only if all users must be queried at once: in several rounds,
+    :class:`LdpIht` needs a fraction of the users. Features are clipped to [-1, 1]. Features and
+    targets should be centred.
 
     Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
     Parameters
     ----------
     delta : float (default: 0.0)
-        Privacy parameter likewise, for ``method="paper"`` only.
+        Privacy parameter of the Gaussian noise, for ``method="paper"`` only.
     method : {"auto", "paper"} (default: "auto")
-        ``auto`` reports through :class:`SubsetHypercube` at pure epsilon, ``paper`` adds
-        Gaussian noise to the whole vector, which takes some ten times as many users.
+        ``auto`` randomises with :class:`SubsetHypercube` at pure epsilon. ``paper`` adds Gaussian
+        noise to the whole vector, which takes some ten times as many users.
     covariance : array_like, shape (dim, dim), optional
-        Public second moment of the features; by default features are taken for uncorrelated, and
-        their mean squares are asked of some users (``paper``: taken for 1), and whether they are
-        beyond [-1, 1].
+        Public second moment of the features. By default features are assumed to be uncorrelated,
+        and some users report on their mean squares and on whether they exceed [-1, 1]. ``paper``
+        assumes mean squares of 1 instead.
     radius : float, optional
-        Bound on the Euclidean norm of the coefficients; by default none (``paper``: 1).
+        Bound on the Euclidean norm of the coefficients. By default there is none (``paper``: 1).
     target_scale : float, optional
-        Root mean square of the targets, if it is public, by default the radius with ``paper``.
-        Targets are clipped there, and what that takes away is undone as for normal targets. That
-        is sharper than their signs: some 5 % off for laws that are not normal, instead of 30 %.
-        ``auto`` checks it by some users before the others are asked.
+        Root mean square of the targets, if it is public. With ``paper`` the default is the radius.
+        Targets are clipped at this value, and the effect of clipping is corrected as for normal
+        targets. This is more precise than using their signs: for other distributions, the error is
+        some 5 % instead of 30 %. ``auto`` checks the value on some users before it queries the
+        others.
 
     Raises
     ------
     ContradictedValue
-        If reports say that ``target_scale`` is not that of the targets.
+        If reports contradict ``target_scale``.
 
     Notes
     -----
     Source: the estimator behind the upper bound of Wang & Xu, "On Sparse Linear Regression
     in the Local Differential Privacy Model", ICML 2019, Theorem 1, whose proof is not in the
-    paper. ``paper`` is what it can be: clip(y) x plus Gaussian noise for its diameter. For normal
+    paper. ``paper`` is a reconstruction: clip(y) x plus Gaussian noise for its diameter. For normal
     targets of standard deviation s, ``E[sign(y) x] = sqrt(2 / pi) E[y x] / s``.
 
-    ``std_error`` of ``paper`` is the mechanism's known noise alone. That of ``auto`` has the errors
-    of the sizes in it, and that targets may not be normal; what is left out may be as large as it
-    seems.
+    ``std_error`` of ``paper`` covers the mechanism's known noise only. That of ``auto`` also covers
+    the errors of the estimated sizes and the possibility that targets are not normal. For a
+    coefficient that is set to zero, it covers the coefficient's estimated size.
     """
 
     guarantee = (guarantees.USER_BY_METHOD, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
@@ -145,10 +150,13 @@ class NonInteractiveIht(SparseStrategy):
         self._clip = self.target_scale or _SIGN
         if self.method == "paper" and not self.target_scale:
             self._clip = (self.radius or 1.0) * math.sqrt(float(np.mean(np.diag(spread))))
-        self.randomizer()  # refuses a bad epsilon now
+        self.randomizer()  # raises an error now if epsilon is invalid
 
     def randomizer(self) -> Randomizer:
-        """Return the mechanism for a clipped target times a record and a constant."""
+        """Return the mechanism for the product of a clipped target and a record.
+
+        With ``method="auto"`` the record has a constant as an additional coordinate.
+        """
         if self.method == "auto":
             return SubsetHypercube(self.epsilon, self.dim + 1, self._clip)
         return GaussianMechanism(
@@ -157,19 +165,19 @@ class NonInteractiveIht(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both methods."""
+        """Yield one run for each method."""
         for method, delta in zip(METHODS, (0.0, 1e-3), strict=True):
             strategy = cls(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
             yield strategy, normal_users(dim, 1)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the default method for four coefficients."""
+        """Return the default method for at most four non-zero coefficients."""
         dim = features_of(setting, cls)
         return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return users who obey one linear model, with coefficients as long as the radius."""
+        """Return synthetic users who follow one linear model, with coefficients of norm radius."""
         variance = float(self._covariance[0, 0])
         if not np.allclose(self._covariance, variance * np.eye(self.dim)):
             raise NoPlan("NonInteractiveIht has a plan for features of one size and uncorrelated.")
@@ -182,16 +190,17 @@ class NonInteractiveIht(SparseStrategy):
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
-        """Return what is proved of sparse regressions from one question."""
+        """Return the known lower bounds on the error of sparse regression in one round."""
         return lower_bounds.one_row(self.epsilon, self.delta, rounds=False)
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask for the gradient at zero, solve, threshold."""
+        """Query users for their gradients at zero, solve for the coefficients and threshold."""
         if self.method == "paper":
             return (yield from self._paper(run))
         return (yield from self._auto(run))
 
     def _paper(self, run: Run) -> Protocol:
+        """Run the paper's method, in which all users answer one question."""
         (everyone,) = run.cohorts([run.num_users])
         randomizer = self.randomizer()
         question = Gradient(np.zeros(self.dim), feature_bound=1.0, residual_bound=self._clip)
@@ -203,6 +212,7 @@ class NonInteractiveIht(SparseStrategy):
         return LinearResult(coef=project_on_ball(coef, self.radius or 1.0), std_error=noise)
 
     def _auto(self, run: Run) -> Protocol:
+        """Run the default method, in which a few users report on sizes."""
         share = max(math.ceil(_SHARE * run.num_users), run.min_reports)
         octaves, *others = run.cohorts([share] * (3 if self.covariance is None else 1))
         zero = np.zeros(self.dim)

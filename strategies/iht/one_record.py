@@ -1,4 +1,4 @@
-"""LDP-IHT for one record a user: nothing is known of features and targets but what reports say."""
+"""LDP-IHT for users with one record each, without prior knowledge of features and targets."""
 
 import math
 from collections.abc import Generator
@@ -29,25 +29,34 @@ from ..subprotocols.octaves import ask_size, size_askers
 from ..subprotocols.shortening import ShortenedMean, ask_shortened
 from .line_of_steps import LineOfSteps, clearness
 
-_SIZES, _MEANS, _SQUARES = 0.05, 0.05, 0.04  # shares of the users, of each question at most
-_MOST_MEANS = 3  # cohorts that are asked for means, until these are sharp enough
-_COUPLED = 0.25  # of a feature's variance, is what errors of the means may add to s coefficients
-_MEANS_RADIUS = 1.25 * math.sqrt(2)  # of a row and a target, each in units of its own size
-_SQUARES_RADIUS = 1.75  # of squares over the length of as many equal ones
-_STEPS, _LAST = 12, 4  # steps; of so many the last one asks about candidates only, at the latest
-_CLIP = 0.75  # radius of a gradient over its size
-_CLASSES = 0.6  # size of a class's residual at first: all are 1/2 at zero
-# Shortening draws classes' coefficients away from zero: less whole than this, it is made larger.
+_SIZES, _MEANS, _SQUARES = 0.05, 0.05, 0.04  # largest shares of the users, for each question
+_MOST_MEANS = 3  # largest number of cohorts that report means
+# Means are precise enough if their mean square error, times the sparsity, is at most this multiple
+# of a feature's variance.
+_COUPLED = 0.25
+# Clipping radius of a row and a target together, each in units of its estimated size.
+_MEANS_RADIUS = 1.25 * math.sqrt(2)
+_SQUARES_RADIUS = 1.75  # clipping radius of squares, over the length of equal squares
+# Number of steps. At the latest, the last step in _LAST is about candidates only.
+_STEPS, _LAST = 12, 4
+_CLIP = 0.75  # clipping radius of a gradient over its estimated size
+_CLASSES = 0.6  # initial size of a class's residual; at coefficients of zero all are 1/2
+# Clipping draws the coefficients of classes away from zero. If the share of gradients that were not
+# clipped is below _WHOLE, the radius grows by the factor _WIDER.
 _WHOLE, _WIDER = 0.95, 1.3
-# Of classes' losses: .25 where all chances are one half, .12 where they are spread over 0 to 1.
+# Curvature of the loss with classes: .25 if all probabilities are one half, .12 if they are spread
+# over 0 to 1.
 _CURVATURE = 0.18
-_RARE = 0.02  # least share of a class
-_CURVATURES = 0.35  # relative error of a feature's variance, beyond the common one
-_LAW = 0.25  # error of the share of gradients that are whole, if it is that of normal numbers
-_LEAST = 0.1  # of what a variance is taken for, it is at least
-_SURE, _APART = 8.0, 3.0  # standard errors of the weakest coefficient; and of the next one below
-# Times what coefficients of uncorrelated features explain: half of a coefficient explains 3 times
-# its square, and four alike that are correlated by .67 as much.
+_RARE = 0.02  # smallest share of a class
+_CURVATURES = 0.35  # relative error of a feature's variance, given the common error
+_LAW = 0.25  # prior error of the share of gradients that normal numbers would leave unclipped
+_LEAST = 0.1  # smallest variance over its estimate
+# Steps are restricted to candidates if all selected coefficients exceed this many standard errors,
+# and exceed the next coefficient by this many.
+_SURE, _APART = 8.0, 3.0
+# Largest ratio of the explained variance to that of uncorrelated features with these coefficients.
+# Coefficients that are half as large as they should be give 3; so do four equal ones whose features
+# are correlated by .67.
 _TOO_SMALL = 3.0
 
 _NOT_BETTER = (
@@ -62,30 +71,30 @@ _SMALL = (
 
 
 def fewest_users(epsilon: float) -> int:
-    """Return how many users tell sizes to a factor of 1.3 or so, which is enough to begin with."""
+    """Return the smallest number of users whose reports estimate sizes to a factor of about 1.3."""
     return math.ceil(size_askers(epsilon) / (2 * _SIZES))
 
 
 class OneRecord:
-    """One run for users with one record each.
+    """One run of LDP-IHT for users with one record each.
 
-    Steps are in units of predictions, see :class:`~.line_of_steps.LineOfSteps`.
+    Coefficients are kept in units of predictions, see :class:`~.line_of_steps.LineOfSteps`.
     """
 
     def __init__(self, run: Run, dim: int, sparsity: int, link: str) -> None:
         self._run, self._dim, self._sparsity = run, dim, sparsity
         self._name, self._link = link, LINKS[link]
-        self._numbers = self._link.largest_score == math.inf  # else targets are classes
+        self._numbers = self._link.largest_score == math.inf  # False: targets are classes
         self._curvature = self._link.curvature if self._numbers else _CURVATURE
         self._steps = LineOfSteps(
             sparsity, LEFT if self._numbers else LEFT[-2:]
-        )  # classes are bent
-        self._asked = np.arange(dim)
-        self._centre = np.zeros(dim)  # of rows
-        self._mean = 0.0  # of targets
+        )  # with classes, gradients are not linear in the coefficients
+        self._asked = np.arange(dim)  # features in the next gradients
+        self._centre = np.zeros(dim)  # estimated mean of the rows
+        self._mean = 0.0  # estimated mean of the targets
 
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
-        """Learn where rows lie, take the steps, ask users who had no part in it."""
+        """Estimate means and variances, take the steps, evaluate the model on held-out users."""
         yield from self._learn_place()
         held_out = HoldOut(self._run, self._name)
         self._model = np.zeros(self._dim + 1)
@@ -109,24 +118,26 @@ class OneRecord:
         return (yield from self._result(zero, held_out))
 
     def _cohort(self, share: float, most: float = math.inf) -> Cohort:
+        """Return a cohort of this share of the users, but of ``most`` users at most."""
         size = max(min(share * self._run.num_users, most), self._run.min_reports)
         return self._run.cohorts([math.ceil(size)])[0]
 
-    # ---------------------------------------------------------------- where rows lie
+    # ---------------------------------------------------------------- means and variances
 
     def _ask_size(self, question: Octave, degrees: float) -> Generator[Ask, Any, float]:
+        """Query a cohort for the octaves of its sizes; return their common root mean square."""
         epsilon = self._run.epsilon
         cohort = self._cohort(_SIZES, size_askers(epsilon))
         return (yield from ask_size(cohort, question, epsilon, degrees)).value
 
     def _ask_sizes(self) -> Generator[Ask, Any, None]:
-        """Ask how far rows and targets are from their means."""
+        """Query cohorts for the distances of rows and targets from their means."""
         self._length = yield from self._ask_size(DistanceOctave(self._centre), math.inf)
         question = ResidualOctave(np.zeros(self._dim), self._mean)
         self._target = yield from self._ask_size(question, 1.0)
 
     def _learn_place(self) -> Generator[Ask, Any, None]:
-        """Ask for means of features and targets, again while they couple; then for variances."""
+        """Query for means until they are precise enough, then for the features' variances."""
         dim, run = self._dim, self._run
         mechanism = ball_codebook(run.epsilon, dim + 1, _MEANS_RADIUS)
         precision, weighted = np.zeros(dim + 1), np.zeros(dim + 1)
@@ -162,19 +173,19 @@ class OneRecord:
 
     @property
     def _offset(self) -> float:
-        """The prediction of a row of zeros."""
+        """Prediction for a row of zeros."""
         return float(self._model[-1] - self._centre @ self._coef)
 
     @property
     def _radius(self) -> float:
-        """The length that gradients are shortened to."""
+        """Norm to which gradients are clipped."""
         every = len(self._asked) == self._dim
         rows = self._length if every else float(np.linalg.norm(self._scales[self._asked]))
         clip = _CLIP if self._numbers else 1.0
         return clip * self._size * math.hypot(rows, self._constant)
 
     def _step(self, cohort: Cohort) -> Generator[Ask, Any, Zero]:
-        """Ask a cohort for its gradients, and move to where all steps are zero."""
+        """Query a cohort for its gradients; return the zero of all steps and move there."""
         asked, curvature = self._asked, self._curvature
         question = Gradient(
             self._coef,
@@ -191,14 +202,14 @@ class OneRecord:
             self._learn_classes(answer.mean[-1] / self._constant)
         units = np.append(self._scales[asked], self._constant) * curvature
         direction, noise = -answer.mean / units, answer.std_error / units
-        # Nothing explains more than all that is left.
+        # A direction cannot explain more than the residuals' whole size.
         reach = math.sqrt(max(float(direction @ direction - noise @ noise), 0.0))
         factor = max(whole, min(reach * curvature / self._size, 1.0))
         self._steps.add(self._model, asked, direction / factor, (noise / factor) ** 2)
         zero = self._steps.zero(np.append(np.full(self._dim, _CURVATURES), 0.0))
         moved = self._steps.kept(zero, asked, by_chance(self._dim))
         if self._numbers:
-            # That of normal numbers of which this share is whole.
+            # the size of normal numbers of which this share is not clipped
             self._size *= _CLIP / float(ndtri((1 + whole) / 2))
         elif answer.whole < _WHOLE:
             self._size = min(_WIDER * self._size, self._link.largest_score)
@@ -206,23 +217,24 @@ class OneRecord:
         return zero
 
     def _learn_classes(self, score: float) -> None:
-        """Learn the share of class 1 from the mean score where all predictions are one half."""
+        """Set the share of class 1, from the mean score if all predictions are one half."""
         self._mean = min(max(0.5 - score, _RARE), 1 - _RARE)
         self._target = math.sqrt(self._mean * (1 - self._mean))
 
     def _is_clear(self, zero: Zero) -> bool:
-        """Whether the support's coefficients all stand out, and above the others."""
+        """Return True if all coefficients of the support are significant and above the others."""
         clear = np.append(np.sort(clearness(zero)[self._asked])[::-1], 0.0)
         weakest, following = clear[self._sparsity - 1 : self._sparsity + 1]
         return bool(weakest > max(_SURE, following + _APART))
 
-    # ---------------------------------------------------------------- the end
+    # ---------------------------------------------------------------- result
 
     def _result(self, zero: Zero, held_out: HoldOut) -> Generator[Ask, Any, LinearResult]:
+        """Query the held-out users for their residuals and return the result."""
         self._model = self._steps.kept(zero, self._asked)
         coef = self._coef
         notes = support_doubts(clearness(zero)[self._asked], self._sparsity)
-        # What is left out may be as large as it seems.
+        # The error of an omitted coefficient includes its estimated size.
         left_out = np.where(coef != 0, 0.0, zero.place[:-1])
         std_error = np.hypot(zero.std_error[:-1], left_out) / self._scales
         r2 = yield from held_out.r2(coef, self._offset, self._mean, self._target)
@@ -246,9 +258,10 @@ class OneRecord:
 
 
 def drawn_together(values: Floats, variance: float) -> tuple[Floats, float]:
-    """Return values drawn to their mean, and the mean square error that is left of each.
+    """Return values shrunk towards their mean, and the mean square error of each.
 
-    After James and Stein (1961): values are as far apart as they seem, less what noise adds.
+    This is the estimator of James and Stein (1961) for noise of the given variance: the observed
+    spread of the values is reduced by the part that noise contributes.
     """
     mean = float(values.mean())
     square = float(np.sum((values - mean) ** 2))
@@ -258,7 +271,10 @@ def drawn_together(values: Floats, variance: float) -> tuple[Floats, float]:
 
 
 def believed_share(answer: ShortenedMean) -> float:
-    """Return the share of whole gradients, by the reports and by the law of normal numbers."""
+    """Return the share of gradients that were not clipped.
+
+    It is a weighted mean of the reported share and of the share among normal numbers.
+    """
     reported, law = answer.whole_error**-2, _LAW**-2
     usual = float(2 * ndtr(_CLIP) - 1)
     share = (reported * answer.whole + law * usual) / (reported + law)

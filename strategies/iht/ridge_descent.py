@@ -1,4 +1,4 @@
-"""Regression by the directions of users' own ridge steps, for users with several records each."""
+"""Descent along the directions of users' ridge regressions, for users with several records."""
 
 import math
 from collections.abc import Generator
@@ -17,9 +17,9 @@ from ..runtime import Ask, LinearResult, Run, TooFewReports
 
 # Of 20, 35 and 50 steps, planned lengths of 1 to 2 signals, penalties of .3 and 1 and clips of 1 to
 # 4, no other was better throughout (7 designs, epsilon 1 to 4); a scale off by 2 costs little.
-_RIDGE_STEPS = 50  # at most
-_RIDGE_CLIP = 2.0  # of residuals, in units of the targets' scale
-_LONGEST = 4.0  # of one step, in units in which a row of features has about length 1
+_RIDGE_STEPS = 50  # largest number of steps
+_RIDGE_CLIP = 2.0  # bound at which residuals are clipped, in units of the targets' scale
+_LONGEST = 4.0  # longest step, in units in which a row of features has about length 1
 
 # Errors are .9 to 1.5 times the noise of the steps at epsilon 1 and .2 to .6 times at 4, and 1.2 to
 # 4.9 times that of the zero: most of them are bias (three designs, six runs each).
@@ -32,13 +32,14 @@ _NO_STANDARD_ERRORS = (
 def ridge_descent(
     run: Run, dim: int, rows: int, scale: float, sparsity: int | None, radius: float | None
 ) -> Generator[Ask, Estimate, LinearResult]:
-    """Follow the mean direction, of length 1, in which users' own ridge regressions point.
+    """Follow the users' mean direction of descent and return the coefficients.
 
-    The steps are fitted, see :class:`~..numerics.step_sizes.NoisyDescent`: directions have no scale
-    that would have to be known, and curvature none that would have to be asked for. The estimate is
-    where the mean directions, as a linear function of the positions that they were asked at, are
-    zero. With a given sparsity its largest coefficients are kept. Standard errors are not a number,
-    for most of the error is bias. Raise TooFewReports if the first cohort does not answer.
+    A user reports the direction, a vector of length 1, of a ridge regression of its own residuals.
+    The lengths of the steps are fitted, see :class:`~..numerics.step_sizes.NoisyDescent`, so that
+    neither a scale nor a curvature must be known. The mean directions are taken as a linear
+    function of the positions at which they were reported. The estimate is the zero of this
+    function. With a given sparsity only the largest coefficients are kept. Standard errors are NaN,
+    since most of the error is bias. Raise TooFewReports if the first cohort does not answer.
     """
     users = run.num_unasked
     cohorts = run.equal_cohorts(users, _RIDGE_STEPS)
@@ -57,7 +58,7 @@ def ridge_descent(
         except TooFewReports:
             if not counts:
                 raise
-            if unanswered:  # twice in a row: nodes are lost
+            if unanswered:  # the second failure in a row: nodes are lost
                 break
             unanswered = True
             continue  # the next cohort gets the question
@@ -84,11 +85,12 @@ def ridge_descent(
 def _zero_of(
     positions: Floats, directions: Floats, counts: NDArray[np.int64], longest: float
 ) -> Floats:
-    """Return where mean directions, shape (steps, dim), are zero, by least squares.
+    """Return the position at which the mean directions are zero, by least squares.
 
-    They are taken for ``slope * (zero - position)`` plus noise. Later ones count more, in
-    proportion to their number: where little is left to explain, slopes are steeper and residuals
-    clipped less. The ``longest`` multiple of a direction is gone along at most.
+    ``positions`` and ``directions`` have the shape (steps, dim). The model of a direction is
+    ``slope * (zero - position)`` plus noise. The weight of a step is proportional to its number,
+    since near the zero slopes are steeper and fewer residuals are clipped. The result is at most
+    ``longest`` times the mean direction away from the mean position.
     """
     weights = counts * np.arange(1, len(counts) + 1)
     weights = weights / weights.sum()

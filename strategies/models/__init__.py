@@ -1,1 +1,1 @@
-"""Any model that an app trains."""
+"""Strategies that train any model of an app, or a network that is sent as data."""

@@ -1,4 +1,4 @@
-"""LdpFedAvg: federated averaging of any model from one randomised update per user."""
+"""LdpFedAvg: a strategy for federated averaging from one randomised update per user."""
 
 import logging
 import math
@@ -36,23 +36,23 @@ logger = logging.getLogger("flwr")
 
 @dataclass(repr=False, kw_only=True)
 class FedAvgResult(Result):
-    """A result whose estimate is a model.
+    """A trained model.
 
     Attributes
     ----------
     model : ArrayRecord
-        The trained model (also as ``arrays``): the initial arrays with other
-        parameters; all that is not trained is as it was.
+        The trained model (also as ``arrays``): the initial arrays with the trained parameters.
+        Arrays that are not trained are unchanged.
     noise_to_signal : float
-        The rule of thumb q = sqrt(d c / n), for d parameters and n users: above 0.6 the noise
-        is too much. How good a model is below that depends on its data, too.
+        The rule of thumb q = sqrt(d c / n), for d parameters and n users. Above 0.6 the noise is
+        too large. Below 0.6 the quality of a model also depends on its data.
     path_length : float
-        Sum of the lengths of the steps, if every mean update had length 1; NaN where an
-        optimizer chose them.
+        Sum of the lengths of the steps if every mean update had norm 1; NaN if an optimizer
+        determined the steps.
     noise : float
-        Standard deviation of the noise that the steps added up to, per parameter: that
-        of a logit, in a linear model with rows of length 1. Leaves out that a noisy
-        step changes the later ones. NaN where an optimizer chose the steps.
+        Standard deviation of the accumulated noise of all steps, per parameter. In a linear model
+        with rows of norm 1, this is also the noise of a logit. The effect of a noisy step on later
+        steps is not included. NaN if an optimizer determined the steps.
     """
 
     model: ArrayRecord
@@ -77,7 +77,7 @@ class FedAvgResult(Result):
         return [text]
 
 
-# Arguments of FedAvg that can mean nothing, by the reason.
+# Reasons why arguments of FedAvg are refused.
 _WEIGHTS = "weights are data of the nodes and do not leave them; all updates count the same."
 _METRICS = (
     "nodes are never evaluated, which would cost them privacy. Take evaluate_fn of start, on the "
@@ -95,89 +95,89 @@ _ONE_A_NODE = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LdpFedAvg(LdpStrategy[FedAvgResult]):
-    """Federated averaging in which every user reports its update privately, once.
+    """Strategy for federated averaging in which every user reports its update privately, once.
 
-    A user is a node (:class:`ldp_flower.clients.LdpUpdateMod`) or one of several behind a node
-    (:class:`ldp_flower.clients.LdpUserUpdateMod`). Users are cut into disjoint cohorts. Every
-    round sends the model to one cohort, whose apps train it and whose mods report
-    their updates through a local randomizer; the mean of the debiased reports, times
-    a step length, is added to the model. Messages and records are those of Flower's
-    ``FedAvg``, so that an app needs no change but the mod.
+    A user is a node (:class:`ldp_flower.clients.LdpUpdateMod`) or one of several users of a node
+    (:class:`ldp_flower.clients.LdpUserUpdateMod`). The users are split into disjoint cohorts. Each
+    round sends the model to one cohort. The apps train it, and the mods report the updates through
+    a local randomizer. The server debiases the reports and adds their mean, times a step length,
+    to the model. Messages and records are those of Flower's ``FedAvg``, so an app needs no change
+    except the mod.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
     Parameters
     ----------
     fraction_train : float, optional
-        Share of all nodes that one round asks, in (0, 1]; by default ``1 / num_rounds``, so that
-        all are asked. Rounds ask different nodes: with a smaller share some are never asked, and
-        spend nothing.
+        Share of all nodes in one round, in (0, 1]. By default it is ``1 / num_rounds``, so that all
+        nodes take part. Each round queries different nodes. With a smaller share, some nodes are
+        never queried and spend nothing.
     min_train_nodes : int, optional
-        Fewest nodes that a round asks; a schedule of smaller cohorts is refused.
+        Smallest number of nodes in a round. A schedule with smaller cohorts is refused.
     min_available_nodes : int, optional
-        Fewest nodes to wait for before the census.
+        Smallest number of nodes to wait for before the census.
     train_metrics_aggr_fn : callable, optional
         Function that aggregates the metrics that clients declare public, as in Flower's ``FedAvg``:
-        from a list of RecordDict and the name ``num-examples`` to a MetricRecord. By default means.
+        from a list of RecordDict and the name ``num-examples`` to a MetricRecord. By default
+        metrics are averaged.
     model : {"linear", "net"} (default: "linear")
-        What the defaults are for: a linear or softmax model on rows of length about 1
-        (with a bias feature on the same scale), or a neural net, whose steps decrease linearly
-        to 0.
+        Kind of model for which defaults are chosen: a linear or softmax model on rows of norm about
+        1 (with a bias feature on the same scale), or a neural net, whose steps decrease linearly to
+        0.
     clip : float, optional
-        Largest length of an update, longer ones are shortened. By default updates are normalised,
-        which needs about 3 or more records a node; with one record a node take 0.5.
+        Norm at which updates are clipped. By default updates are normalised instead, which requires
+        about 3 or more records per node. With one record per node use 0.5.
     path_length : float, optional
-        Sum of the step lengths, which are then taken as planned. By default they are
-        fitted to the app as it trains (see Notes).
+        Sum of the step lengths, which are then fixed in advance. By default step lengths are fitted
+        during training (see Notes).
     learning_rate : float, optional
-        The first step's multiple of the mean update, instead of a path length; steps are
-        not fitted then either.
+        Factor on the mean update in the first step, instead of a path length. Step lengths are then
+        fixed in advance, too.
     optimizer : FedAdam, FedYogi, FedAdagrad or FedAvgM, optional
-        A strategy object of Flower's, whose arithmetic takes the steps: the mean update is
-        in the place of what Flower takes for it, the average of models less the last model.
-        Path length and learning rate are the optimiser's own then. It is post-processing: it
-        costs no privacy.
+        One of Flower's strategy objects, whose arithmetic determines the steps. The private mean
+        update replaces Flower's update, which is the average of models minus the last model. The
+        optimiser then determines path length and learning rate. It is post-processing and costs no
+        privacy.
     sparsity : int, optional
         Number of parameters of the trained model that may differ from zero (hard thresholding).
     force : bool (default: False)
-        Start even if q is above 2.
+        If True, start even if q is above 2.
     trainable : sequence of str, optional
-        Names of the arrays that are trained, or patterns of names (``head.*``); all others
-        stay as the initial arrays have them. For a PyTorch module with frozen layers take
-        :func:`~ldp_flower.strategies.trainable_of`. By default all arrays of floats but the
-        running statistics of batch normalisation.
+        Names of the arrays that are trained, or patterns of names (``head.*``). All other arrays
+        keep their initial values. For a PyTorch module with frozen layers use
+        :func:`~ldp_flower.strategies.trainable_of`. By default all arrays of floats are trained,
+        except the running statistics of batch normalisation.
     network : Network, optional
-        A network as data, which users of :class:`ldp_flower.clients.NetworkUsersApp` train
-        without any code of an app. Its parameters are the initial arrays, and it says which of
-        them are trained.
+        A network as data, which users of :class:`ldp_flower.clients.NetworkUsersApp` train without
+        an app's code. The network provides the initial arrays and the selection of trained arrays.
     local_steps : int (default: 5)
-        Number of steps of each user, down the mean loss of its own rows.
+        Number of gradient steps of each user on the mean loss of its own rows, with a network.
     local_learning_rate : float (default: 0.5)
-        Their length, over that of the gradient.
+        Learning rate of these steps.
     message_type : str (default: "train")
-        Type of the messages, ``train.NAME`` for the train function NAME.
+        Type of the messages. It is ``train.NAME`` for the train function NAME.
     arrayrecord_key, configrecord_key : str
         Names of the records of model and config, as in Flower's ``FedAvg``.
 
     Notes
     -----
-    Rule of thumb: q = sqrt(d c / n) for d parameters and n nodes, where c is the
-    mechanism's noise (6.3, 1.6, 0.44, 0.13 at epsilon 1, 2, 4, 8). It is logged before
-    anybody is asked, with a warning above 0.6; above 2 the run is refused. The noise
-    grows with the path length and not with the number of rounds.
+    Rule of thumb: q = sqrt(d c / n) for d parameters and n nodes, where c is the mechanism's noise
+    (6.3, 1.6, 0.44, 0.13 at epsilon 1, 2, 4, 8). It is logged before the first query, with a
+    warning above 0.6. Above 2 the run is refused. The noise grows with the path length, but not
+    with the number of rounds.
 
-    Fitted steps (:class:`~..numerics.step_sizes.NoisyDescent`) begin with half of a path of 30 for
-    a net, otherwise of min(100, sqrt(n / c)), for which the noise of a logit is about 1. They
-    shrink when a mean update points back along the last step, and grow when it points on; the model
-    is an average of the rounds', late ones above all.
+    Fitted steps (:class:`~..numerics.step_sizes.NoisyDescent`) begin with half of a path. The path
+    is 30 for a net, and otherwise min(100, sqrt(n / c)), for which the noise of a logit is about 1.
+    Steps shrink if a mean update points back along the last step, and grow if it points in the same
+    direction. The returned model is an average over the rounds, with larger weights of late rounds.
 
-    The mean updates are tested against their known noise (:class:`.signal.Signal`). A run
-    of normalised updates without a signal is ended in its first half if a useful one would
-    have been seen by then; if none is seen in the whole run, the result's notes say so.
+    The mean updates are tested against their known noise (:class:`.signal.Signal`). A run of
+    normalised updates without a signal ends in its first half if a useful signal would have been
+    detected by then. If no signal is detected in the whole run, a note of the result says so.
 
     ``weighted_by_key``, ``fraction_evaluate``, ``min_evaluate_nodes`` and
-    ``evaluate_metrics_aggr_fn`` can mean nothing here and are refused with the reason, but for
-    ``fraction_evaluate=0``: weights and metrics are data of the nodes.
+    ``evaluate_metrics_aggr_fn`` have no meaning here and are refused with a reason, except for
+    ``fraction_evaluate=0``. Weights and metrics are data of the nodes.
 
     Guarantee
     ---------
@@ -259,7 +259,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         if self.optimizer is not None:
             check_unused(self, "with an optimizer", "path_length", "learning_rate")
             self.optimizer = ServerOptimizer.of(self.optimizer)
-        self._reporting(1)  # refuses a bad epsilon now
+        self._reporting(1)  # raises an error now if epsilon is invalid
         if self.trainable is not None:
             self.trainable = check_trainable(self.trainable)
         if self.network is None:
@@ -267,7 +267,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         else:
             check_unused(self, "with a network, which says it", "trainable")
             self.trainable = check_trainable(self.network.graph.trainable)
-            self._local()  # refuses bad arguments now
+            self._local()  # raises an error now if arguments are invalid
         if self.message_type != "train" and not self.message_type.startswith("train."):
             raise ValueError(
                 f"Expected message_type train or train.NAME, got {self.message_type!r}."
@@ -284,11 +284,14 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
 
     @property
     def fewest_nodes(self) -> int:
-        """The ``min_available_nodes``."""
+        """Smallest number of nodes: ``min_available_nodes``, or 1."""
         return self.min_available_nodes or 1
 
     def _rounds(self, num_rounds: int) -> int:
-        """Return how many rounds (0: by rule); raise ValueError if nodes are too few for them."""
+        """Return the number of rounds; 0 selects the rule of thumb.
+
+        Raise ValueError if ``fraction_train`` does not permit this number.
+        """
         if self.fraction_train is None:
             return num_rounds
         cohorts = math.floor(1 / self.fraction_train + 1e-9)
@@ -301,13 +304,13 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return num_rounds or cohorts
 
     def _num_asked(self, num_users: int, num_rounds: int) -> int:
-        """Return how many users are asked at all."""
+        """Return the number of users that the whole run queries."""
         if self.fraction_train is None:
             return num_users
         return num_rounds * max(1, math.floor(self.fraction_train * num_users + 1e-9))
 
     def public_means(self, public: list[MetricRecord]) -> MetricRecord:
-        """Return what ``train_metrics_aggr_fn`` makes of them."""
+        """Return the public metrics, aggregated by ``train_metrics_aggr_fn`` or averaged."""
         if self.train_metrics_aggr_fn is None or not public:
             return super().public_means(public)
         records = [RecordDict({"metrics": metrics}) for metrics in public]
@@ -332,7 +335,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         )
 
     def _refused(self, reporting: Reporting, num_users: int, num_rounds: int) -> TooFew | None:
-        """Return why so many users are not enough, and how many are; None if they are."""
+        """Return a TooFew with the reasons and the required number of users, or None."""
         reasons = self._reasons(reporting, num_users, num_rounds)
         if not reasons:
             return None
@@ -351,7 +354,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         )
 
     def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> dict[Reason, str]:
-        """Return all that makes a run of so many users useless, in words."""
+        """Return the reasons for which a run with this number of users is refused, as texts."""
         schedule = self._schedule(reporting, max(num_users, 1), num_rounds)
         reasons: dict[Reason, str] = {}
         asked, needed = min(schedule.sizes), max(self.min_reports, self.min_train_nodes or 0)
@@ -373,7 +376,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return reasons
 
     def _for_a_good_model(self, reporting: Reporting, num_users: int, num_rounds: int) -> str:
-        """Say with how many users the noise to signal is below what is warned of."""
+        """Return a text with the number of users from which on there is no warning."""
         needed = fewest_users(
             lambda users: self._schedule(reporting, users, num_rounds).noise_to_signal > WARN_ABOVE,
             num_users,
@@ -383,7 +386,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     def _judged(
         self, schedule: Schedule, reporting: Reporting, num_users: int, num_rounds: int
     ) -> list[str]:
-        """Log the rule of thumb, and warn; return notes for the result."""
+        """Log q, with a warning if it is large; return notes for the result."""
         text = schedule.told(reporting)
         logger.info("%s", text)
         if schedule.noise_to_signal <= WARN_ABOVE:
@@ -400,13 +403,16 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
 
     @property
     def carrier(self) -> str:
-        """The app's own messages."""
+        """Type of the messages: that of the app's train function."""
         return self.message_type
 
     def _arguments(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> Arguments:
-        """Return the model, the number of rounds (0: by rule) and the app's config."""
+        """Return the initial model, the number of rounds (0: rule of thumb) and the app's config.
+
+        Raise ValueError if they are invalid.
+        """
         if self.network is not None:
             if initial_arrays is not None:
                 raise ValueError("Expected no initial_arrays with a network, which has its own.")
@@ -418,7 +424,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 f"{type(initial_arrays).__name__}."
             )
         check_integer("num_rounds", num_rounds, 0)
-        Trained.of(initial_arrays, self.trainable)  # refuses a bad model now
+        Trained.of(initial_arrays, self.trainable)  # raises an error now if the model is invalid
         self._rounds(num_rounds)
         return Arguments(initial_arrays, num_rounds, ConfigRecord({**(train_config or {})}))
 
@@ -430,7 +436,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return Trained.of(run.arguments.initial_arrays, self.trainable)
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask cohort after cohort for its mean update, and follow it."""
+        """Query each cohort for its mean update and move the model along it."""
         trained, rounds = self._trained(run), self._rounds(run.arguments.num_rounds)
         initial, theta = run.arguments.initial_arrays, trained.start
         assert initial is not None
@@ -461,8 +467,9 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
             chance = signal.add(update, deviation)
             logger.info("\t└──> noise alone would be as long with probability %.2g", chance)
-            # Clipped updates may be far shorter than the clip: what to expect is not known.
-            if ended := self.clip is None and signal.missing:  # before the others pay
+            # Clipped updates may be much shorter than the clip, so their expected norm is not
+            # known. Normalised updates without a signal end the run before other users spend.
+            if ended := self.clip is None and signal.missing:
                 descent.go_back()
                 run.estimate = initial
                 break
@@ -491,11 +498,11 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return ConfigRecord({**arguments.train_config, "server-round": number})
 
     def census_content(self, arguments: Arguments) -> RecordDict:
-        """Return the config of round 0, which mods before ldp-flower's may read."""
+        """Return a config for round 0. Mods that run before ldp-flower's may read it."""
         return RecordDict({self.configrecord_key: self._config(0, arguments)})
 
     def _message(self, number: int, model: ArrayRecord, arguments: Arguments) -> RecordDict:
-        """Return what Flower's ``FedAvg`` would send."""
+        """Return the message that Flower's ``FedAvg`` would send, plus the network if any."""
         config = self._config(number, arguments)
         content = RecordDict({self.arrayrecord_key: model, self.configrecord_key: config})
         if self.network is not None:
@@ -508,7 +515,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return cls(epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return q, of a model with ``num_features`` parameters and rounds by rule."""
+        """Return the expected q of a model with ``num_features`` parameters and default rounds."""
         if setting.num_features is None:
             raise ValueError("Expected num_features, the model's parameters, got None.")
         reporting = self._reporting(setting.num_features)
@@ -517,7 +524,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return expected(self._schedule(reporting, setting.num_users, self._rounds(0)), reporting)
 
     def check_census(self, run: Run) -> None:
-        """Raise TooFewReports, with all reasons, if a run would be of no use."""
+        """Raise TooFewReports with all reasons if the census has too few users."""
         reporting = self._reporting(len(self._trained(run).start))
         rounds = self._rounds(run.arguments.num_rounds)
         if refusal := self._refused(reporting, run.num_users, rounds):

@@ -1,4 +1,4 @@
-"""Rounds of RecordDpSgd: what silos are sent, what comes back, and the result."""
+"""Rounds of RecordDpSgd: messages to silos, their answers, and the result of a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _WEIGHT = "num-examples"
-_ARRAY = "array "  # before the names of parameters, in the store
-_MOST_RECORDS = float(1 << 53)  # that a silo may declare
+_ARRAY = "array "  # prefix of the parameters' names in the store
+_MOST_RECORDS = float(1 << 53)  # limit on the number of records that a silo may declare
 
 
 @dataclass(frozen=True)
 class Models:
-    """Trained parameters, of one silo or the mean over several, by declared numbers of records."""
+    """Trained parameters of one silo, or their mean over several silos, weighted by records."""
 
     arrays: Mapping[str, NDArray[Any]]
-    records: float  # number of records that it was trained on, as declared
+    records: float  # number of records that they were trained on, as declared
     count: int = 1  # number of silos
 
 
 @dataclass(frozen=True)
 class NetworkAsk(Asked):
-    """A round of training, to silos.
+    """A query that asks silos for one round of training.
 
     Attributes
     ----------
     graph : Graph
-        The network, in which ``asked`` has it as text.
+        The network, which ``asked`` contains as text.
     arrays : ArrayRecord
         All of its parameters.
     asked : NetworkRound
-        The round, but for the run's salt.
+        The round's settings, without the run's salt.
     """
 
     cohort: Cohort
@@ -64,12 +64,12 @@ class NetworkAsk(Asked):
 
     @property
     def mechanism(self) -> str:
-        """Whose noise it is."""
+        """Description of the mechanism that adds the noise."""
         return f"DP-SGD, noise multiplier {self.asked.plan.noise_multiplier:.4g}"
 
     @property
     def report_bytes(self) -> int:
-        """Size of the trained parameters."""
+        """Size of the trained parameters in bytes."""
         return sum(t.size * np.dtype(t.dtype).itemsize for t in self._wanted.values())
 
     @property
@@ -77,16 +77,16 @@ class NetworkAsk(Asked):
         return {name: self.graph.parameters[name] for name in self.graph.trainable}
 
     def for_coin(self, coin: int) -> Self:
-        """Return the round itself: it has no public randomness."""
+        """Return this query: it has no public randomness."""
         return self
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
-        """Return the network and the round."""
+        """Return the message to a silo, with the parameters and the round's settings."""
         asked = replace(self.asked, salt=salt).to_config()
         return RecordDict({ARRAYS: self.arrays, NETWORK: asked})
 
     def read(self, content: RecordDict) -> bytes:
-        """Return a silo's trained parameters and number of records."""
+        """Return a silo's trained parameters and number of records as bytes for the store."""
         record, records = content.array_records[ARRAYS], content.metric_records[METRICS][_WEIGHT]
         if not isinstance(records, int | float):
             raise MessageError("Expected a number of records.")
@@ -96,7 +96,7 @@ class NetworkAsk(Asked):
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
     ) -> Models | None:
-        """Return a silo's trained parameters, unless they are not finite."""
+        """Return a silo's trained parameters, or None if they are invalid or not finite."""
         try:
             found = self.from_bytes(content)
         except (MessageError, KeyError):
@@ -105,7 +105,10 @@ class NetworkAsk(Asked):
         return found if finite and 0 < found.records < _MOST_RECORDS else None
 
     def together(self, parts: Sequence[Models]) -> Models:
-        """Return the mean over silos, in an order that does not depend on when they answered."""
+        """Return the mean over silos, weighted by their declared numbers of records.
+
+        The order of summation does not depend on the order in which silos answered.
+        """
         sums = {name: np.zeros(tensor.shape) for name, tensor in self._wanted.items()}
         for part in parts:
             for name, array in part.arrays.items():
@@ -118,17 +121,17 @@ class NetworkAsk(Asked):
         return Models(mean, records, len(parts))
 
     def metrics(self, answer: Models) -> dict[str, int | float]:
-        """Return how many silos answered, and their declared number of records."""
+        """Return the number of silos that answered, and their declared number of records."""
         return {"nodes": answer.count, "records": answer.records}
 
     def to_bytes(self, answer: Models) -> bytes:
-        """Return parameters and numbers as the store keeps them."""
+        """Return parameters and numbers as bytes for the store."""
         arrays = {f"{_ARRAY}{name}": array for name, array in answer.arrays.items()}
         facts = np.array([answer.records, answer.count], np.float64)
         return Report({"facts": facts, **arrays}).to_bytes()
 
     def from_bytes(self, kept: bytes) -> Models:
-        """Undo :meth:`to_bytes`."""
+        """Return the parameters and numbers from the bytes of :meth:`to_bytes`."""
         arrays = Report.from_bytes(kept).arrays
         records, count = arrays["facts"]
         trained = {name: arrays[f"{_ARRAY}{name}"] for name in self._wanted}
@@ -136,9 +139,9 @@ class NetworkAsk(Asked):
 
 
 def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
-    """Return what a silo sent, if by its header it has the type and shape that are wanted.
+    """Return a silo's array; raise MessageError if its header has another type or shape.
 
-    Nothing is allocated for a header that says otherwise.
+    The header is checked before memory for an array of its shape would be allocated.
     """
     stream = BytesIO(array.data)
     try:
@@ -153,31 +156,31 @@ def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
         raise MessageError("Expected the trained parameters of this network.") from error
 
 
-#: Of one's own network, which has been checked before the run.
+#: Limits on the server's network. They are very large, since it was checked before the run.
 _ANY = Limits(*[1 << 62] * 6)
 _COLOURS = (charts.BLUE, charts.GREEN, charts.PURPLE, charts.RED)
 
 
 @dataclass(repr=False, kw_only=True)
 class RecordDpSgdResult(Result):
-    """A result whose estimate is a network; ``arrays`` holds all of its parameters.
+    """A trained network. The attribute ``arrays`` has all of its parameters.
 
     Attributes
     ----------
     text : str
         The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
     epsilon, delta : float
-        What all rounds that silos were asked for cost a record.
+        Privacy cost of a record for all rounds of this run.
     planned_epsilon : float
-        What all rounds of the plan cost a record, which nodes charge with the first.
+        Privacy cost of a record for all planned rounds. Nodes charge it with the first round.
     planned_rounds, steps_per_round : int
-        Number of rounds of the plan, and of steps in each.
+        Number of planned rounds, and of steps in each.
     sampling_rate, noise_multiplier, max_grad_norm : float
-        Probability of a record to be drawn for a step; standard deviation of the noise on a sum,
-        over the length that the gradient of a record is shortened to; that length.
+        Probability that a record is drawn for a step; standard deviation of the noise on a sum of
+        gradients, over ``max_grad_norm``; norm at which the gradient of a record is clipped.
     noise_to_signal : float
-        The rule of thumb q, noise of the mean gradient over its largest length, for the
-        declared numbers of records. Useful up to 0.1.
+        The rule of thumb q: noise of the mean gradient over its largest norm, for the declared
+        numbers of records. Networks are useful up to 0.1.
     """
 
     _answerers: ClassVar[str] = "silos"
@@ -195,18 +198,19 @@ class RecordDpSgdResult(Result):
 
     @property
     def network(self) -> Network:
-        """The trained network; ``network.to_torch(module)`` loads it into its author's module."""
+        """The trained network. ``network.to_torch(module)`` loads it into the original module."""
         arrays = {name: array.numpy() for name, array in self.arrays.items()}
         return Network(parsed(self.text, _ANY), arrays)
 
     def table(self) -> "DataFrame":
-        """Return the rounds.
+        """Return one row for each round.
 
         Returns
         -------
         DataFrame
-            ``round``, ``silos`` that answered, their declared ``records``, ``epsilon spent`` so
-            far, and what ``evaluate_fn`` has measured. Without a round, the arrays.
+            ``round``; the number of ``silos`` that answered; their declared ``records``; the
+            ``epsilon spent`` so far; the metrics that ``evaluate_fn`` returned. If there was no
+            round, a table of the arrays.
         """
         from pandas import DataFrame
 
@@ -221,7 +225,7 @@ class RecordDpSgdResult(Result):
         return DataFrame(rows)
 
     def _draw(self, axes: "Axes") -> None:
-        """Draw what was measured by the epsilon spent; without a measurement, that by round."""
+        """Draw the metrics against the epsilon spent, or the epsilon spent against the round."""
         table = self.table()
         if "round" not in table:
             super()._draw(axes)
@@ -239,7 +243,8 @@ class RecordDpSgdResult(Result):
 
     def _findings(self) -> list[str]:
         ended = self.ended_early
-        trained = len(self.train_metrics_clientapp) - ended  # the last one had too few answers
+        # if the run ended early, the last round had too few answers
+        trained = len(self.train_metrics_clientapp) - ended
         budget = f"epsilon {self.epsilon:.4g} of {self.planned_epsilon:g}" if ended else "all of it"
         return [
             f"A network trained in {trained} of {self.planned_rounds} rounds; noise to "

@@ -1,4 +1,4 @@
-"""RecordDpSgd: silos train a network that comes as data; what its noise amounts to."""
+"""RecordDpSgd: a strategy in which silos train a network that is sent as data, by DP-SGD."""
 
 import logging
 import math
@@ -25,43 +25,44 @@ from ..runtime.facts import PrivacySpent
 from ..runtime.run import Arguments
 from .network_rounds import NetworkAsk, RecordDpSgdResult
 
-#: Of q. Linear models of digits (simulations/studies/silo_records, five splits) lost .02 of their
-#: accuracy at most up to .1, .08 to .40 at .15 to .32, and reached .17 at .94 (a guess: .10).
-#: On breast cancer means from .26 on are between .73 and .85, with standard deviations up to .20.
+#: Values of q above which a run warns and is refused. Linear models of digits
+#: (simulations/studies/silo_records, five splits) lost at most .02 of their accuracy at q up to .1,
+#: lost .08 to .40 at q of .15 to .32, and reached .17 at q of .94 (a guess: .10). On breast cancer
+#: mean accuracies from q = .26 on are between .73 and .85, with standard deviations up to .20.
 WARN_ABOVE, REFUSE_ABOVE = 0.1, 1.0
-_RANGE = 1.2816  # standard normal, of 8 runs in 10
+_RANGE = 1.2816  # half-width of an 80 % interval of a standard normal variable
 
 
 @dataclass(frozen=True)
 class RecordNoise:
-    """What a plan's noise amounts to, for so many silos and records."""
+    """Noise of a training plan, given the numbers of silos and records."""
 
     plan: DpSgdPlan  # noise, sampling rate, steps and rounds
-    dim: int  # number of parameters that are trained
+    dim: int  # number of trained parameters
     silos: int  # number of silos
-    records: float  # number of records of all silos
+    records: float  # total number of records of all silos
 
     @property
     def of_a_sum(self) -> float:
-        """A parameter's signal to noise in a silo's sum of a step, if gradients point one way."""
+        """Signal to noise of a parameter in one silo's sum of one step, if all gradients agree."""
         drawn = self.plan.sampling_rate * self.records / self.silos
         return drawn / (self.plan.noise_multiplier * math.sqrt(self.dim))
 
     @property
     def of_the_run(self) -> float:
-        """Noise to signal q of the mean gradient over silos and steps, by Euclidean length."""
+        """Noise to signal q of the mean gradient over silos and steps, in Euclidean norm."""
         steps = self.plan.num_rounds * self.plan.steps
         return 1 / (self.of_a_sum * math.sqrt(self.silos * steps))
 
     def told(self) -> str:
-        """Return the rule of thumb in words."""
+        """Return a text with the value of q."""
         return (
             f"Noise to signal q = {self.of_the_run:.2g} for {counted(self.dim, 'parameter')}, "
             f"{counted(self.silos, 'silo')} and {counted(round(self.records), 'record')} in all"
         )
 
     def refusal(self) -> TooFew | None:
-        """Return why the network would be noise, and what would do; None if it would not."""
+        """Return a TooFew if the network would be noise, or None."""
         if (ratio := self.of_the_run) <= REFUSE_ABOVE:
             return None
         enough = math.ceil(self.records * ratio / REFUSE_ABOVE)
@@ -76,7 +77,7 @@ class RecordNoise:
         )
 
     def warning(self) -> list[str]:
-        """Return a note if noise is to cost accuracy."""
+        """Return a list with a note if the noise will cost accuracy, or an empty list."""
         if self.of_the_run <= WARN_ABOVE:
             return []
         return [
@@ -84,9 +85,9 @@ class RecordNoise:
         ]
 
     def expectation(self) -> Expectation:
-        """Return q, and the accountant's numbers."""
+        """Return the expected q, with the accountant's numbers."""
         plan, ratio = self.plan, self.of_the_run
-        spread = _RANGE * math.sqrt(0.5 / self.dim)  # of the root of d squared normals, relative
+        spread = _RANGE * math.sqrt(0.5 / self.dim)  # relative spread of the norm of d normals
         all_steps = plan.num_rounds * plan.steps
         rounds = sorted({1, -(-plan.num_rounds // 2), plan.num_rounds})
         spent = ", ".join(f"{plan.epsilon_after(each):.3g} after round {each}" for each in rounds)
@@ -119,7 +120,7 @@ class RecordNoise:
 
 
 def linear_network(parameters: int) -> Network:
-    """Return a network with so many parameters, which is all that a plan reads of one."""
+    """Return a linear network with this number of parameters. A plan reads nothing else of it."""
     weight = Tensor("float32", (parameters, 1), True)
     product = Operation("aten.mm.default", (Reference(None), Reference("weight")), {})
     record = Tensor("float32", (parameters,))
@@ -129,7 +130,7 @@ def linear_network(parameters: int) -> Network:
 
 logger = logging.getLogger("flwr")
 
-_USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # of a plan that is asked for by the class
+_USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # in a plan for which no strategy was constructed
 _CHARGED = "The ledger of a silo that has spent holds the whole plan, epsilon {:g} at delta {:g}."
 _NO_RECORDS = (
     "No node declares how many records it trains on: are they NetworkClientApp, or started with "
@@ -139,17 +140,17 @@ _NO_RECORDS = (
 
 @dataclass(eq=False, repr=False)
 class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
-    """Train a network on the records of silos by DP-SGD, without running anybody's code there.
+    """Strategy that trains a network on silos' records by DP-SGD. The network is sent as data.
 
-    Every silo answers every round: it takes ``steps`` noisy steps from the model that it gets, and
-    the server averages what comes back by the declared numbers of records. Nodes are
-    :class:`ldp_flower.clients.NetworkClientApp`, or started with
+    No silo runs code of other parties. Every silo answers in every round: it takes ``steps`` noisy
+    steps from the current model. The server averages the silos' models, weighted by their declared
+    numbers of records. Nodes run :class:`ldp_flower.clients.NetworkClientApp`, or are started with
     ``ldp-flower supernode --records``.
 
     Parameters
     ----------
     network : Network
-        The network, with the parameters to start from.
+        The network, with its initial parameters.
     epsilon : float
         Privacy parameter of a record, for all rounds together.
     delta : float
@@ -159,27 +160,27 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     steps : int (default: 10)
         Number of steps of the optimiser in a round.
     sampling_rate : float (default: 0.05)
-        Probability of a record to be drawn for a step. With few records take 1.
+        Probability that a record is drawn for a step. With few records use 1.
     max_grad_norm : float (default: 1.0)
-        Length that the gradient of a record's loss is shortened to.
+        Norm at which the gradient of a record's loss is clipped.
     optimizer : {"sgd", "adam"} (default: "sgd")
-        The optimiser on the nodes, new in every round.
+        The optimiser on the nodes. It starts anew in every round.
     learning_rate : float (default: 0.1)
-        Its learning rate.
+        Learning rate of the optimiser.
     min_nodes : int (default: 1)
-        Fewest silos with which a round goes on, in the place of the ``min_reports`` of
+        Smallest number of silos with which a round continues. It replaces the ``min_reports`` of
         :class:`~..runtime.base.LdpStrategy`.
     force : bool (default: False)
-        Whether to train also where the noise drowns the network (q above 1).
+        If True, train even if the noise is too large (q above 1).
 
     Notes
     -----
-    Source: Abadi et al. (2016) on the nodes, McMahan et al. (2017) between them.
+    Source: Abadi et al. (2016) for the training on a node, McMahan et al. (2017) for the averaging.
 
     Rule of thumb: q = s sqrt(d K / T) / (r N) is the noise of the mean gradient over its largest
-    length, for noise multiplier s, d parameters, K silos with N records in all, T steps and
-    sampling rate r. Silos declare their numbers of records in a census, for nothing, and a run
-    with q above 1 is refused before anybody pays, as :func:`ldp_flower.plan` does.
+    norm, for noise multiplier s, d parameters, K silos with N records in all, T steps and sampling
+    rate r. Silos declare their numbers of records in a census, which costs no privacy. A run with q
+    above 1 is refused before any silo spends budget; :func:`ldp_flower.plan` refuses it, too.
 
     Guarantee
     ---------
@@ -228,23 +229,23 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
             self.max_grad_norm,
         )
         self._text = self.network.graph.to_text()
-        self._round(1)  # refuses bad arguments now
+        self._round(1)  # raises an error now if arguments are invalid
 
     def _round(self, number: int) -> NetworkRound:
-        """Return a round, but for the run's salt."""
+        """Return the settings of a round, without the run's salt."""
         how = self.optimizer, self.learning_rate
         return NetworkRound(self._text, self.plan, *how, 0, number)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy for ``num_features`` parameters, with its defaults."""
+        """Return the strategy with its defaults, for a network of ``num_features`` parameters."""
         if setting.num_features is None:
             raise ValueError("Expected num_features, the network's parameters, got None.")
         network = linear_network(setting.num_features)
         return cls(network, epsilon=epsilon, delta=_USUAL_DELTA, num_rounds=_USUAL_ROUNDS)
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return q, for ``num_users`` silos of ``rows_per_user`` records each."""
+        """Return the expected q for ``num_users`` silos of ``rows_per_user`` records each."""
         silos, records = setting.num_users, setting.num_users * setting.rows_per_user
         if refusal := self._too_few(silos) or self._drowned(silos, records):
             raise WouldRefuse(refusal)
@@ -254,42 +255,42 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         return RecordNoise(self.plan, self.network.num_trainable, silos, records)
 
     def _too_few(self, num_users: int) -> TooFew | None:
-        """Return that so many silos are not enough; None if they are."""
+        """Return a TooFew if there are fewer silos than ``min_nodes``, or None."""
         if num_users >= self.min_nodes:
             return None
         why = f"{counted(num_users, 'silo')} are too few."
         return TooFew(why, "cohorts", self.min_nodes, unit="silos")
 
     def _drowned(self, silos: int, records: float) -> TooFew | None:
-        """Return why the noise would drown the network; None if it would not, or is forced to."""
+        """Return a TooFew if the noise is too large and ``force`` is False, or None."""
         if not records:
             return TooFew(_NO_RECORDS, "data")
         return None if self.force else self._noise(silos, records).refusal()
 
     def check_census(self, run: Run) -> None:
-        """Refuse too few silos or records, by the numbers that silos declare."""
+        """Raise TooFewReports if the silos, or the records that they declare, are too few."""
         silos, records = run.num_users, run.num_records or 0
         if refusal := self._too_few(silos) or self._drowned(silos, records):
             raise TooFewReports(refusal)
 
     def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
-        """Return why a run of so many silos does not start, whatever their records."""
+        """Return a TooFew if there are too few silos, or None. Records are not considered."""
         return self._too_few(num_users)
 
     @property
     def carrier(self) -> str:
-        """Flower's train messages."""
+        """Type of the messages: Flower's train messages."""
         return "train"
 
     @property
     def fewest_nodes(self) -> int:
-        """The ``min_nodes``."""
+        """Smallest number of nodes: ``min_nodes``."""
         return self.min_nodes
 
     def _arguments(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> Arguments:
-        """Return the network's parameters; the strategy has all else that a run takes."""
+        """Return the network's parameters; raise ValueError if ``start`` was given arguments."""
         if initial_arrays or num_rounds or train_config:
             raise ValueError(
                 "Expected no initial_arrays, num_rounds or train_config: the network has its "
@@ -300,16 +301,16 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
 
     @property
     def charged(self) -> str:
-        """That ledgers hold the whole plan."""
+        """Text that states the charge of a silo's ledger: the whole plan."""
         return _CHARGED.format(self.plan.epsilon, self.plan.delta)
 
     def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
-        """Return what a record's answers to these rounds cost together, by the accountant."""
+        """Return a record's total privacy cost of these rounds, from the accountant."""
         spent = self.plan.epsilon_after(len(asked)) if asked else 0.0
         return PrivacySpent(spent, self.delta, self.protects, False, seeded)
 
     def protocol(self, run: Run) -> Generator[Asked, Any, RecordDpSgdResult]:
-        """Ask all silos to train, round after round, from the mean of what they have trained."""
+        """Query all silos in each round, from the mean of the models of the last round."""
         plan, arrays = self.plan, run.arguments.initial_arrays
         assert arrays is not None
         run.planned_steps = self.num_rounds
@@ -342,7 +343,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         )
 
     def finished(self, run: Run, found: RecordDpSgdResult) -> RecordDpSgdResult:
-        """Add what the answers of a record's silo have cost it."""
+        """Return the result with the privacy cost of a record."""
         assert found.privacy is not None
         found.epsilon = found.privacy.epsilon
         return found

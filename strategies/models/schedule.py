@@ -1,4 +1,4 @@
-"""What a run of LdpFedAvg costs in noise, and how it divides users and path, before it starts."""
+"""Schedule of a run of LdpFedAvg: its reports, cohorts and step lengths, and its noise."""
 
 import math
 from dataclasses import dataclass
@@ -9,44 +9,44 @@ from ldp_flower.expectation import Expectation
 from ldp_flower.questions import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 from ldp_flower.randomizers import Randomizer, ball_codebook
 
-#: Above the first, results are poor; above the second, useless.
+#: Values of q above which results are poor, and useless.
 WARN_ABOVE, REFUSE_ABOVE = 0.6, 2.0
 
-_FEWEST_PER_COHORT = 30  # users: a mean of as many reports is all but normal
-# Of rows of about length 1. The path of a linear model is sqrt(n / c), with which the noise of a
-# logit is about 1. What these paths reach beside the best of 26: docs/model-updates.md.
+_FEWEST_PER_COHORT = 30  # users in a cohort: a mean of so many reports is nearly normal
+# Path lengths for rows of about length 1. The path of a linear model is sqrt(n / c), with which the
+# noise of a logit is about 1. A comparison with the best of 26 paths is in docs/model-updates.md.
 LONGEST_STEP, LONGEST_PATH, _NET_PATH = 4.0, 100.0, 30.0
 
 
 @dataclass(frozen=True)
 class Reporting:
-    """How one update becomes a report."""
+    """The question and the randomizer that turn a client's update into a report."""
 
-    dim: int
-    question: UpdateQuestion  # what of its update a client reports
-    radius: float  # largest length of what is reported
+    dim: int  # number of parameters
+    question: UpdateQuestion  # maps a client's update to the vector that it reports
+    radius: float  # bound on the norm of that vector
     randomizer: Randomizer
 
     @classmethod
     def of(cls, epsilon: float, dim: int, clip: float | None) -> "Reporting":
-        """Return how to report updates of unit length, or of at most ``clip``."""
+        """Return the reporting of updates normalised to norm 1 or, given ``clip``, clipped."""
         question = NormalisedUpdate() if clip is None else ClippedUpdate(radius=clip)
         radius = clip or 1.0
         return cls(dim, question, radius, ball_codebook(epsilon, dim, radius))
 
     @property
     def noise(self) -> float:
-        """The constant c: a mean of n updates of length 1 has noise ``sqrt(c / n)`` each."""
+        """Noise constant c: the mean of n updates of norm 1 has noise sqrt(c / n) per parameter."""
         return self.randomizer.variance / self.radius**2
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Cohorts and step lengths."""
+    """Sizes of the cohorts and step lengths of a run."""
 
-    noise_to_signal: float  # the rule of thumb q = sqrt(dim c / n), n being the number of reports
-    sizes: list[int]  # of the cohorts, of which each step asks one
-    steps: list[float]  # what the mean update is multiplied by in every step
+    noise_to_signal: float  # the rule of thumb q = sqrt(dim c / n), for n reports
+    sizes: list[int]  # number of users in the cohort of each step
+    steps: list[float]  # factor on the mean update in each step
 
     @classmethod
     def of(
@@ -58,7 +58,7 @@ class Schedule:
         path_length: float | None,
         learning_rate: float | None,
     ) -> "Schedule":
-        """Return the schedule; ``num_rounds`` of 0 and None stand for the rules of thumb."""
+        """Return the schedule. A ``num_rounds`` of 0, or None, selects a rule of thumb."""
         rounds = num_rounds or default_rounds(num_users, net)
         if path_length is None:
             linear = min(LONGEST_PATH, math.sqrt(num_users / reporting.noise))
@@ -74,7 +74,7 @@ class Schedule:
         return cls(ratio, sizes, steps.tolist())
 
     def told(self, reporting: Reporting) -> str:
-        """Return the rule of thumb in words."""
+        """Return a sentence with the value of q."""
         return (
             f"Noise to signal q = sqrt(d c / n) = {self.noise_to_signal:.2g} for d = "
             f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
@@ -82,18 +82,18 @@ class Schedule:
 
 
 def default_rounds(num_users: int, net: bool) -> int:
-    """Return 20 to 100 rounds, fewer where cohorts would be small."""
+    """Return a default number of rounds: 20 to 100, or fewer if cohorts would be too small."""
     rounds = 20 if num_users < 5_000 else 100 if net and num_users >= 10_000 else 30
     return max(1, min(rounds, num_users // _FEWEST_PER_COHORT))
 
 
-_RANGE = 1.2816  # standard normal, of 8 runs in 10
+_RANGE = 1.2816  # half-width of an 80 % interval of a standard normal variable
 
 
 def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
-    """Return q = sqrt(d c / n), the length of the noise if every mean update had length 1."""
+    """Return the expected q = sqrt(d c / n): the noise's norm if every mean update had norm 1."""
     ratio = schedule.noise_to_signal
-    spread = _RANGE * math.sqrt(0.5 / reporting.dim)  # of the root of d squared normals, relative
+    spread = _RANGE * math.sqrt(0.5 / reporting.dim)  # relative spread of the norm of d normals
     judged = (
         f"Above {WARN_ABOVE} expect a poor model. Below it q promises nothing: at q = .06 rows "
         "with small gradients and nodes of one class had accuracies of .50 and .29 for .90."

@@ -1,7 +1,7 @@
-"""Flower's server optimisers on the private mean update, which makes them post-processing.
+"""Flower's server optimisers, applied to the private mean update as post-processing.
 
-The arithmetic is Flower's own: its strategy runs with the mean of the private reports in the
-place of the average that it would take of the clients' models.
+The arithmetic is Flower's. Its strategy runs with the model plus the mean of the private reports,
+instead of the average of the clients' models.
 """
 
 import inspect
@@ -20,22 +20,22 @@ from ldp_flower.validation import Floats
 _KINDS: dict[str, type[FedAvg]] = {
     kind.__name__: kind for kind in (FedAdam, FedYogi, FedAdagrad, FedAvgM)
 }
-_VECTOR = "parameters"  # all of them: the arithmetic is by coordinate
+_VECTOR = "parameters"  # name of the array with all parameters; the arithmetic is elementwise
 
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """One of Flower's strategies, by its name and what is its own of its parameters."""
+    """One of Flower's server optimisers: its name and its parameters."""
 
     name: str  # FedAdam, FedYogi, FedAdagrad or FedAvgM
-    parameters: dict[str, float]  # its own parameters: eta, beta_1, server_momentum,
+    parameters: dict[str, float]  # parameters that FedAvg does not have: eta, beta_1, ...
 
     @classmethod
     def of(cls, strategy: object) -> Self:
-        """Return what a strategy object of Flower's says, or itself.
+        """Return the optimiser of one of Flower's strategy objects; return a ServerOptimizer as is.
 
-        Raise ValueError if it is none of these, or an argument has no effect here or is out of
-        range.
+        Raise ValueError if the object is none of these strategies, or if an argument has no effect
+        here or is out of range.
         """
         if isinstance(strategy, cls):
             return strategy
@@ -47,7 +47,7 @@ class ServerOptimizer:
         usual, parameters = FedAvg(), {}
         for own, declared in inspect.signature(type(strategy)).parameters.items():
             value = getattr(strategy, own)
-            if own == "eta_l":  # which Flower only prints
+            if own == "eta_l":  # Flower only prints this parameter
                 if value != declared.default:
                     raise ValueError(
                         f"Expected no eta_l of the optimizer, got {value}: the rate of local "
@@ -65,7 +65,7 @@ class ServerOptimizer:
 
     def steps(self) -> Callable[[int, Floats, Floats], Floats]:
         """Return a function from round, model and mean update to the next model."""
-        # Behind Flower's class and before FedAvg, whose average it replaces.
+        # _OneMean comes after Flower's class and before FedAvg, whose average it replaces.
         kind: Any = type(self.name, (_KINDS[self.name], _OneMean), {})
         strategy = kind(**self.parameters)
 
@@ -84,7 +84,7 @@ class ServerOptimizer:
 
 
 class _OneMean(FedAvg):
-    """FedAvg that asks nobody and is given the average."""
+    """FedAvg that sends no messages and takes a given average."""
 
     average: ArrayRecord
 
@@ -104,6 +104,7 @@ def _record(vector: Floats) -> ArrayRecord:
 
 
 def _check(name: str, value: Any) -> None:
+    """Raise ValueError if a parameter of the optimiser is out of range."""
     share = name in ("beta_1", "beta_2", "server_momentum")
     number = isinstance(value, int | float) and math.isfinite(value)
     if not number or not (0 <= value < 1 if share else value > 0):

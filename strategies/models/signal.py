@@ -1,4 +1,4 @@
-"""Whether mean updates are more than the noise of their randomizer."""
+"""Signal: tests of the mean updates against the known noise of their randomizer."""
 
 import logging
 import math
@@ -11,7 +11,7 @@ from ldp_flower.validation import Floats
 logger = logging.getLogger("flwr")
 
 
-# The runs that learned and were missed: docs/model-updates.md, "No signal".
+# Runs that learned but were not detected: docs/model-updates.md, "No signal".
 _NO_SIGNAL = (
     "No signal was proved: the mean updates could be the noise of their randomizer alone. That "
     "does not mean that nothing was learned: at epsilon 1 this test misses most models that "
@@ -23,23 +23,24 @@ _WHAT_TO_DO = (
     "nodes, fewer parameters or a larger epsilon would show whether it has learnt anything."
 )
 
-# How likely noise alone is to pass for a signal in one test; there are three a round.
+# Significance level of each test; there are three tests per round.
 _LEVEL = 1e-4
-# A run may be ended if the tests show nothing (not even at the second level) although a
-# common update of this length would be missed that rarely. First mean updates of apps, normalised,
-# had lengths of .2 to 1, with one record a node .08 to .2.
+# A run may be ended if no test is significant at the level _NOTHING, although a common update of
+# norm _LENGTH would be missed with a probability of _MISSED only. The first normalised mean updates
+# of apps had norms of .2 to 1, and of .08 to .2 with one record per node.
 _LENGTH, _NOTHING, _MISSED = 0.1, 0.1, 1e-3
 _FEWEST_ROUNDS = 3
 
 
 class Signal:
-    """Running tests of mean updates against their known noise, which cost no privacy.
+    """Sequential tests of mean updates against their known noise. They cost no privacy.
 
-    Without a signal (every node's update is 0, or they cancel) a mean update is normal noise of
-    known variance. Three sums over the rounds so far are tested: that of the squared lengths; the
-    squared length of the weighted sum of updates, sharper while they point the same way; and that
-    of their projections on the sum of the former ones, which sees updates that turn back. Where
-    there is no signal ``found`` stays False with probability 0.996 (30 rounds, simulated).
+    Without a signal (all updates are 0, or they cancel) a mean update is normal noise of known
+    variance. There are three test statistics over the rounds so far: the sum of the squared norms;
+    the squared norm of the weighted sum of updates, which has more power while updates point the
+    same way; and the sum of the updates' projections on the sum of the earlier ones, which detects
+    updates that turn back. Without a signal, ``found`` stays False with probability 0.996 (30
+    rounds, simulated).
     """
 
     def __init__(self, dim: int, rounds: int) -> None:
@@ -47,14 +48,17 @@ class Signal:
         self._dim = dim
         self._planned = rounds
         self._rounds = 0
-        self._squares = 0.0  # of the mean updates, in standard deviations of their noise
-        self._sum: Floats = np.zeros(dim)  # of the mean updates, weighted by their precision
+        self._squares = 0.0  # sum of squared norms, in standard deviations of the noise
+        self._sum: Floats = np.zeros(dim)  # sum of the mean updates, weighted by their precision
         self._precision = 0.0
-        self._onwards = 0.0  # the projections on that sum, in standard deviations
-        self._chance = 1.0  # of noise alone, in the sharpest of the tests
+        self._onwards = 0.0  # sum of the projections on that sum, in standard deviations
+        self._chance = 1.0  # smallest p-value of the three tests
 
     def add(self, update: Floats, deviation: float) -> float:
-        """Take a mean update, its noise per parameter; return how likely noise alone is as long."""
+        """Add a mean update, and return the probability that noise alone has at least its norm.
+
+        ``deviation`` is the standard deviation of the noise per parameter.
+        """
         scaled = update / deviation
         squares = float(scaled @ scaled)
         if self._rounds:
@@ -75,12 +79,12 @@ class Signal:
 
     @property
     def missing(self) -> bool:
-        """Whether to give up on normalised updates: one of use would have been seen.
+        """True if a run of normalised updates should end, since a useful signal is unlikely.
 
-        From the third round to half of them, as soon as a common update of length 0.1 would be
-        missed with probability 1e-3 only. Of 450 simulated runs with a signal (15 apps of 2 to 10
-        records a node, epsilon 1, 2, 4) none was ended; of 40 with one record a node 4 were, of 20
-        classes, accuracy .25.
+        This is possible from the third round to half of the rounds, as soon as a common update of
+        norm 0.1 would be missed with a probability of 1e-3 only. None of 450 simulated runs with a
+        signal was ended (15 apps of 2 to 10 records per node, epsilon 1, 2, 4). With one record
+        per node, 4 of 40 runs were ended (20 classes, accuracy .25).
         """
         at_the_start = _FEWEST_ROUNDS <= self._rounds <= self._planned / 2
         if self.found or not at_the_start or self._chance < _NOTHING:
@@ -89,7 +93,10 @@ class Signal:
         return bool(ncx2.cdf(chi2.isf(_NOTHING, self._dim), self._dim, power) < _MISSED)
 
     def notes(self, spared: int) -> list[str]:
-        """Return and log a note unless updates were more than noise; so many were not asked."""
+        """Return and log a note if no signal was found.
+
+        ``spared`` is the number of users that were not queried, or 0 if the run was not ended.
+        """
         if self.found:
             return []
         note = f"{_NO_SIGNAL} {_WHAT_TO_DO}"

@@ -1,7 +1,7 @@
-"""Which arrays of a model are trained; all others stay as the server has them.
+"""Selection of a model's arrays that are trained. All other arrays keep their initial values.
 
-What stays still cannot be learnt privately, and every array that is trained costs noise, so
-it is declared.
+The arrays that do not change cannot be learnt privately, and every trained array costs noise.
+Therefore the selection is declared.
 """
 
 import re
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.training import Parameters, flattened, parameters_of
 
-# What PyTorch and Keras call the running statistics of batch normalisation.
+# Names of the running statistics of batch normalisation in PyTorch and Keras.
 _STATISTICS = re.compile(
     r"(.*[./])?(running_mean|running_var|num_batches_tracked|moving_mean|moving_variance)"
 )
-_MOST_NAMES = 20  # that a message shows
+_MOST_NAMES = 20  # largest number of names that a message shows
 
 _OF_BYTES = (
     " The model is bytes (trees?): noise cannot be added to it. For a table take "
@@ -37,21 +37,22 @@ _LEFT = (
 class Trained:
     """The arrays of a model that are trained."""
 
-    names: list[str]  # their names, in order
-    start: NDArray[np.float64]  # (parameters,): what they hold at the start, as one vector
-    # Their indices among all arrays of floats, in the order of names; None: all
+    names: list[str]  # names of the arrays, in order
+    start: NDArray[np.float64]  # (parameters,): their initial values, as one vector
+    # Indices of these arrays among all arrays of floats, in the order of names; None: all arrays
     among: NDArray[np.int64] | None
-    notes: list[str]  # what of the model is not trained although nobody asked for that
+    notes: list[str]  # note about running statistics that are left out by default
 
     @classmethod
     def of(cls, initial_arrays: ArrayRecord, trainable: Sequence[str] | None) -> Self:
-        """Return what ``trainable`` names of these arrays; None: all but running statistics.
+        """Return the arrays that ``trainable`` names; by default all but running statistics.
 
-        Raise ValueError if there is nothing to train, or nothing of a name, or it is not finite.
+        Raise ValueError if there is nothing to train, if a name matches no array of floats, or if
+        an array to train is not finite.
         """
         try:
             model = parameters_of(initial_arrays)
-        except Exception as error:  # of another library's arrays
+        except Exception as error:  # arrays of another library raise various errors
             raise ValueError(
                 f"Expected initial_arrays of NumPy arrays, got some that cannot be read: {error}"
             ) from error
@@ -91,24 +92,23 @@ class Trained:
 def trainable_of(module: Any) -> tuple[str, ...]:
     """Return the names of the parameters of a PyTorch module that require gradients.
 
-    For ``LdpFedAvg(trainable=trainable_of(net))``, with ``ArrayRecord(net.state_dict())`` as
-    initial arrays: frozen layers and all buffers (running statistics, counters) stay as they are.
+    Use it as ``LdpFedAvg(trainable=trainable_of(net))``, with ``ArrayRecord(net.state_dict())`` as
+    initial arrays. Frozen layers and all buffers (running statistics, counters) do not change.
 
     Parameters
     ----------
     module : torch.nn.Module
-        The module. A parameter that it has under several names is named by each, as in its
-        ``state_dict``.
+        The module. A parameter with several names is listed under each name, as in ``state_dict``.
 
     Returns
     -------
     tuple of str
-        The names, as ``state_dict`` has them.
+        The names, as in ``state_dict``.
 
     Raises
     ------
     ValueError
-        If it is no module, or none of its parameters requires gradients.
+        If ``module`` is not a module, or if none of its parameters requires gradients.
     """
     if not callable(getattr(module, "named_parameters", None)):
         raise ValueError(f"Expected module to be a torch.nn.Module, got {module!r}.")
@@ -123,7 +123,7 @@ def trainable_of(module: Any) -> tuple[str, ...]:
 
 
 def check_trainable(trainable: object) -> tuple[str, ...]:
-    """Return names and patterns as a tuple; raise ValueError if these are none."""
+    """Return names and patterns as a tuple; raise ValueError if they are invalid."""
     expected = "Expected trainable to be a list of names or patterns of arrays"
     if isinstance(trainable, str) or not isinstance(trainable, Iterable):
         raise ValueError(f"{expected}, got {trainable!r}.")
@@ -134,6 +134,7 @@ def check_trainable(trainable: object) -> tuple[str, ...]:
 
 
 def _named(trainable: Sequence[str], model: Parameters, kinds: dict[str, str]) -> list[str]:
+    """Return the names of the model's arrays that match ``trainable``, in the model's order."""
     chosen: set[str] = set()
     for pattern in trainable:
         found = {name for name in kinds if name == pattern or fnmatchcase(name, pattern)}
@@ -150,7 +151,7 @@ def _named(trainable: Sequence[str], model: Parameters, kinds: dict[str, str]) -
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return names with commas, not more than can be read."""
+    """Return the names separated by commas, at most 20 of them."""
     known = list(names)
     more = len(known) - _MOST_NAMES
     shown = ", ".join(known[:_MOST_NAMES]) or "none"

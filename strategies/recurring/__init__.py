@@ -1,1 +1,1 @@
-"""The same question at every collection, with one budget for all of them."""
+"""Strategy for repeated collections of the same estimates, with one privacy budget for all."""

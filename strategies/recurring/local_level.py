@@ -1,9 +1,9 @@
-"""The local-level model: what the level of a drifting quantity is and was, from noisy estimates.
+"""The local-level model: the present and past levels of a drifting quantity, from noisy estimates.
 
-An estimate is the level plus noise of known variance; the level moves by a random walk, and may
-make one sudden step, or have a momentum that fades, and days may differ by themselves. How much of
-which is not known: every hypothesis has a Kalman filter of its own, all at once, and weighs by its
-likelihood (Bayesian model averaging).
+An estimate is the level plus noise of known variance. The level follows a random walk. It may also
+make one sudden step, or have a momentum that fades, and single days may deviate. The sizes of these
+effects are not known. Each hypothesis about them has a Kalman filter, and all filters run at once.
+The hypotheses are weighted by their likelihood (Bayesian model averaging).
 """
 
 from dataclasses import dataclass, replace
@@ -12,33 +12,38 @@ import numpy as np
 
 from ldp_flower.validation import Floats
 
-# Variance of a collection's drift over that of its estimate. Below the first a level's error with
-# and without drift is alike for some 50 collections; above the last nothing is smoothed.
+# Candidate variances of the drift per collection, over that of an estimate. Below the smallest, the
+# level's error is the same with and without drift for some 50 collections. Above the largest there
+# is no smoothing.
 _DRIFTS = 10.0 ** np.arange(-2.0, 1.1, 0.5)
 _STEPS = np.array([2.0, 4.0, 8.0])  # standard deviations of a step, in raw standard errors
 _STEP_RATE = 0.02  # prior probability of a step before a collection: once in a year of weeks
-# Variances of the change of a level's momentum, over that of an estimate. Without it past levels of
-# an epidemic's waves had errors 1.3 times as large.
+# Candidate variances of the change of a level's momentum, over that of an estimate. Without
+# momentum, past levels of an epidemic's waves had errors 1.3 times as large.
 _MOMENTA = 10.0 ** np.arange(-2.0, 0.6, 0.5)
-# Variances of what a day differs by from the others, itself, over that of an estimate.
+# Candidate variances of the deviation of a single day, over that of an estimate.
 _DAYS = 10.0 ** np.arange(-1.0, 1.6, 0.5)
-_LASTING = 0.8  # of a momentum, at the next collection: a rise lasts for some five
-# Estimates by which a level's error is checked: the last ones, and so many to both sides. Tuned on
-# 8 seeds (500 to 507) of the study's six populations: today's bands of an epidemic's share miss 5
-# to 6 %, and 8 to 11 % without the check; past ones of days that differ as much as estimates 8.8 %
-# without it.
+_LASTING = 0.8  # factor on a momentum per collection: a rise lasts for some five collections
+# Number of estimates that check a level's standard error: the last ones for today's level, and as
+# many on each side for past levels. It was tuned on 8 seeds (500 to 507) of the study's six
+# populations. Today's bands of an epidemic's share miss 5 to 6 %, and 8 to 11 % without the check.
+# Bands of past levels miss 8.8 % without the check, if days deviate as much as estimates.
 _CHECKED = 4
-_MAX_PLACES = 100  # places of a step that are tried; with more collections every second, third ...
-_FLOOR = 1e-6  # least variance of an estimate, over the usual one: errors of 0 are of rounding
+# Largest number of collections before which a step is tried. With more collections, steps are tried
+# before every second, third, ... only.
+_MAX_PLACES = 100
+# Smallest variance of an estimate, over the median one: variances of 0 are due to rounding.
+_FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
 class LocalLevel:
-    """Levels, each array of shape (collections,).
+    """Levels at each collection. All arrays have the shape (collections,).
 
-    ``filtered`` are from the estimates up to each collection, as was known then, ``level`` from all
-    estimates. ``innovation`` is how far each estimate was from what those before it had led to
-    expect, in standard deviations of that; NaN for the first one and for those that are missing.
+    ``filtered`` uses the estimates up to each collection, and ``level`` uses all estimates.
+    ``innovation`` is the difference between each estimate and its prediction from the earlier ones,
+    in standard deviations of that prediction. It is NaN for the first estimate and for missing
+    ones.
     """
 
     filtered: Floats
@@ -54,17 +59,18 @@ def local_level(estimates: Floats, std_errors: Floats) -> LocalLevel:
     Parameters
     ----------
     estimates, std_errors : ndarray, shape (collections,)
-        In order. One that is not finite, or whose error is not, is missing. Levels before the
-        first that is not missing are not finite.
+        Estimates and standard errors in order. An estimate is missing if it, or its standard error,
+        is not finite. Levels before the first estimate are not finite.
 
     Notes
     -----
     Source: Durbin & Koopman (2012), sections 2.2, 2.4 and 4.4. A level's variance is that of the
-    mixture of all hypotheses: what each one leaves open, and how far they are apart.
+    mixture of all hypotheses: it covers the variance within each and the differences between them.
 
-    Where no hypothesis is right, as when an epidemic's wave begins, the last estimates are further
-    from what was expected than they should be, or all on one side of it. Today's standard error is
-    then as many times larger; in hindsight, where estimates to both sides were further off.
+    No hypothesis may be right, for example when an epidemic's wave begins. Then the last estimates
+    are further from their predictions than expected, or all on one side of them. Filtered standard
+    errors are multiplied by this excess. For standard errors of past levels, the excess is that of
+    the estimates on both sides.
     """
     known = np.isfinite(estimates) & np.isfinite(std_errors)
     variances = np.where(known, std_errors, 1.0) ** 2
@@ -82,9 +88,9 @@ def local_level(estimates: Floats, std_errors: Floats) -> LocalLevel:
 
 
 def _excess(innovation: Floats) -> Floats:
-    """Return how many times larger than expected the last innovations are, at least once.
+    """Return the factor by which the last innovations are larger than expected, at least 1.
 
-    Their root mean square, or their mean in its own standard errors if they are on one side.
+    It is the larger one of their root mean square and of their mean in units of its standard error.
     """
     found = np.ones(len(innovation))
     for t in range(len(innovation)):
@@ -96,7 +102,7 @@ def _excess(innovation: Floats) -> Floats:
 
 
 def _excess_around(innovation: Floats) -> Floats:
-    """Return how many times larger than expected innovations near each collection are, likewise."""
+    """Return the root mean square of the innovations near each collection, at least 1."""
     near = np.ones(2 * _CHECKED + 1)
     seen = np.isfinite(innovation)
     squares = np.convolve(np.where(seen, innovation, 0.0) ** 2, near)[_CHECKED:-_CHECKED]
@@ -105,11 +111,13 @@ def _excess_around(innovation: Floats) -> Floats:
 
 
 def _hypotheses(collections: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the hypotheses about the way into each collection, and the logarithms of their priors.
+    """Return the hypotheses about the level's changes, and the logarithms of their priors.
 
-    Variances of a level's drift, (collections, hypotheses), of its momentum's change, and of what a
-    day differs by: a rate of drift with no step, or with one of some size before some collection,
-    or momentum; a rate of drift, or momentum, with days that differ.
+    The four arrays are the variance of the level's drift, shape (collections, hypotheses); that of
+    the change of its momentum; that of a day's deviation; and the log prior, the last three of
+    shape (hypotheses,). There are three kinds of hypotheses: a rate of drift, without a step or
+    with a step of some size before some collection; momentum; and a rate of drift or momentum, with
+    days that deviate.
     """
     places = np.arange(1, collections, max(1, -(-collections // _MAX_PLACES)))
     steps = np.zeros((collections, 1 + len(places) * len(_STEPS)))
@@ -134,10 +142,10 @@ def _hypotheses(collections: int) -> tuple[Floats, Floats, Floats, Floats]:
 def _averaged(
     estimates: Floats, noise: Floats, drift: Floats, change: Floats, day: Floats, prior: Floats
 ) -> LocalLevel:
-    """Return the average over all hypotheses of the filtered and the smoothed levels.
+    """Return the filtered and the smoothed levels, averaged over all hypotheses.
 
-    The state is a level and its momentum: ``a`` and ``c`` are their variances, ``b`` is their
-    covariance. At first nothing is known of the level; the momentum is stationary.
+    The state is a level and its momentum. ``a`` and ``c`` are their variances, and ``b`` is their
+    covariance. The initial level is unknown, and the initial momentum has its stationary variance.
     """
     level, likelihood = np.empty(drift.shape), np.empty(drift.shape)
     kept = np.empty((len(estimates), 6, drift.shape[1]))
@@ -150,7 +158,7 @@ def _averaged(
         c = _LASTING**2 * c + change
         a, b = a + 2 * _LASTING * b + c + drift[t], _LASTING * b + c
         apart = noise[t] + day  # variance of an estimate about the level
-        precision = 1 / (a + apart)  # 0 at the first estimate, and of one that is missing
+        precision = 1 / (a + apart)  # 0 for the first estimate and for missing ones
         off = estimate - at
         if known := bool(np.isfinite(noise[t])):
             if np.isfinite(a).all():
@@ -177,9 +185,12 @@ def _averaged(
 def _of_days(
     mean: Floats, variance: Floats, estimates: Floats, noise: Floats, day: Floats
 ) -> tuple[Floats, Floats]:
-    """Return what each day was, given the level: part of what its estimate is off by is its own."""
+    """Return means and variances of the value of each day, given those of the level.
+
+    A part of the difference between a day's estimate and the level is the day's deviation.
+    """
     noise, known = noise[:, None], np.isfinite(noise)[:, None]
-    own = day / (noise + day)  # 0 of a missing estimate
+    own = day / (noise + day)  # 0 for a missing estimate
     left = np.where(known, own * np.where(known, noise, 0.0), day)
     return mean + own * (estimates[:, None] - mean), (1 - own) ** 2 * variance + left
 
@@ -187,8 +198,9 @@ def _of_days(
 def _smoothed(level: Floats, kept: Floats) -> tuple[Floats, Floats]:
     """Return means and variances of levels given all estimates, by de Jong's recursions.
 
-    ``x`` and ``y`` are what later estimates say of a level and its momentum as they are foreseen,
-    ``p``, ``q`` and ``r`` how much of their variances they take away.
+    ``x`` and ``y`` are the information of later estimates about the predicted level and its
+    momentum. ``p``, ``q`` and ``r`` are the entries of the matrix that describes by how much this
+    information reduces their variances.
     """
     mean, variance = level.copy(), kept[:, 0].copy()
     x, y, p, q, r = np.zeros((5, level.shape[1]))
@@ -206,7 +218,7 @@ def _smoothed(level: Floats, kept: Floats) -> tuple[Floats, Floats]:
 
 
 def _mixture(mean: Floats, variance: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return means and standard deviations of mixtures, along the last axis; NaN if not known."""
+    """Return means and standard deviations of mixtures along the last axis; NaN if unknown."""
     centre = (weights * mean).sum(axis=-1)
     with np.errstate(invalid="ignore"):
         total = (weights * (variance + (mean - centre[..., None]) ** 2)).sum(axis=-1)

@@ -1,4 +1,4 @@
-"""The season of a series: what each place of a declared period adds, beside the level.
+"""Seasonal effects of a series: the deviation from the level at each place of a declared period.
 
 Source: the classical decomposition by moving averages over a whole period, in which a season adds
 up to nothing; see Hyndman & Athanasopoulos, Forecasting: Principles and Practice, section 3.4.
@@ -12,14 +12,14 @@ from ldp_flower.validation import Floats
 
 from .local_level import LocalLevel, local_level
 
-#: Periods that are collected before a season is told from noise.
+#: Number of periods before seasonal effects are estimated.
 PERIODS = 3
 
 
 def seasonal_level(estimates: Floats, std_errors: Floats, period: int) -> LocalLevel:
-    """Return levels with a season of so many collections, as :func:`local_level` without one.
+    """Return the levels of :func:`local_level`, with a season of ``period`` collections.
 
-    What was known at a collection has the season of estimates up to it.
+    Filtered levels use the seasonal effects from the estimates up to their collection.
     """
     collections = len(estimates)
     then = np.zeros((2, collections))
@@ -40,9 +40,10 @@ def seasonal_level(estimates: Floats, std_errors: Floats, period: int) -> LocalL
 
 
 def season_of(estimates: Floats, period: int) -> tuple[Floats, Floats]:
-    """Return what each place of a period adds, and standard errors; 0 with few periods.
+    """Return the seasonal effect of each place of a period, and the standard errors.
 
-    Effects are shrunk by their own spread: without a season they are noise.
+    All are 0 if there are too few periods. Effects are shrunk according to their spread, since
+    without a season they are only noise.
     """
     nothing = np.zeros(period), np.zeros(period)
     collections = len(estimates)
@@ -50,7 +51,7 @@ def season_of(estimates: Floats, period: int) -> tuple[Floats, Floats]:
         return nothing
     window = np.ones(period) / period if period % 2 else np.ones(period + 1) / period
     if not period % 2:
-        window[[0, -1]] /= 2  # as long to both sides of a collection
+        window[[0, -1]] /= 2  # makes the window symmetric around a collection
     half = len(window) // 2
     off = estimates[half : collections - half] - np.convolve(estimates, window, mode="valid")
     places = (np.arange(len(off)) + half) % period

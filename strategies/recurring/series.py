@@ -1,4 +1,4 @@
-"""Series: the same question at every collection, by rotating panels or permanent answers."""
+"""Series: a strategy for repeated collections, by rotating panels or permanent answers."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -41,56 +41,59 @@ from .series_result import (
     kept_bits,
 )
 
-_MAX_COLLECTIONS = 1000  # levels of so many take a second for each estimate
+_MAX_COLLECTIONS = 1000  # levels of so many collections take a second for each estimate
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Series(LdpStrategy[SeriesResult]):
-    """The same question at every collection (each week, say), at one epsilon for all of them.
+    """Strategy that repeats a question at every collection (for example weekly), at one epsilon.
 
-    Every user is in one panel and answers in its collection only, at the whole epsilon. The
-    collections' estimates are joined by a local-level model: the level of today, and those of the
-    past in hindsight, with 95 % bands. With ``memoised`` everybody answers at every collection
-    instead, always by the same noise.
+    The users are divided into panels, one for each collection. A user answers in the collection of
+    its panel only, at the whole epsilon. A local-level model combines the estimates of all
+    collections. It estimates the present level and the past levels, with 95 % bands. With
+    ``memoised`` all users answer at every collection instead, and each keeps the same noise.
 
     Parameters
     ----------
     strategy : LdpStrategy
-        What is asked: :class:`Means`, :class:`Counts`, :class:`Quantiles`, :class:`TwoWay`,
-        :class:`PrivateEvaluation`, or another one whose result has ``estimates``, which
-        :class:`Distribution` has none of: what it smooths is wrong alike every week, and levels'
-        bands missed by 13 to 20 %. Its ``epsilon`` is for the whole series.
+        The strategy that runs at each collection: :class:`Means`, :class:`Counts`,
+        :class:`Quantiles`, :class:`TwoWay`, :class:`PrivateEvaluation`, or another one whose result
+        has ``estimates``. :class:`Distribution` has none: its smoothing has the same bias every
+        week, and the levels' bands missed by 13 to 20 %. The strategy's ``epsilon`` is for the
+        whole series.
     collections : int
-        How many there will be, 2 to 1,000: as many panels the users are divided into.
+        Number of collections, 2 to 1,000. It is also the number of panels.
     memoised : bool (default: False)
-        Whether users answer permanently: for :class:`Counts`, and :class:`Means` without groups.
-        A node refuses unless its operator has set ``allow-public-changes=true``.
+        If True, users give permanent answers. This is possible for :class:`Counts`, and for
+        :class:`Means` without groups. A node refuses unless its operator has set
+        ``allow-public-changes=true``.
     season : int, optional
-        Collections after which what they differ by comes again: 7 of days. It is told from noise
-        after three such periods. By default levels have none. It shapes levels and asks for
-        nothing: a series that runs may be given one.
+        Number of collections after which a seasonal pattern repeats, such as 7 for days. It is
+        estimated after three such periods. By default there is no season. It affects levels but no
+        query, so it may be set during a series.
     store : str or Path, optional
-        File that keeps the series; without it, it ends with this object.
+        File that stores the series. Without it, the series ends with this object.
 
     Raises
     ------
     ValueError
-        If the strategy has no estimates to follow, or an argument is out of range.
+        If the result of the strategy has no estimates, or an argument is out of range.
 
     Notes
     -----
-    A panel is cut by public hashes, whoever is in the census: so a panel is a random part of the
-    users of its week, and estimates are about all of them. Users who join later are in the panels
-    of the collections that are left, each with the probability of everybody else. In a deployment
-    a user's hash is of a number that its ledger gives it, so that users may move on a node.
+    Public hashes assign users to panels, independently of the census. So a panel is a random part
+    of its week's users, and the estimates are about all of them. A user who joins later is in each
+    of the remaining panels with the same probability as all other users. In a deployment, the hash
+    is that of a number that the ledger assigns to the user, so a node may reorder its users.
 
     Smoothing: see :func:`~ldp_flower.strategies.recurring.local_level.local_level`. Smith (1978)
-    and Binder & Hidiroglou (1988) are about rotating panels.
+    and Binder & Hidiroglou (1988) treat rotating panels.
 
-    Memoised, a user sends one bit of its value, and one secret coin flips all its bits or none.
-    With an answer drawn for each value alone, as in RAPPOR (Erlingsson, Pihur & Korolova 2014), a
-    user that has had k values loses k epsilon. Public coins decide which bit it is; a number is
-    rounded by a threshold that the user keeps. All levels have the same noise, changes have little.
+    With ``memoised`` a user sends one bit of its value. One secret coin of the user flips all of
+    its bits or none. If users drew a separate answer for each value, as in RAPPOR (Erlingsson,
+    Pihur & Korolova 2014), a user with k different values would spend k epsilon. Public coins
+    select the bit. A number is rounded by a threshold that the user keeps. All levels have the same
+    noise, and changes have little noise.
 
     Guarantee
     ---------
@@ -164,13 +167,13 @@ class Series(LdpStrategy[SeriesResult]):
             )
         self.schema = getattr(self.strategy, "schema", None)
         self._memory = RunStore() if self.store is None else None
-        self._kept: RunStore  # of the series, while a collection is under way
-        self._number = 0  # of the collection under way; 0: none is
-        self._smallest: int  # users in the smallest panel from now on
+        self._kept: RunStore  # store of the series, during a collection
+        self._number = 0  # number of the present collection; 0 if there is none
+        self._smallest: int  # number of users in the smallest remaining panel
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield the first of two evaluations of a model."""
+        """Yield runs of the first of two evaluations of a model."""
         for strategy, users in PrivateEvaluation.audit_runs(dim, epsilon):
             yield cls(strategy, collections=2), users
 
@@ -187,14 +190,14 @@ class Series(LdpStrategy[SeriesResult]):
         grid : Grid
             Flower's grid, or an :class:`~ldp_flower.InProcessGrid`.
         collection : int, optional
-            Its number, from 1: the week of the series. One that is complete is not asked again.
-            By default the one after the last that is complete. One that is left out is missing,
-            and cannot be asked once a later one has begun.
+            Number of the collection, from 1, for example the week of the series. A complete
+            collection is not repeated. By default it is the one after the last complete collection.
+            A skipped collection is missing, and cannot run once a later one has begun.
 
         Raises
         ------
         ValueError
-            If the store is another series', or there is no such collection to ask.
+            If the store belongs to another series, or if this collection cannot run.
         """
         if named.get("store") is not None:
             raise ValueError("Expected the store of a series as an argument of Series.")
@@ -217,7 +220,7 @@ class Series(LdpStrategy[SeriesResult]):
                 self._number = 0
 
     def result(self) -> SeriesResult:
-        """Return the levels so far, without asking anybody.
+        """Return the levels so far, without a query.
 
         Raises
         ------
@@ -236,7 +239,7 @@ class Series(LdpStrategy[SeriesResult]):
         )
 
     def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
-        """Return why a series of so many users does not start, and how many would do."""
+        """Return a TooFew if there are too few users for a series, or None."""
         if (form := self._form) is not None:
             return self._with_enough(
                 lambda users: form.refusal(SizeOnlyPopulation(users), self.min_reports), num_users
@@ -251,17 +254,21 @@ class Series(LdpStrategy[SeriesResult]):
         return replace(few, why=f"{why} {few.why}", needed=needed)
 
     def check_census(self, run: Run) -> None:
-        """Refuse panels that the strategy would refuse, those to come included at the start."""
+        """Raise TooFewReports if a panel is too small for the strategy.
+
+        At the first collection all panels are checked, later on only the present one.
+        """
         if self._form is not None:
             few = self._form.refusal(run.population, self.min_reports)
         else:
             few = self.strategy._tried(self._smallest)
         if few is not None:
-            self._kept.part(self._number).clear()  # nobody was asked: the next census is another
+            # There was no query, so the next attempt takes a new census.
+            self._kept.part(self._number).clear()
             raise TooFewReports(few)
 
     def protocol(self, run: Run) -> AnyProtocol:
-        """Ask this collection's panel what the strategy asks, or everybody for permanent bits."""
+        """Run the strategy on this collection's panel, or query all users for permanent bits."""
         if (form := self._form) is None:
             return (yield from self.strategy.protocol(run))
         bits = yield from ask_for_bits(form, run.population, self.collections)
@@ -281,16 +288,16 @@ class Series(LdpStrategy[SeriesResult]):
 
     @property
     def row_features(self) -> int | None:
-        """Those of the strategy."""
+        """Number of features of the users' rows that the strategy requires."""
         return self.strategy.row_features
 
     def census_content(self, arguments: Arguments) -> RecordDict:
-        """Ask for numbers that users keep, so that their panels and coins stay theirs."""
+        """Request the users' permanent numbers, so that their panels and coins do not change."""
         return RecordDict({NUMBERS: ConfigRecord()})
 
     @contextmanager
     def _opened_series(self) -> Iterator[RunStore]:
-        """Open what keeps the series; refuse the store of another one."""
+        """Open the store of the series; raise an error if it belongs to another series."""
         if self._memory is not None:
             yield self._memory
             return
@@ -309,7 +316,7 @@ class Series(LdpStrategy[SeriesResult]):
         yield self._kept.part(self._number)
 
     def population(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
-        """Return this collection's panel, or everybody for permanent bits."""
+        """Return this collection's panel, or all users for permanent bits."""
         if self._kept.get("salt") is None:
             self._kept.put("salt", salt)
         if self._form is not None:
@@ -320,11 +327,11 @@ class Series(LdpStrategy[SeriesResult]):
         return panel
 
     def _least(self, num_users: int) -> int:
-        """Return how many users the smallest panel has, at least, as good as surely."""
+        """Return a number of users that the smallest panel has with near certainty."""
         return SizeOnlyPopulation(num_users).between(0, HASH_END // self.collections).size
 
     def finished(self, run: Run, found: Any) -> SeriesResult:
-        """Keep the estimates of this collection; return the levels so far."""
+        """Store the estimates of this collection; return the levels so far."""
         names, values, errors = found.estimates()
         assert found.privacy is not None
         own = Collected(

@@ -1,4 +1,4 @@
-"""What a series keeps of each collection, and what all have found: levels, and who answered."""
+"""Results of a series: the record of each collection, and the levels over all collections."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,19 +26,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-# Collections of which the noise is averaged. With 192 reports each, levels of shares of .02 to .15
-# missed their bands by 9 % with none, 1 % with 8; many more are too slow for a share that grows.
+# Number of collections over which noise variances are averaged. With 192 reports each, levels of
+# shares of .02 to .15 missed their bands by 9 % without averaging, and by 1 % with 8 collections. A
+# much longer average reacts too slowly to a share that grows.
 _WINDOW = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """One collection, with its ``number`` from 1.
+    """Record of one complete collection.
 
-    ``num_users`` are in the census, ``asked`` in the panel; ``reports`` and ``no_budget`` are those
-    of the panel who reported, or had no budget left. ``std_errors`` are for the population, and
-    ``privacy`` is what one of these users spent at most. ``change`` is, of permanent answers, by
-    how much the estimates changed since the collection before.
+    ``number`` counts from 1. ``num_users`` is the number of users in the census, and ``asked`` the
+    number in the panel. ``reports`` and ``no_budget`` are the numbers of users in the panel who
+    reported, or who had no budget left. ``std_errors`` are for the population. ``privacy`` is the
+    largest privacy cost of a user in the panel. ``change``, for permanent answers only, is the
+    change of the estimates since the previous collection.
     """
 
     number: int
@@ -57,7 +59,7 @@ class Collected:
 
 
 def has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
-    """Whether the result of a strategy says what a series follows."""
+    """Return True if the result of a strategy has estimates, which a series can follow."""
     bases = [base for each in kind.__mro__ for base in getattr(each, "__orig_bases__", ())]
     results = [argument for base in bases for argument in getattr(base, "__args__", ())]
     return any(
@@ -69,7 +71,7 @@ def has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
 
 
 def complete(kept: RunStore, number: int) -> bool:
-    """Whether the collection with this number is complete."""
+    """Return True if the collection with this number is complete."""
     return kept.part(number).get("collected") is not None
 
 
@@ -88,8 +90,8 @@ def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
     """Return the number of the collection to run: ``collection``, or by default the next one.
 
     The default is the last collection that has begun if it is not complete, and otherwise the one
-    after it. A given ``collection`` may also be complete already; then there is nothing to ask.
-    ValueError if no collection is left, or ``collection`` is out of range, or it is not complete
+    after it. A given ``collection`` may already be complete; then no query is needed. Raise
+    ValueError if no collection is left, if ``collection`` is out of range, or if it is not complete
     and a later one has begun.
     """
     last = int(kept.get("begun") or 0)
@@ -113,10 +115,11 @@ _LEVELS = ("raw", "raw_std_error", "filtered", "filtered_std_error", "level", "s
 
 
 def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, Any]:
-    """Return the levels from the first to the last collection; those left out are missing.
+    """Return the levels from the first to the last collection.
 
-    By the names of a :class:`SeriesResult`, shape (collections, names). Permanent answers have the
-    same noise at all of them, so that their own estimates are the levels.
+    The keys are attributes of :class:`SeriesResult`; the arrays have the shape (collections,
+    names). Skipped collections are missing values. Permanent answers have the same noise in all
+    collections, so their levels are the raw estimates.
     """
     shape = collected[-1].number, len(collected[0].names)
     raw, errors = np.full(shape, np.nan), np.full(shape, np.inf)
@@ -140,8 +143,8 @@ def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, A
 def _steadied(errors: Floats, reports: Floats) -> Floats:
     """Return standard errors from a variance per report that is averaged over collections.
 
-    The average is over a collection and those before it, ``_WINDOW`` in all. The standard error of
-    a single collection with few reports is correlated with the estimate: if a share is
+    The average is over ``_WINDOW`` collections: the current one and those before it. In a single
+    collection with few reports, the standard error is correlated with the estimate. If a share is
     underestimated, then so is its standard error, and the estimate would get too much weight.
     """
     known = np.isfinite(errors)
@@ -156,7 +159,7 @@ def _steadied(errors: Floats, reports: Floats) -> Floats:
 
 @dataclass(repr=False, kw_only=True)
 class BitsResult(Result):
-    """What one collection of permanent answers has found, with the bits for the next one."""
+    """Result of one collection of permanent answers, with the bits that the next one needs."""
 
     names: list[str]
     values: Floats
@@ -166,58 +169,61 @@ class BitsResult(Result):
     bits: list[Bits]
 
     def estimates(self) -> Estimates:
-        """Return the values, for a series of collections."""
+        """Return the values and their standard errors, for a series of collections."""
         return Estimates(self.names, self.values, self.std_errors)
 
 
 def keep_bits(store: RunStore, bits: Sequence[Bits]) -> None:
-    """Keep the bits of a collection."""
+    """Save the bits of a collection in the store."""
     arrays = [array for each in bits for array in (each.coins, each.reports)]
     store.put("bits", to_plain(ArrayRecord(arrays)))
 
 
 def kept_bits(store: RunStore) -> list[Bits]:
-    """Return the bits that were kept of a collection."""
+    """Return the bits of a collection from the store."""
     arrays: Any = from_plain(ArrayRecord, store.get("bits")).to_numpy_ndarrays()
     return [Bits(*pair) for pair in zip(arrays[::2], arrays[1::2], strict=True)]
 
 
-_FEW_GONE = 0.1  # of the users, who may leave without a note: as many reports are lost otherwise
+# Share of the users who may leave without a note: other reasons lose as many reports.
+_FEW_GONE = 0.1
 _PUBLIC_CHANGES = (
     "The times at which a user's answer changes are public. Given these, everything else about a "
     "user's whole history is protected."
 )
-_DRAWN = 6  # values that a chart has, those that moved most
-_SHOWN = 12  # values in a result's text
-_PANEL = 1.5  # inches that one value is high
+_DRAWN = 6  # number of values in a chart: those that changed most
+_SHOWN = 12  # number of values in a result's text
+_PANEL = 1.5  # height of one value's panel in inches
 
 
 @dataclass(repr=False, kw_only=True)
 class SeriesResult(Result):
     """Levels of the same estimates at every collection so far.
 
-    A level is about all users of a population like those in the census of its collection: each
-    panel is a random part of them. ``num_users`` is the last census, ``num_reports`` and
-    ``no_budget`` are of all collections, ``steps`` of the last one.
+    A level is the true value behind an estimate, in a population of users like those in the census
+    of its collection. It is estimated from a panel, which is a random part of the census.
+    ``num_users`` is the size of the last census. ``num_reports`` and ``no_budget`` are totals over
+    all collections. ``steps`` are those of the last collection.
 
     Attributes
     ----------
     collections : int
-        How many collections are planned.
+        Number of planned collections.
     names : list of str
-        What is estimated; the columns of the arrays, which have a row for each collection so far.
+        Names of the estimates. They are the columns of the arrays, which have one row for each
+        collection so far.
     raw, raw_std_error : ndarray of float64
-        Each collection's own estimates; NaN and infinite of one that was left out.
+        Estimates of each collection alone; NaN, with an infinite standard error, for a skipped one.
     filtered, filtered_std_error : ndarray of float64
-        The levels from the collections up to each, as they were known then.
+        Levels at each collection, from the collections up to that one.
     level, std_error : ndarray of float64
-        The levels from all collections so far. 95 % intervals are 1.96 standard errors to each
-        side; drift, sudden steps and what a day differs by itself are in them.
+        Levels at each collection, from all collections so far. A 95 % interval is 1.96 standard
+        errors to each side. It covers drift, sudden steps and the variation of single days.
     users, asked, reports : ndarray of int64, shape (collections so far,)
-        Users in the census, in the panel, and those of the panel who reported.
+        Numbers of users in the census, in the panel, and in the panel with a report.
     change, change_std_error : ndarray of float64, optional
-        Of permanent answers: by how much each value changed since the collection before, among the
-        users who answered in both. The noise of those whose answer stayed is not in it.
+        For permanent answers: the change of each value since the previous collection, among the
+        users who answered in both. Users whose answer did not change add no noise to it.
     """
 
     collections: int
@@ -239,7 +245,7 @@ class SeriesResult(Result):
 
     @classmethod
     def of(cls, collected: Sequence[Collected], season: int | None, **about: Any) -> Self:
-        """Return the levels of collections; ``about`` are what the series knows of itself."""
+        """Return the result of these collections; ``about`` has further attributes of it."""
         last, so_far = collected[-1], collected[-1].number
         counts = np.zeros((3, so_far), np.int64)
         changes = np.full((2, so_far, len(last.names)), np.nan)
@@ -279,11 +285,11 @@ class SeriesResult(Result):
         Returns
         -------
         DataFrame
-            ``name``, ``collection``, the ``raw`` estimate with its error, the level as it was
-            ``known then`` with its error, the ``level`` from all collections with its
-            ``standard error`` and an interval of 95 %; ``users`` in the census, ``reports`` of
-            the panel. With permanent answers also the ``change`` since the collection before, and
-            the ``change error``.
+            ``name``; ``collection``; the ``raw`` estimate with its error; the level ``known then``,
+            from the collections up to this one, with its error; the ``level`` from all collections
+            with its ``standard error`` and a 95 % interval; the numbers of ``users`` in the census
+            and of ``reports`` from the panel. With permanent answers also the ``change`` since the
+            previous collection and the ``change error``.
         """
         so_far, width = self.level.shape
         level, error = self.level.ravel(), self.std_error.ravel()
@@ -308,12 +314,12 @@ class SeriesResult(Result):
         return table
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the last collection first."""
+        """Return the table with the last collection first."""
         return table.sort_values("collection", ascending=False, kind="stable")
 
     @property
     def _moved(self) -> NDArray[np.int64]:
-        """Indices of the values that a chart has, in their order: those that moved most."""
+        """Indices, in increasing order, of the values in a chart: those that changed most."""
         moved = np.nanmax(self.level, axis=0) - np.nanmin(self.level, axis=0)
         most = np.argsort(-np.nan_to_num(moved), kind="stable")[:_DRAWN]
         return np.sort(most)
@@ -323,7 +329,7 @@ class SeriesResult(Result):
         return _PANEL * (min(len(self.names), _DRAWN) + 1)
 
     def _draw(self, axes: "Axes") -> None:
-        """Draw a panel for each value, and one of who answered, below each other."""
+        """Draw one panel for each value, and one for the number of reports, in a column."""
         axes.set_axis_off()
         drawn = self._moved
         rows = len(drawn) + 1
@@ -357,7 +363,7 @@ class SeriesResult(Result):
 
 
 def _of_missing(raw: Floats, names: Sequence[str]) -> list[str]:
-    """Return a note on what the last collection has found no estimate of, though others have."""
+    """Return a note if the last collection lacks an estimate that earlier ones have."""
     missing = ~np.isfinite(raw[-1]) & np.isfinite(raw).any(axis=0)
     if not missing.any():
         return []
@@ -369,7 +375,7 @@ def _of_missing(raw: Floats, names: Sequence[str]) -> list[str]:
 
 
 def _of_leavers(users: NDArray[np.int64]) -> list[str]:
-    """Return a note where many of the users of some collection are in the last census no more."""
+    """Return a note if the last census is much smaller than the largest one."""
     most = int(np.argmax(users))
     lost = 1 - users[-1] / users[most]
     if lost < _FEW_GONE:

@@ -1,1 +1,1 @@
-"""Silos whose records, or models, are protected, after Wang & Gu (AAAI 2020)."""
+"""Strategies for silos that protect a silo's records or its model, after Wang & Gu (AAAI 2020)."""

@@ -1,4 +1,7 @@
-"""What the protocols for silos share: one plan of all steps, clipped features, targets' scale."""
+"""Base classes of the strategies for silos, and the guarantee of their plans.
+
+A plan is the set of all steps of a run, which a silo's ledger charges as a whole.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -21,8 +24,8 @@ from ..runtime import Cohort, Run, guarantees
 from ..runtime.coefficients import SparseStrategy
 
 Link = Literal["identity", "logistic"]
-_CLASS_BOUND = 0.5  # of residuals: all classes' are that at zero
-#: Why a sparse student of silos' own models has no plan.
+_CLASS_BOUND = 0.5  # bound on residuals of classes: their size at coefficients of zero
+#: Reason why no error can be predicted for a sparse student of silos' models.
 NO_PLAN_OF_TEACHERS = (
     "The student's accuracy depends on the silos' own models, and how good these are no public "
     "number shows: simulate it with silos of synthetic records."
@@ -30,7 +33,7 @@ NO_PLAN_OF_TEACHERS = (
 
 
 def record_guarantee(randomizer: str) -> tuple[str, ...]:
-    """Return the guarantee of a plan of reports by this randomizer."""
+    """Return the guarantee of a strategy whose reports use this randomizer."""
     return (
         "Protected: every record of every silo, against any other record in its place, at "
         "(``epsilon``, ``delta``) for the whole run, against everybody but its own silo. A person "
@@ -45,7 +48,7 @@ def record_guarantee(randomizer: str) -> tuple[str, ...]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SiloRegression(SparseStrategy):
-    """Base class: a sparse regression over silos, each of many records.
+    """Base class of sparse regressions over silos with many records each.
 
     Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
@@ -62,7 +65,7 @@ class SiloRegression(SparseStrategy):
     """
 
     protects = "record"
-    #: Arguments of :meth:`audit_runs` beside those of all.
+    #: Additional arguments of a subclass in :meth:`audit_runs`.
     _audited: ClassVar[Mapping[str, float]] = {}
 
     delta: Fraction
@@ -77,7 +80,7 @@ class SiloRegression(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield plans of one step: there the whole budget can be measured in one report."""
+        """Yield plans of one step, so that one report spends the whole budget."""
         plan: dict[str, Any] = {"sparsity": 1, "delta": 1e-3, "num_steps": 1, **cls._audited}
         yield cls(dim, epsilon=epsilon, link="identity", **plan), one_silo(dim)
         plan.pop("target_scale", None)  # classes have none
@@ -89,7 +92,10 @@ class SiloRegression(SparseStrategy):
         return cohort
 
     def _score_bound(self, wanted: float | None, name: str) -> float:
-        """Return the bound on scores: the wanted one, or the link's own."""
+        """Return ``wanted``, or by default the link's bound on residuals.
+
+        Raise ValueError if neither exists.
+        """
         bound = LINKS[self.link].largest_score if wanted is None else wanted
         if not math.isfinite(bound):
             raise ValueError(
@@ -101,18 +107,19 @@ class SiloRegression(SparseStrategy):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClippedSilos(SiloRegression):
-    """Base class: features within a box, residuals within a multiple of the targets' scale.
+    """Base class of regressions over silos with clipped features and residuals.
 
-    For classes residuals are clipped at 1/2, which is what all of them are at zero: that halves
-    the noise, and turns no direction where features are alike.
+    Residuals are clipped at a multiple of the targets' scale. For classes they are clipped at 1/2,
+    their size at coefficients of zero. This halves the noise, and does not change the direction of
+    the coefficients if features have the same distribution.
 
     Other parameters are those of :class:`~.base.SiloRegression`.
 
     Parameters
     ----------
     target_scale : float, optional
-        Root mean square of the targets, a public guess, for the squared loss only, which needs
-        it.
+        Root mean square of the targets, a public guess. The squared loss requires it, and the
+        logistic loss does not use it.
     feature_bound : float (default: 1.0)
         Features are clipped to ``[-feature_bound, feature_bound]``.
     """
@@ -124,7 +131,7 @@ class ClippedSilos(SiloRegression):
         "What its choices of coefficients cost depends on how far apart features' scores are, "
         "which no public number shows: simulate it on synthetic records of the same size."
     )
-    _prior: ClassVar[float] = 1.0  # the first bound on residuals, in scales of the targets
+    _prior: ClassVar[float] = 1.0  # first bound on residuals, in units of the targets' scale
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,7 +143,7 @@ class ClippedSilos(SiloRegression):
         self._first_bound = self._score_bound(wanted, "target_scale")
 
     def _gradient(self, theta: Floats, bound: float, **arguments: Any) -> Gradient:
-        """Return the question for the gradient at ``theta``, with residuals within a bound."""
+        """Return the question for gradients at ``theta``, with residuals clipped at ``bound``."""
         return Gradient(
             theta,
             feature_bound=self.feature_bound,

@@ -1,4 +1,4 @@
-"""DP-IHT: sparse regression over silos, whose records are protected one by one."""
+"""DP-IHT: a strategy for sparse regression over silos that protects single records."""
 
 import math
 from dataclasses import dataclass
@@ -15,9 +15,10 @@ from ldp_flower.validation import Count, Positive, check_positive
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
 from .base import Link, SiloRegression, record_guarantee
 
-_WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
-_AT_FIRST = 0.6  # share of the steps
-_RUNS_AWAY = 50.0  # largest linear predictor of a row
+# In the first steps, this multiple of the sparsity is kept, as in the theory.
+_WIDER = 8
+_AT_FIRST = 0.6  # share of the steps with that multiple
+_RUNS_AWAY = 50.0  # largest linear predictor of a row without a note
 _RUN_AWAY = (
     "The coefficients have run away: the classes may be separable, or the noise too much. A "
     "radius would bound them."
@@ -26,46 +27,46 @@ _RUN_AWAY = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DpIht(SiloRegression):
-    """Empirical risk under a sparsity constraint, over silos of many records each.
+    """Strategy for sparse empirical risk minimisation over silos with many records each.
 
-    Every silo (a hospital, say) is one user of a node. In every step it adds up the
-    gradients of its records, each shortened to a bound, and reports the sum with Gaussian
-    noise. The server averages over all records, takes a step and keeps the largest
-    coefficients. For at least some ten thousand records in all; for few silos and very many
-    features see :class:`PeelingDpIht`.
+    Every silo (for example a hospital) is one user of a node. In every step it clips the gradients
+    of its records, and reports their sum with Gaussian noise. The server averages over all records,
+    takes a step and keeps the largest coefficients. It needs some ten thousand records in all. For
+    few silos and very many features, use :class:`PeelingDpIht`.
 
     Other parameters are those of :class:`~.base.SiloRegression`.
 
     Parameters
     ----------
     num_steps : int (default: 50)
-        Number of steps; every silo answers each. The noise grows with its root.
+        Number of steps. Every silo answers in each step. The noise grows with the square root of
+        this number.
     link : {"identity", "logistic"} (default: "logistic")
         Squared loss, or logistic loss for targets 0 and 1 (or -1 and 1).
     ridge : float (default: 0.0)
-        Weight of half the squared length of the coefficients. It needs no data, and
-        costs nothing.
+        Weight of half the squared norm of the coefficients. It uses no data and costs no privacy.
     row_bound : float (default: 1.0)
-        Rows are shortened to this Euclidean length: the loss is that of the shortened rows.
+        Euclidean norm at which rows are clipped. The loss is that of the clipped rows.
     residual_bound : float, optional
-        Bound on ``<x, theta> - y``; the squared loss needs it. The logistic loss's is 1.
+        Bound at which ``<x, theta> - y`` is clipped. The squared loss requires it. The default for
+        the logistic loss is 1.
     largest_moment : float, optional
-        Bound on the largest eigenvalue of the second moment of the (shortened) rows, if a
-        better one is public than ``row_bound**2``. Steps are inversely proportional to it.
+        Bound on the largest eigenvalue of the second moment of the (clipped) rows, if a better one
+        than ``row_bound**2`` is public. The step size is inversely proportional to it.
 
     Notes
     -----
     Source: Wang & Xu, "On Sparse Linear Regression in the Local Differential Privacy
-    Model", ICML 2019, Algorithm 3. Changes: the noise, of an unspecified constant there, is
-    calibrated by the exact composition of the steps; gradients are shortened record by record,
-    without which the squared loss has no bound; the step size is public, not searched for on
-    the data; steps have Nesterov's momentum, so that the safe step size converges in fifty;
-    the first ones keep eight times as many coefficients, as the theory wants to the end, for
-    the right ones to be among them where features are correlated; and silos add the noise,
-    so that nobody has to be trusted.
+    Model", ICML 2019, Algorithm 3. Changes: the noise, which has an unspecified constant there, is
+    calibrated by the exact composition of the steps; gradients are clipped record by record, since
+    the squared loss has no other bound; the step size is public, not searched for on the data;
+    steps have Nesterov's momentum, so that the safe step size converges in fifty steps; the first
+    steps keep eight times as many coefficients, so that the right ones are among them if features
+    are correlated (the theory keeps as many to the end); silos add the noise, so no trusted server
+    is needed.
 
-    ``std_error`` is the noise's part, for rows that are isotropic and as long as they may be,
-    and classes that are hard to distinguish; for others errors are larger.
+    ``std_error`` covers the noise only. It assumes isotropic rows of norm ``row_bound`` and classes
+    that are hard to distinguish. Otherwise errors are larger.
     """
 
     guarantee = record_guarantee("RecordGaussian")
@@ -97,7 +98,7 @@ class DpIht(SiloRegression):
             check_positive("ridge", self.ridge)
         self._residual_bound = self._score_bound(self.residual_bound, "residual_bound")
         self._largest_moment = self.largest_moment or self.row_bound**2
-        self.randomizer()  # refuses a bad epsilon now
+        self.randomizer()  # raises an error now if epsilon is invalid
 
     def randomizer(self) -> RecordGaussian:
         """Return the mechanism of every step."""
@@ -106,14 +107,14 @@ class DpIht(SiloRegression):
 
     @property
     def step_size(self) -> float:
-        """The inverse of the largest curvature."""
+        """Step size: the inverse of the largest curvature."""
         return 1 / (LINKS[self.link].curvature * self._largest_moment + self.ridge)
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask everybody for the gradient ahead, step, threshold; ``num_steps`` times."""
+        """Query all silos for gradients, step and threshold, ``num_steps`` times."""
         theta = before = np.zeros(self.dim)
         covariance = np.zeros((2, 2))
-        # The loss's along an axis, if rows are isotropic and as long as they may be.
+        # Curvature of the loss along an axis, if rows are isotropic and have the norm row_bound.
         curvature = LINKS[self.link].curvature * self.row_bound**2 / self.dim + self.ridge
         everyone, step_size = self.everyone(run), self.step_size
         for number in range(self.num_steps):
@@ -129,12 +130,12 @@ class DpIht(SiloRegression):
             wide = self.sparsity * (_WIDER if number + 1 < _AT_FIRST * self.num_steps else 1)
             moved = project_on_ball(keep_largest(moved, wide), self.radius)
             before, theta = theta, moved
-            # Of a coefficient's noise in the last two iterates, for a quadratic loss.
+            # Covariance of a coefficient's noise in the last two iterates, for a quadratic loss.
             kept = 1 - step_size * curvature
             step = np.array([[kept * (1 + momentum), -kept * momentum], [1.0, 0.0]])
             covariance = step @ covariance @ step.T
             covariance[0, 0] += (step_size * float(gradient.std_error[0])) ** 2
-        # Whether a classifier's predictors reach where chances of 1e-22 are distinguished.
+        # At this size of a classifier's linear predictor, probabilities are about 1e-22.
         longest = float(np.linalg.norm(theta)) * self.row_bound
         notes = [_RUN_AWAY] if self.link == "logistic" and longest > _RUNS_AWAY else []
         errors = np.where(theta != 0, math.sqrt(covariance[0, 0]), 0.0)

@@ -1,4 +1,4 @@
-"""KnowledgeTransfer: silos release what their own models have learnt, not their records."""
+"""KnowledgeTransfer: a strategy that averages private reports of silos' own models."""
 
 import math
 from collections.abc import Generator, Iterator
@@ -37,10 +37,11 @@ from ..runtime import (
 from ..runtime.coefficients import SparseStrategy
 from .base import NO_PLAN_OF_TEACHERS
 
-_MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
-_COMPARED = 0.05, 0.1  # of the silos, who have no teacher: for a rough answer, and the answer
-_RIDGE = 0.1  # of their own regressions, in units of the features' mean square in their rows
-_NOTED = 0.2  # of the student's length, by which teachers are off, that is said
+_MIN_BOUND = 0.1  # smallest bound on a teacher's difference from the student, over the radius
+# Shares of the silos that have no teacher and check the student: for a rough and a final answer.
+_COMPARED = 0.05, 0.1
+_RIDGE = 0.1  # penalty of these silos' regressions, in units of the features' mean square
+_NOTED = 0.2  # teachers' error, over the student's norm, above which a note is added
 _BIASED = (
     "Teachers are off: {} silos without one, who regress what the student leaves on its features, "
     "find coefficients that differ by {:.0%} of its length. Silos with more records, a larger "
@@ -54,13 +55,13 @@ _NOTHING = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KnowledgeTransfer(SparseStrategy):
-    """A sparse student of many silos' teachers; one report protects a whole silo.
+    """Strategy that trains a sparse student model from the models (teachers) of many silos.
 
-    Every silo (a hospital, say) is one user of a node. It trains a sparse model of its own on
-    all its records, by iterative hard thresholding, and reports the coefficients, as a vector
-    in a ball. The server averages the reports and keeps the largest coefficients. Silos of later
-    waves report what their teacher differs by from the student so far, in a smaller
-    ball, which takes less noise.
+    Every silo (for example a hospital) is one user of a node, and is protected as a whole. It
+    trains a sparse teacher on all its records, by iterative hard thresholding, and reports the
+    coefficients as a vector in a ball. The server averages the reports and keeps the largest
+    coefficients. In later waves silos report the difference between their teacher and the current
+    student, in a smaller ball, which requires less noise.
 
     Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
@@ -69,16 +70,16 @@ class KnowledgeTransfer(SparseStrategy):
     radius : float
         Bound on the Euclidean norm of a teacher's coefficients, a public guess.
     link : {"identity", "logistic"} (default: "identity")
-        What teachers minimise: the squared loss, or the logistic loss for targets 0 and 1.
+        Loss of the teachers: the squared loss, or the logistic loss for targets 0 and 1.
     ridge : float (default: 0.0)
-        Weight of half the squared length of a teacher's coefficients in its loss.
+        Weight of half the squared norm of a teacher's coefficients in its loss.
     num_waves : int (default: 3)
-        Waves that silos with a teacher are split into; 1 is the paper's.
+        Number of waves into which silos with a teacher are split. The paper has 1.
     num_answers : int, optional
-        Release the teacher's answers on so many public synthetic rows, as the paper does,
-        and train the student on them by iterative hard thresholding. At most ``dim``; the
-        more, the less the coefficients interfere with each other. By default the
-        coefficients themselves are released.
+        Number of public synthetic rows, at most ``dim``. As in the paper, silos release their
+        teacher's answers on these rows, and the student is trained on them by iterative hard
+        thresholding. With more rows, coefficients interfere less with each other. By default silos
+        release the coefficients instead.
     synthetic_seed : int, optional
         Public seed of the synthetic rows, by default 1.
     min_reports : int (default: 10)
@@ -88,14 +89,15 @@ class KnowledgeTransfer(SparseStrategy):
     -----
     Source: the setting is that of Wang & Gu, "A Knowledge Transfer Framework for
     Differentially Private Sparse Learning", AAAI 2020. Their guarantee is false in general
-    (``docs/silos.md``), and this is not their algorithm: noise is not added to one
-    silo's answers in proportion to an assumed stability of the training, but hides any
-    teacher among all that the ball holds, so that nothing has to be assumed. The price is
-    that many silos are needed: with 10 of 1,000 coefficients some 3,000 at epsilon 2.
+    (``docs/silos.md``), and this is a different algorithm. Theirs scales the noise to an assumed
+    stability of the training. Here the noise hides any teacher in the ball, so no assumption is
+    needed. The price is that many silos are needed: some 3,000 at epsilon 2 for 10 of 1,000
+    coefficients.
 
-    Some silos have no teacher, and regress what the student leaves on its features. What they find
-    that teachers are off by, or cannot tell, is in ``std_error``, beside noise and differences
-    between silos. The choice of coefficients is not. For classes it is not a number.
+    Some silos have no teacher and regress the student's residuals on its features. ``std_error``
+    covers the error of the teachers that they find, or the precision with which they could find
+    one, as well as noise and differences between silos. It does not cover the selection of
+    coefficients. It is NaN for classes.
     """
 
     guarantee = (
@@ -138,18 +140,18 @@ class KnowledgeTransfer(SparseStrategy):
             check_integer("num_answers", self.num_answers, 1, self.dim)
         else:
             check_unused(self, "without num_answers", "synthetic_seed")
-        self.randomizer(self.radius)  # refuses a bad epsilon now
+        self.randomizer(self.radius)  # raises an error now if epsilon is invalid
 
     def randomizer(self, bound: float) -> Randomizer:
-        """Return the mechanism for teachers that differ from the student by ``bound`` at most."""
+        """Return the mechanism for teachers that differ from the student by at most ``bound``."""
         width = self.num_answers or self.dim
         if self.num_answers:
-            bound *= 1 + 2 / math.sqrt(width)  # answers are seldom longer than so
+            bound *= 1 + 2 / math.sqrt(width)  # the norm of answers seldom exceeds this
         return ball_codebook(self.epsilon, width, bound)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield coefficients and answers, of teachers with either loss."""
+        """Yield a run on coefficients with squared loss, and one on answers with logistic loss."""
         users = normal_users(dim, 2).partition(0, 100)
         both: tuple[dict[str, Any], ...] = (
             {"link": "identity", "num_waves": 2},
@@ -159,7 +161,7 @@ class KnowledgeTransfer(SparseStrategy):
             yield cls(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask wave after wave, pool answers by their precision, train the student; compare it."""
+        """Query the waves, average their reports by precision, train the student and check it."""
         sizes = [max(int(share * run.num_users), self.min_reports) for share in _COMPARED]
         without = run.cohorts(sizes) if self.link == "identity" else []
         student, bound = np.zeros(self.dim), self.radius
@@ -185,7 +187,7 @@ class KnowledgeTransfer(SparseStrategy):
             found = pooled
             if features is not None:
                 found = iht(features, pooled, self.sparsity, radius=self.radius)
-            found = keep_above(found, self._cutoff * noise)  # without what may be chance
+            found = keep_above(found, self._cutoff * noise)  # drops insignificant coefficients
             student = project_on_ball(keep_largest(found, self.sparsity), self.radius)
             wrong = math.sqrt(self.sparsity) * (1 + self._cutoff) * noise
             bound = min(bound, max(wrong, _MIN_BOUND * self.radius))
@@ -197,7 +199,7 @@ class KnowledgeTransfer(SparseStrategy):
     def _compared(
         self, cohorts: list[Cohort], result: LinearResult
     ) -> Generator[Ask, Estimate, LinearResult]:
-        """Let silos without a teacher say how far the student's coefficients are off."""
+        """Return the result with an error of the teachers, measured by silos without a teacher."""
         support, radius = result.support, self.radius
         unknown = replace(result, std_error=np.where(result.coef != 0, np.nan, 0.0))
         if not cohorts or not len(support):
@@ -224,5 +226,5 @@ class KnowledgeTransfer(SparseStrategy):
 
     @property
     def _cutoff(self) -> float:
-        """Standard deviations that hardly any of all coefficients exceeds by chance."""
+        """Significance threshold for coefficients, in standard deviations of the noise."""
         return math.sqrt(2 * math.log(self.dim))

@@ -1,4 +1,4 @@
-"""Peeling DP-IHT over few silos with very many features: one model, or one of each silo's own."""
+"""Peeling DP-IHT for few silos with very many features: one joint model, or one per silo."""
 
 import math
 from collections.abc import Generator
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-# Of 2 to 4 steps and stretches of 1.8 to 3.2, on 20 seeds of eight settings of classes.
+# For classes, steps and stretch were chosen among 2 to 4 steps and stretches of 1.8 to 3.2, on 20
+# seeds of eight settings.
 _STEPS = {"identity": 5, "logistic": 2}
-_MAX_STRETCH = 2.0  # of classes' coefficients
-# Of the bound on residuals of the squared loss.
-_SHRINKAGE = 0.5  # from step to step
-_FLOOR = 0.5  # in scales of the noise
+_MAX_STRETCH = 2.0  # largest factor on the coefficients of classes
+# Bound on residuals of the squared loss: factor from step to step, and minimum in noise scales.
+_SHRINKAGE = 0.5
+_FLOOR = 0.5
 _NOT_STEEP = (
     "How much the gradient changes with the coefficients is not known for noise: coefficients may "
     "be many times too short. More records, a larger epsilon, or feature_variance would help."
@@ -40,43 +41,46 @@ _CONTRADICTED = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PeelingDpIht(ClippedSilos):
-    """Sparse regression from the largest coordinates of silos' noisy steps.
+    """Strategy for sparse regression from the largest coordinates of silos' noisy steps.
 
-    Every silo is one user of a node. In every step it moves the current estimate along
-    the gradient of its records, and reports which coefficients are the largest then, and
-    their values, both with noise. Noise falls on as many coordinates as the estimate
-    has, instead of all. For one silo, or a few: choices of many silos do not average out.
+    Every silo is one user of a node. In every step it moves the current estimate along the gradient
+    of its records. It reports the indices and the values of the largest coefficients, both with
+    noise. So the noise affects as many coordinates as the estimate has, instead of all. It is for
+    one silo or a few, since the selections of many silos do not average out.
 
     Other parameters are those of :class:`~.base.ClippedSilos`.
 
     Parameters
     ----------
     noise_scale : float, optional
-        Standard deviation of the targets given the features, a public guess, for the squared
-        loss only; by default half of ``target_scale``.
+        Standard deviation of the targets given the features, a public guess, for the squared loss
+        only. By default half of ``target_scale``.
     feature_variance : float, optional
-        Mean square of a feature: 1 for signs, 1/3 for uniform features. Steps are its
-        inverse, four times that for the logistic loss. By default the first step takes it for 1,
-        and later ones have the length at which the gradient changed last (squared loss only).
+        Mean square of a feature: 1 for signs, 1/3 for uniform features. The step size is its
+        inverse, or four times the inverse for the logistic loss. By default the first step assumes
+        1. With the squared loss, the size of later steps follows from the last change of the
+        gradient.
     num_steps : int, optional
-        Number of steps; every silo answers each. By default 5, for the logistic loss 2.
+        Number of steps. Every silo answers in each step. By default 5, or 2 for the logistic loss.
 
     Notes
     -----
-    Not in Wang & Xu (2019): the private hard thresholding of Cai, Wang & Zhang, "The cost
-    of privacy" (2021), with Gumbel noise, tighter accounting and a shrinking clip. The
-    paper's dense noise (:class:`DpIht`) drowns everything at a thousand features and a
-    few thousand records.
+    This is not from Wang & Xu (2019). It is the private hard thresholding of Cai, Wang & Zhang,
+    "The cost of privacy" (2021), with Gumbel noise, tighter accounting and a decreasing clip. With
+    a thousand features and a few thousand records, the dense noise of Wang & Xu (:class:`DpIht`)
+    would hide all coefficients.
 
-    With the squared loss residuals are clipped at 1.5 times ``target_scale`` at first, and
-    at half of that from step to step, down to half of ``noise_scale``. With the logistic loss
-    they are always clipped at 1/2, which leaves the direction of the coefficients as it is
-    and changes their length. In the end they get the length with which the model has the first
-    step's gradient, at zero, along them, if features are normal and independent.
+    With the squared loss residuals are clipped at 1.5 times ``target_scale`` in the first step. The
+    clip is halved from step to step, down to half of ``noise_scale``. With the logistic loss
+    residuals are always clipped at 1/2, which preserves the direction of the coefficients and
+    changes their norm. At the end the coefficients are rescaled to the norm for which the model's
+    gradient at zero, along the coefficients, equals that of the first step, if features are normal
+    and independent.
 
-    ``std_error`` has the noise of the last step's values, sampling (by ``noise_scale``) and what
-    steps left to do, if they go on shrinking as the last two did. It leaves out the choice. It is
-    NaN for classes, whose length is that of normal features.
+    ``std_error`` covers the noise of the last step's values, the sampling error (from
+    ``noise_scale``) and the remaining distance, extrapolated from the last two steps. It does not
+    cover the selection of coefficients. It is NaN for classes, where the norm assumes normal
+    features.
     """
 
     guarantee = record_guarantee("RecordPeeling")
@@ -102,10 +106,10 @@ class PeelingDpIht(ClippedSilos):
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "noise_scale")
         self._num_steps = self.num_steps or _STEPS[self.link]
-        self.randomizer(self._first_bound)  # refuses a bad epsilon now
+        self.randomizer(self._first_bound)  # raises an error now if epsilon is invalid
 
     def residual_bounds(self) -> list[float]:
-        """Return the bound on residuals of every step."""
+        """Return the bound at which residuals are clipped, for each step."""
         first, steps = self._first_bound, self._num_steps
         if self.target_scale is None:  # classes
             return [first] * steps
@@ -120,7 +124,7 @@ class PeelingDpIht(ClippedSilos):
         )
 
     def protocol(self, run: Run) -> Protocol:
-        """Let everybody peel the moved estimate; ``num_steps`` times."""
+        """Query all silos for the largest coordinates of their steps, ``num_steps`` times."""
         theta, _, error = yield from self.descend(self.everyone(run))
         std_error = np.where(theta != 0, error, 0.0)
         notes = _doubts(theta)
@@ -160,19 +164,19 @@ class PeelingDpIht(ClippedSilos):
         return theta, last, error
 
     def _error(self, line: Secant, noise: float, records: float) -> float:
-        """Return a coefficient's error: noise, sampling, and what the steps leave to do."""
-        if self.target_scale is None or not line.is_known:  # classes' length is a formula's
+        """Return a coefficient's standard error: noise, sampling and remaining distance."""
+        if self.target_scale is None or not line.is_known:  # with classes, the norm is a guess
             return math.nan
         residual = self.noise_scale or self.target_scale / 2
         sampled = residual / math.sqrt(line.curvature * records)
         return float(np.linalg.norm([noise, sampled, line.left(noise, self.sparsity)]))
 
     def _stretch(self, theta: Floats, first: Floats) -> float:
-        """Return what to multiply classes' coefficients by, given the first step from zero.
+        """Return the factor for the coefficients of classes, given the first step from zero.
 
-        With normal features of variance V the first step, to coefficients theta, is
-        theta / sqrt(1 + c), c = pi V |theta|**2 / 8: by the usual approximation of the mean
-        of a logistic function of a normal number, which is exact for short and long theta.
+        With normal features of variance V and true coefficients theta, the first step is ``theta /
+        sqrt(1 + c)`` with ``c = pi V |theta|**2 / 8``. This is the usual approximation of the mean
+        of a logistic function of a normal number. It is exact for small and for large theta.
         """
         length = float(np.linalg.norm(theta))
         if length == 0:
@@ -183,24 +187,27 @@ class PeelingDpIht(ClippedSilos):
 
 
 def _doubts(coef: Floats) -> list[str]:
-    """Return a note if zero is the estimate, as where a step of classes contradicts the first."""
+    """Return a list with a note if the estimate is zero, or an empty list.
+
+    It is zero, for example, if a step of classes contradicts the first one.
+    """
     return [] if coef.any() else [_CONTRADICTED]
 
 
 @dataclass(repr=False, kw_only=True)
 class TransferResult(LinearResult):
-    """A student, whose coefficients are ``coef``, and its teachers.
+    """A student model with the coefficients ``coef``, and its teachers.
 
     Attributes
     ----------
     teachers : ndarray of float64, shape (silos, dim)
-        The silos' models, in the random order in which they were trained.
+        Models of the silos, in the random order in which they were trained.
     """
 
     teachers: Floats
 
     def table(self) -> "DataFrame":
-        """Return the student's coefficients by name, with the mean and spread of the teachers'."""
+        """Return the student's coefficients by name, with mean and spread over the teachers."""
         table = super().table()
         table["teachers' mean"] = self.teachers.mean(axis=0)
         table["teachers' standard deviation"] = self.teachers.std(axis=0)
@@ -215,23 +222,22 @@ class TransferResult(LinearResult):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PeelingTransfer(PeelingDpIht):
-    """A sparse student of a few silos' teachers, each trained with its records protected.
+    """Strategy that trains one private teacher per silo, for a few silos, and a sparse student.
 
-    Every silo is one user of a node. One silo after the other trains a teacher of its own by
-    private hard thresholding, as in :class:`PeelingDpIht` with that silo alone. The
-    student keeps the coefficients that the teachers together find largest, each the
-    average over the teachers that have it. For silos that may differ, or where each silo's own
-    model is wanted; for one model of all see :class:`PeelingDpIht`, with fewer rounds.
+    Every silo is one user of a node. One silo after the other trains a teacher by private hard
+    thresholding, as in :class:`PeelingDpIht` with a single silo. The student keeps the coefficients
+    that are largest over all teachers. Each is averaged over the teachers in which it is not zero.
+    Use it for silos that may differ, or to get a model of each silo. For one joint model, use
+    :class:`PeelingDpIht`, which has fewer rounds.
 
     Parameters are those of :class:`PeelingDpIht`, for each silo's teacher.
 
     Notes
     -----
     Source: the setting is that of Wang & Gu, "A Knowledge Transfer Framework for
-    Differentially Private Sparse Learning", AAAI 2020, for several silos, with the guarantee of
-    peeling in the place of theirs, which is false in general
-    (``docs/silos.md``). The bounded quantity is the same as theirs: one
-    record's gradient in each coordinate.
+    Differentially Private Sparse Learning", AAAI 2020, for several silos. The guarantee of peeling
+    replaces theirs, which is false in general (``docs/silos.md``). The bounded quantity is the same
+    as theirs: one record's gradient in each coordinate.
 
     There are ``num_steps`` rounds for each silo. The result, a :class:`TransferResult`, has the
     silos' models as ``teachers``.
@@ -250,21 +256,21 @@ class PeelingTransfer(PeelingDpIht):
     no_plan = NO_PLAN_OF_TEACHERS
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return that a step asks one silo, however many there are."""
+        """Return a TooFew if ``min_reports`` is not 1, since each step queries one silo."""
         if self.min_reports == 1:
             return super()._refusal(num_users)
         why = f"Every step asks one silo: min_reports = {self.min_reports} cannot be reached."
         return TooFew(why, "cohorts")
 
     def protocol(self, run: Run) -> Protocol:
-        """Train one teacher a silo, then the student."""
+        """Train one teacher per silo, then the student."""
         found: list[Floats] = []
         errors: list[tuple[float, float]] = []
         for silo in run.cohorts([1] * run.num_users):
             try:
                 teacher, *of_teacher = yield from self.descend(silo)
             except TooFewReports:
-                continue  # the student has the other silos' teachers
+                continue  # the student uses the other silos' teachers
             found.append(teacher)
             errors.append((of_teacher[0], of_teacher[1]))
         if not found:

@@ -1,4 +1,4 @@
-"""PrivateFrankWolfe: regression in an l1 ball, one noisy vertex a step."""
+"""PrivateFrankWolfe: a strategy for regression in an l1 ball, with one noisy vertex per step."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,38 +13,39 @@ from ldp_flower.validation import Count, Positive
 from ..runtime import Ask, Card, LinearResult, Protocol, Run, ask_on
 from .base import ClippedSilos, record_guarantee
 
-_STEPS = 20  # by default, at least
+_STEPS = 20  # smallest default for the number of steps
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateFrankWolfe(ClippedSilos):
-    """Regression in an l1 ball over silos: each step, silos name the steepest vertex.
+    """Strategy for regression in an l1 ball over silos, by the Frank-Wolfe method.
 
-    Every silo is one user of a node. In every step it reports the vertex of the l1 ball, plus or
-    minus one coordinate, towards which the loss of its records falls most, chosen with
-    noise; the server moves towards the average of the named vertices. Noise grows with the
-    logarithm of the number of features only. Steps are cautious: with independent features it
-    has up to twice the error of :class:`PeelingDpIht`, with correlated ones, for which the latter's
-    steps are too long, less.
+    Every silo is one user of a node. In every step it reports a vertex of the l1 ball, that is, a
+    coordinate with a sign. It selects, with noise, the vertex towards which the loss of its records
+    decreases most. The server moves towards the average of the reported vertices. The noise grows
+    only with the logarithm of the number of features. The steps are cautious. With independent
+    features the error is up to twice that of :class:`PeelingDpIht`. With correlated features it is
+    smaller, since the steps of :class:`PeelingDpIht` are then too long.
 
-    Other parameters are those of :class:`~.base.ClippedSilos`, but for ``radius``.
+    Other parameters are those of :class:`~.base.ClippedSilos`, except ``radius``.
 
     Parameters
     ----------
     l1_radius : float
-        Bound on the sum of the coefficients' magnitudes, a public guess.
+        Bound on the sum of the coefficients' absolute values, a public guess.
     num_steps : int, optional
-        Number of steps; every silo answers each. By default 20, or twice the sparsity if that is
-        more: after T steps the loss is within about 2 / T of the best in the ball.
+        Number of steps. Every silo answers in each step. By default 20, or twice the sparsity if
+        that is larger. After T steps the loss is within about 2 / T of the best in the ball.
 
     Notes
     -----
     Source: Talwar, Thakurta & Zhang, "Nearly optimal private LASSO" (2015), Algorithm 2.
-    Changes: residuals are clipped at ``target_scale``, without which the squared loss has no
-    bound, or at 1/2, for classes; Gumbel noise and zero-concentrated accounting; several silos;
-    and in the end all but the largest coefficients are set to zero.
+    Changes: residuals are clipped at ``target_scale``, since the squared loss has no other bound,
+    or at 1/2 for classes; Gumbel noise and zero-concentrated accounting; several silos; all but the
+    largest coefficients are set to zero at the end.
 
-    ``std_error`` is NaN: noise decides between vertices, and is not added to coefficients.
+    ``std_error`` is NaN, since the noise affects the choice of vertices and is not added to
+    coefficients.
     """
 
     guarantee = record_guarantee("RecordVertices")
@@ -67,7 +68,7 @@ class PrivateFrankWolfe(ClippedSilos):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._num_steps = self.num_steps or max(_STEPS, 2 * self.sparsity)
-        self.randomizer()  # refuses a bad epsilon now
+        self.randomizer()  # raises an error now if epsilon is invalid
 
     def randomizer(self) -> RecordVertices:
         """Return the mechanism of every step."""
@@ -75,7 +76,7 @@ class PrivateFrankWolfe(ClippedSilos):
         return RecordVertices(self.epsilon, self.dim, bound, self.delta, self._num_steps)
 
     def protocol(self, run: Run) -> Protocol:
-        """Move towards the named vertices, by ever smaller steps."""
+        """Move towards the average of the reported vertices, in decreasing steps."""
         theta = np.zeros(self.dim)
         everyone, randomizer = self.everyone(run), self.randomizer()
         for number in range(self._num_steps):

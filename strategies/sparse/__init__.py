@@ -1,1 +1,1 @@
-"""Sparse regressions and means by a set vote, waves and one posterior."""
+"""Sparse regressions and means from a vote for sets, waves of reports and one posterior."""

@@ -1,4 +1,7 @@
-"""What SparseRegression and SparseMean share: a vote, then waves, and one posterior."""
+"""Base classes of SparseRegression and SparseMean: a vote, then waves, and one posterior.
+
+A wave is a round of vector reports. It comes after the vote.
+"""
 
 import math
 from abc import abstractmethod
@@ -30,10 +33,11 @@ class SparseResult(LinearResult):
     Attributes
     ----------
     coef : ndarray of float64, shape (dim,)
-        Posterior means: those of unlikely coefficients are close to zero, not zero.
+        Posterior means. For coefficients that are probably zero, they are close to zero, but not
+        zero.
     std_error : ndarray of float64, shape (dim,)
-        How far coefficients are from these by the reports about each alone, without a belief about
-        sparsity and sizes: wide where users were asked little after the vote.
+        Standard errors from the reports about each coefficient alone, without a prior on sparsity
+        and sizes. They are large if few reports after the vote informed about the coefficient.
     inclusion : ndarray of float64, shape (dim,)
         Posterior probability that a coefficient is not zero.
     """
@@ -42,7 +46,7 @@ class SparseResult(LinearResult):
 
     @property
     def support(self) -> NDArray[np.int64]:
-        """Indices of the coefficients that are more likely than not to differ from zero."""
+        """Indices of the coefficients with an inclusion probability above one half."""
         return np.flatnonzero(self.inclusion > 0.5)
 
     def table(self) -> "DataFrame":
@@ -51,10 +55,10 @@ class SparseResult(LinearResult):
 
 
 def water_fill(variances: Floats, information: float) -> Floats:
-    """Return the shares of information that leave the least total variance.
+    """Return the shares of information that minimise the total variance (water-filling).
 
-    Non-negative shares of sum 1 that minimise ``sum 1 / (1 / variances + information * shares)``:
-    precisions are filled up to one common level, and a coordinate above it gets nothing.
+    The shares are non-negative, add up to 1 and minimise ``sum 1 / (1 / variances + information *
+    shares)``. Precisions are raised to a common level. A coordinate above that level gets 0.
     """
     precision = 1 / variances
     ordered = np.sort(precision)
@@ -65,41 +69,46 @@ def water_fill(variances: Floats, information: float) -> Floats:
 
 Integers = NDArray[np.int64]
 
-_FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users
-_SURELY = 4  # times the voters that usually find a coefficient find it nearly always
+_FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # smallest and largest share of the users who vote
+# This multiple of the voters that usually find a coefficient finds it nearly always.
+_SURELY = 4
 CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
-_NEGLIGIBLE = 1e-3  # of the largest share of information
-# Radius over the root mean square length of a user's vector, that of UserLevelMean: on ten settings
-# .75, .85 and 1 had the same errors within 4 %, and so had ten waves in place of six.
+_NEGLIGIBLE = 1e-3  # a share of information below this part of the largest is dropped
+# Clipping radius over the root mean square norm of a user's vector, as in UserLevelMean. In ten
+# settings .75, .85 and 1 had the same errors within 4 %, and so had ten waves instead of six.
 _CLIP = 0.75
-_WIDE = 1.5  # radius for what users have in common, over its length: it is not shortened then
-_LEFT = 0.01  # of the squared distance that a wave goes, it leaves: a tenth of the way
-_SATURATED = 0.7  # of the squared radius, from which a wave's mean says that it was too small
-_LEAST_REST = 0.02  # share of the mean square that always counts as unexplained
-_TYPICAL_ACTIVE = 32  # number of coordinates in question; precision hardly depends on it
-_SCALE_ENERGY, _MOST_SCALE_ENERGY = 0.05, 0.5  # over a wave's vector's, of a coordinate that
-# refines the scale
+# Clipping radius for the users' common vector, over its norm; so it is not clipped.
+_WIDE = 1.5
+# Part of a wave's squared step that is taken to remain: a tenth of the step.
+_LEFT = 0.01
+# A wave's mean is saturated if its squared norm exceeds this part of the squared radius.
+_SATURATED = 0.7
+_LEAST_REST = 0.02  # smallest unexplained share of the mean square
+_TYPICAL_ACTIVE = 32  # assumed number of active coordinates; precision hardly depends on it
+# Smallest and largest squared norm of the coordinate that refines the scale, over that of the other
+# coordinates of a wave's vector.
+_SCALE_ENERGY, _MOST_SCALE_ENERGY = 0.05, 0.5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseWaves(FeatureStrategy[SparseResult]):
-    """Base class: users hold noisy versions of one sparse vector of coefficients.
+    """Base class of strategies that estimate a sparse vector of which users hold noisy versions.
 
-    A user's data are taken for ``rows`` observations of a linear model with unit
-    columns, whose coefficients, in units of the observations' scale, have length at
-    most 1. Subclasses say how users are asked for them.
+    The model of a user's data is ``rows`` observations of a linear model with unit columns. Its
+    coefficients, in units of the observations' scale, have a norm of at most 1. Subclasses define
+    the questions.
 
     Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
 
     Parameters
     ----------
     num_waves : int (default: 6)
-        Rounds after the vote; fewer if users are few.
+        Number of rounds after the vote. With few users there are fewer rounds.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
     """
 
-    _scale_argument: ClassVar[str]  # by which the scale may be declared
+    _scale_argument: ClassVar[str]  # name of the argument that declares the scale
 
     num_waves: Count = 6
     min_reports: int = 10
@@ -107,7 +116,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("dim", self.dim, 2)
-        self.randomizer(self.dim, 1.0)  # refuses a bad epsilon now
+        self.randomizer(self.dim, 1.0)  # raises an error now if epsilon is invalid
 
     @property
     @abstractmethod
@@ -117,45 +126,46 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     @property
     @abstractmethod
     def _score(self) -> float:
-        """By how many standard deviations a typical coefficient stands out for one user."""
+        """Typical coefficient over its standard deviation in one user's data."""
 
     @property
     @abstractmethod
     def _few(self) -> bool:
-        """Whether the waves can hold all coefficients at once, without a vote."""
+        """True if the coefficients are few enough for waves without a vote."""
 
     @abstractmethod
     def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
-        """Return the scale of the observations; one of variance 0 is not refined."""
+        """Estimate the scale of the observations. Waves do not refine a scale of variance 0."""
 
     @abstractmethod
     def _selection(self, set_size: int) -> Question:
-        """Ask a user for the ``set_size`` coordinates with its largest scores."""
+        """Return the question for the ``set_size`` coordinates with a user's largest scores."""
 
     @abstractmethod
     def _difference(
         self, centre: Floats, rest: float, active: Integers, weights: Floats, scale: TargetScale
     ) -> Question:
-        """Ask for ``weights`` times what a user's coefficients differ from ``centre``.
+        """Return the question for a user's coefficients minus ``centre``, times ``weights``.
 
-        It leaves ``rest`` of the observations' mean square: in units in which that is 1.
+        ``rest`` is the share of the observations' mean square that ``centre`` does not explain.
+        Differences are in units in which ``rest`` is 1.
         """
 
     @abstractmethod
     def _moments(self, num_active: int) -> tuple[float, float]:
-        """Return by what a user's coefficients are shrunken, and their variance times rows."""
+        """Return the shrinkage factor of a user's coefficients, and their variance times rows."""
 
     @abstractmethod
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
-        """Return coefficients and standard errors in units of the data."""
+        """Return coefficients and standard errors in the units of the data."""
 
     @property
     @abstractmethod
     def _showing(self) -> tuple[str, str, float]:
-        """What is estimated, what of it is worth showing, and by how much that stands out."""
+        """Texts for a note: name of a coefficient, description of a large one, and its score."""
 
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
-        """Return what a user of the result should know."""
+        """Return the result's notes."""
         notes = scale.doubts(self._scale_argument)
         if not (belief.inclusion > 0.5).any():
             one, large, score = self._showing
@@ -167,7 +177,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return notes
 
     def _unexplained(self, centre: Floats) -> float:
-        """Return the mean square that ``centre`` leaves of the observations'."""
+        """Return the share of the observations' mean square that ``centre`` does not explain."""
         return 1 - float(centre @ centre)
 
     def randomizer(self, dim: int, radius: float) -> Randomizer:
@@ -175,11 +185,11 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return ball_codebook(self.epsilon, dim, radius)
 
     def protocol(self, run: Run) -> Protocol:
-        """Return the posterior of the waves."""
+        """Run the vote and the waves; return the posterior."""
         return (yield from self._posterior(run))[0]
 
     def _posterior(self, run: Run) -> Generator[Ask, Estimate, tuple[SparseResult, TargetScale]]:
-        """Learn the scale, let a cohort vote, then refine the posterior wave by wave."""
+        """Estimate the scale, let a cohort vote, then update the posterior wave by wave."""
         scale = yield from self._learn_scale(run)
         evidence = Evidence(self.dim, self._rows)
         if voters := self._num_voters(run.num_unasked):
@@ -195,7 +205,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
                     raise
                 break
             belief = posterior(evidence)
-        # Waves that have not arrived contradict each other.
+        # Waves contradict each other if they have not converged.
         belief = replace(belief, deviation=belief.deviation * evidence.scatter())
         coef, std_error = self._coefficients(belief, scale)
         notes = self._notes(belief, scale, run.num_users)
@@ -205,13 +215,14 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return result, scale
 
     def _num_voters(self, users: int) -> int:
+        """Return the number of users who vote."""
         if self._few:
             return 0
         enough = _SURELY * enough_voters(self.epsilon, self.dim, self._score)
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
 
     def _waves(self, run: Run) -> Iterator[tuple[float, Cohort]]:
-        """Yield cohorts, each with the precision that all users still to come can add."""
+        """Yield cohorts, each with the total precision that the remaining users can add."""
         waves = min(self.num_waves, max(1, run.num_unasked // self.min_reports))
         precision = self._rows / self.randomizer(_TYPICAL_ACTIVE, 1.0).variance
         for left in range(waves, 0, -1):
@@ -227,7 +238,11 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         evidence: Evidence,
         scale: TargetScale,
     ) -> Generator[Ask, Estimate, TargetScale]:
-        """Ask for what the centre leaves, weighted by what a report can teach of each."""
+        """Query a wave, add its reports to ``evidence``, and return the scale.
+
+        Users report their coefficients minus the current estimate. The weight of a coordinate
+        grows with the information that reports can add about it.
+        """
         centre = np.where(belief.inclusion > CENTRED, belief.mean, 0.0)
         uncertain = float(belief.variance.sum())
         rest = max(self._unexplained(centre), uncertain, _LEAST_REST)
@@ -238,8 +253,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         noise /= self._rows
         errors = belief.variance[active] + (belief.mean - centre)[active] ** 2
         first = not evidence.precision.any()
-        # What is left is at most the rest, whatever the belief says, which is all that is known at
-        # first.
+        # The common difference is at most the rest. In the first wave nothing else is known.
         most = float(shares.max())
         signal = (
             most / _WIDE**2 if first else min(evidence.boost * float(shares @ errors) / rest, most)
@@ -248,17 +262,17 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         energy = users + shift
         question = self._difference(centre, rest, active, weights, scale)
         degrees = float(shares.sum() ** 2 / (shares @ shares))
-        # Users' spread is clipped; a shift that all have in common is not.
+        # The radius clips the spread between users, but not their common shift.
         radius = math.sqrt(_CLIP**2 * users + _WIDE**2 * shift)
         kept = float(shortened_slope(max(degrees, 2.0), radius / math.sqrt(energy)))
         scale_weight = scale_energy = 0.0
         if scale.variance:
-            # As much energy as the scale has a part in the error.
+            # The scale's share of the squared norm is its share of the error.
             along = scale.variance * float(belief.mean @ belief.mean)
             part = along / (along + uncertain)
             scale_energy = min(max(part, _SCALE_ENERGY), _MOST_SCALE_ENERGY)
             scale_weight = math.sqrt(scale_energy * energy / scale.spread)
-            assert isinstance(question, ResidualCoefficients)  # the only ones with a scale
+            assert isinstance(question, ResidualCoefficients)  # no other question has a scale
             question = replace(question, scale=scale.value, scale_weight=scale_weight)
         dim = len(active) + (scale_weight > 0)
         radius *= math.sqrt(1 + scale_energy)
@@ -269,7 +283,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         variance = (mechanism.variance + shares * noise) / answer.count * unit**2
         moved = (unit * mean) ** 2
         left = _LEFT * (belief.variance[active] + np.maximum(moved - variance, 0.0))
-        # A mean as long as the radius says that all reports were shortened.
+        # If the mean is about as long as the radius, all reports were clipped.
         square = float(mean @ mean) - len(active) * mechanism.variance / answer.count
         saturated = not first and square > _SATURATED * radius**2
         if saturated:

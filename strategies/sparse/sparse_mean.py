@@ -1,4 +1,4 @@
-"""SparseMean: a mean most of whose coordinates are zero, from one report of each user."""
+"""SparseMean: a strategy that estimates a mean with mostly zero coordinates."""
 
 import math
 from collections.abc import Generator, Iterator
@@ -20,20 +20,21 @@ from ..runtime import Ask, Card, Run, guarantees
 from ..subprotocols.scales import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 
-_TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean
-_PLANNED_SPARSITY, _PLANNED = 8, 2.0  # coordinates of a plan, and their size, likewise
-_HEADROOM = 1.15  # times the estimated scale, whose bins are off by up to a tenth
-_MOST_AT_ONCE = 48  # coordinates that need no vote
+_TYPICAL = 1.75  # assumed size of a coordinate, in standard deviations of one user's mean
+_PLANNED_SPARSITY, _PLANNED = 8, 2.0  # number of coordinates in a plan, and their size
+# Factor on the estimated scale: an estimate from bins may be off by up to a tenth.
+_HEADROOM = 1.15
+_MOST_AT_ONCE = 48  # largest number of coordinates without a vote
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseMean(SparseWaves):
-    """The mean over users of their mean rows, where most coordinates are zero.
+    """Strategy that estimates the mean over users of their mean rows, if it is sparse.
 
-    A first cohort votes: each user names the ``k`` features whose means stand out most
-    from its own rows' spread. The others answer in waves with what their means differ
-    from the current estimate, on the coordinates that are still in question and
-    weighted by how much a report can still teach about each. The server keeps one
+    A first cohort votes: each user names the ``k`` features whose means are largest relative to
+    the spread of its own rows. The other users answer in waves. They report the difference between
+    their mean and the current estimate, on the coordinates that are still uncertain. The weight of
+    a coordinate grows with the information that reports can add about it. The server keeps one
     posterior over all coordinates and returns its mean. Sparsity and sizes need not be known.
 
     Other parameters are those of :class:`~.base.SparseWaves`.
@@ -41,19 +42,19 @@ class SparseMean(SparseWaves):
     Parameters
     ----------
     dim : int
-        Number of features, expected on comparable scales. What most of them are on
-        average should be zero: subtract public typical values.
+        Number of features. They should be on comparable scales, and most of their means should be
+        zero: subtract public typical values.
     scale : float, optional
-        Root mean square length of a user's mean row, if it is public within some 10 %.
-        By default it is estimated from a small cohort, which takes 11 users at
-        epsilon 4, 52 at 2 and 237 at 1, and sometimes twice as many.
+        Root mean square norm of a user's mean row, if it is public within some 10 %. By default a
+        small cohort estimates it: 11 users at epsilon 4, 52 at 2 and 237 at 1, and sometimes twice
+        as many.
 
     Notes
     -----
-    A user's mean row is one observation of every coordinate; how many rows it comes
-    from, and how much users differ, need not be known: both are in its length, which is
-    what is estimated. No coordinate exceeds that length, which is the unit of the
-    posterior. In other respects the protocol is that of :class:`SparseRegression`.
+    A user's mean row is one observation of every coordinate. The number of its rows and the
+    variance between users need not be known, since both are reflected in the norm of the mean row,
+    which is estimated. This norm bounds every coordinate and is the unit of the posterior. In other
+    respects the protocol is that of :class:`SparseRegression`.
 
     Source: the problem is that of Ma, Jia & Yang, "Better Locally Private Sparse
     Estimation Given Multiple Samples Per User", ICML 2024; the protocol is not.
@@ -88,9 +89,9 @@ class SparseMean(SparseWaves):
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> MeanUsers:
-        """Return users whose mean stands out of their spread."""
+        """Return synthetic users whose mean is large relative to their spread."""
         sparsity = min(_PLANNED_SPARSITY, self.dim)
-        # One user's standard deviation per coordinate, in units of the length of a mean row.
+        # Standard deviation of each coordinate of one user's mean row, which has the norm scale.
         each = (self.scale or 1.0) / math.sqrt(self.dim + sparsity * _PLANNED**2)
         length = _PLANNED * each * math.sqrt(sparsity)
         return MeanUsers(
@@ -127,7 +128,7 @@ class SparseMean(SparseWaves):
             self.dim,
             partial(DistanceBin, np.zeros(self.dim)),
         )
-        # Reports are in units of the data; no coordinate is believed to be larger than the scale.
+        # Reports are in the units of the data. The prior has no coordinate above the scale.
         return replace(estimated, value=_HEADROOM * estimated.value, variance=0.0)
 
     def _selection(self, set_size: int) -> Question:

@@ -38,18 +38,22 @@ from ..subprotocols.vote import typical_score
 from .base import CENTRED, Integers, SparseResult, SparseWaves
 
 _LINKS = ("identity", "logistic")
-_FEWEST_OF_CLASSES = 10  # a user's labels below which logistic coefficients are noise
-_WORTH_SHOWING = 0.2  # coefficient, in units of the targets' scale
-_PLANNED_SPARSITY = 8  # coefficients of a plan
-_RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
-# Relative error of coefficients that users divide by a scale of their own rows, times these.
+_FEWEST_OF_CLASSES = 10  # with fewer labels of a user, logistic coefficients are noise
+_WORTH_SHOWING = 0.2  # a large coefficient in a note, in units of the targets' scale
+_PLANNED_SPARSITY = 8  # number of non-zero coefficients in a plan
+_RIDGE = 1.0  # penalty of the local regressions, in units of a feature's mean square
+# Users scale coefficients by their own rows. This is the resulting relative error, times the number
+# of rows.
 _OWN_SCALE = 0.5
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
-_OTHERS = 0.05  # share of the users, whose own regressions are compared with the result
-_ROWS_EACH = 4  # rows of a user for each coefficient of these
+# Constants of the comparison with held-out users.
+_OTHERS = 0.05  # share of the users, whose local regressions are compared with the result
+_ROWS_EACH = 4  # number of rows per coefficient in these local regressions
 _SMALL_RIDGE = 0.1  # their penalty, in units of the features' mean square in the user's rows
-_FARTHEST = 4.0  # radius of their coefficients, over what the result expects
-_SURE, _ALIKE = 3.0, 0.04  # standard errors of a length that contradict; that of features' laws
+_FARTHEST = 4.0  # clipping radius of their coefficients, over the norm that the result predicts
+# Significance threshold for different norms, in standard errors; and the relative error of a norm
+# that the features' distribution may cause.
+_SURE, _ALIKE = 3.0, 0.04
 _APART = (
     "Users who had no part in the model find coefficients {:.2f} times as long (give or take "
     "{:.2f}): how far they are off is not known. Are features centred and of unit scale, and are "
@@ -60,53 +64,56 @@ _APART = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseRegression(SparseWaves):
-    """Sparse linear or logistic regression for users with many records each; one report per user.
+    """Strategy for sparse linear or logistic regression if users have many records each.
 
-    A first cohort votes: each user names the ``k`` features that matter most to its own
-    rows, through :class:`SubsetSelection` with sets. The others answer in waves. A wave's
-    users subtract the current estimate from their targets, regress what is left on
-    the features that are still in question, and report the coefficients, weighted by
-    how much a report can still teach about each, as one vector in a ball. The server
-    keeps one posterior over all coefficients and returns its mean. No feature is
-    ever cut for good, and sparsity and size of the coefficients need not be known.
+    Every user sends one report. A first cohort votes: each user names the ``k`` features that
+    matter most in its own rows, through :class:`SubsetSelection` with sets. The other users answer
+    in waves. They subtract the current estimate's predictions from their targets and regress the
+    residuals on the features that are still uncertain. They report the coefficients as one vector
+    in a ball. The weight of a coefficient grows with the information that reports can add about it.
+    The server keeps one posterior over all coefficients and returns its mean. No feature is ever
+    excluded for good. Sparsity and size of the coefficients need not be known.
 
     Other parameters are those of :class:`~.base.SparseWaves`.
 
     Parameters
     ----------
     dim : int
-        Number of features, expected roughly centred and of unit scale. For tables of which
-        only bounds are known there is :class:`~ldp_flower.strategies.PrivateRegression`.
+        Number of features. They should be roughly centred and of unit scale. For tables with known
+        bounds, use :class:`~ldp_flower.strategies.PrivateRegression`.
     samples_per_user : int
-        Typical number of records of a user, a public guess; a user may hold any number.
+        Typical number of records of a user. It is a public guess; a user may hold any number of
+        records.
     link : str (default: "identity")
         ``"identity"``: linear regression. ``"logistic"``: targets are classes, 0 and 1 (or -1 and
-        1); ``coef`` are the log-odds' coefficients. Needs 10 or more samples a user; for tables
-        with classes there is :class:`~ldp_flower.strategies.PrivateClassification`.
+        1), and ``coef`` are the coefficients of the log-odds. It requires 10 or more samples per
+        user. For tables with classes, use
+        :class:`~ldp_flower.strategies.PrivateClassification`.
     target_scale : float, optional
-        Root mean square of the (centred) targets, if it is public within some 10 %; the
-        waves refine it. By default it is estimated from a small cohort, which takes
-        11 users at epsilon 4, 52 at 2 and 237 at 1, and sometimes twice as many.
+        Root mean square of the (centred) targets, if it is public within some 10 %. The waves
+        refine it. By default a small cohort estimates it: 11 users at epsilon 4, 52 at 2 and 237 at
+        1, and sometimes twice as many.
     selector : str (default: "lasso")
-        How users rank features: ``"lasso"``, ``"post-lasso"`` or ``"pursuit"`` (orthogonal
-        matching pursuit), about a millisecond per user, or ``"ridge"`` or ``"marginal"``,
-        faster, and worse if features are correlated. With a third as many features as
-        ``samples_per_user`` nobody votes.
+        Method by which users rank features. ``"lasso"``, ``"post-lasso"`` and ``"pursuit"``
+        (orthogonal matching pursuit) take about a millisecond per user. ``"ridge"`` and
+        ``"marginal"`` are faster, and worse if features are correlated. If there are at most a
+        third as many features as ``samples_per_user``, there is no vote.
 
     Notes
     -----
     Source: the setting is that of Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given
-    Multiple Samples Per User", ICML 2024; the protocol is not. What a report costs is not the
-    dimension but the energy of the vector that is reported, so re-centring removes the energy of
-    what is known already and weighting that of what is hopeless. Local regressions are ridge
-    regressions with a fixed penalty: with unit, independent features they shrink all coefficients
-    by one factor, which is known from the Marchenko-Pastur law and undone; with correlated features
-    they stay close to the coefficients, where marginal correlations mix neighbours.
+    Multiple Samples Per User", ICML 2024; the protocol is not. The noise of a report depends on the
+    squared norm of the reported vector rather than on its dimension. Subtracting the current
+    estimate removes the part of the norm that is already known. Weighting removes the part about
+    which nothing can be learnt. Local regressions are ridge regressions with a fixed penalty. With
+    unit, independent features they shrink all coefficients by one factor, which is known from the
+    Marchenko-Pastur law and corrected. With correlated features they stay close to the
+    coefficients, while marginal correlations would mix correlated features.
 
-    With ``link="logistic"`` users regress labels of -1 and 1, less what the current
-    estimate predicts; no user fits a logistic model of its own, which would be biased.
-    The length of the coefficients (:func:`as_logistic`) is right for normal features and, as the
-    estimate that is subtracted gets close, for others.
+    With ``link="logistic"`` users regress labels of -1 and 1 minus the current estimate's
+    predictions. No user fits a logistic model, which would be biased. The norm of the coefficients
+    (:func:`as_logistic`) is right for normal features. For other features it becomes right as the
+    subtracted estimate approaches the coefficients.
     """
 
     guarantee = guarantees.PER_USER
@@ -147,7 +154,7 @@ class SparseRegression(SparseWaves):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both links, with a scale that is estimated, a vote and two waves."""
+        """Yield one run for each link, with an estimated scale, a vote and two waves."""
         for link, rows in zip(_LINKS, (2, _FEWEST_OF_CLASSES), strict=True):
             users = normal_users(dim, rows)
             if link == "logistic":
@@ -162,7 +169,7 @@ class SparseRegression(SparseWaves):
         return cls(features_of(setting, cls), epsilon=epsilon, samples_per_user=rows)
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return users who obey one linear model."""
+        """Return synthetic users whose targets follow one linear model."""
         if self._logistic:
             raise NoPlan("Only link='identity' of SparseRegression has a plan.")
         return linear_users(
@@ -175,12 +182,12 @@ class SparseRegression(SparseWaves):
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
-        """Return what is proved of sparse regressions whose users are protected."""
+        """Return the known lower bounds on the error of sparse regression with private users."""
         rows, sparsity = rows_of(setting, self.samples_per_user), min(_PLANNED_SPARSITY, self.dim)
         return lower_bounds.many_rows(self.epsilon, setting.num_users, self.dim, sparsity, rows)
 
     def protocol(self, run: Run) -> Protocol:
-        """Run the waves; users who have no part in them tell what the model explains."""
+        """Run the waves and evaluate the model on held-out users."""
         held_out = HoldOut(run, self.link, self.samples_per_user)
         others = round(_OTHERS * run.num_users)
         enough = others >= run.min_reports and not self._logistic
@@ -193,8 +200,9 @@ class SparseRegression(SparseWaves):
         r2, error = result.r2, result.r2_error
         if self._logistic or r2 is None or error is None or not result.coef.any():
             return result
-        # What coefficients of uncorrelated features explain, and what users who had no part in them
-        # find: where waves have not arrived it is less, where they went too far it is more.
+        # Compare the variance that the coefficients explain if features are uncorrelated with the
+        # R2 of held-out users. It is smaller if the waves have not converged, and larger if they
+        # went too far.
         said = float(np.sum(np.square(result.coef))) / size**2
         apart = max(abs(said - r2) - 2 * error, 0.0)
         each = apart * size**2 / max(int(np.sum(result.inclusion > CENTRED)), 1)
@@ -203,11 +211,13 @@ class SparseRegression(SparseWaves):
     def _compared(
         self, cohort: Cohort, result: SparseResult, size: float
     ) -> Generator[Ask, Estimate, SparseResult]:
-        """Let users who had no part in it regress targets on the largest coefficients' features.
+        """Compare the result with local regressions of held-out users on the largest coefficients.
 
-        These are local regressions in the data's own units, with a small penalty in those of the
-        user's own features, and an intercept. Where waves were right in taking features for of unit
-        scale and targets for alike in size among users, coefficients are of the same length.
+        The local regressions are in the data's units and have an intercept. Their small penalty is
+        in units of the user's own features. The waves assume that features have unit scale and that
+        targets are equally large for all users. If so, both vectors of coefficients have the same
+        norm. Return the result with larger standard errors; or, if the norms contradict each other,
+        with a note and standard errors of NaN.
         """
         likely = np.flatnonzero(result.inclusion > CENTRED)
         most = max(self.samples_per_user // _ROWS_EACH - 1, 0)
@@ -254,7 +264,7 @@ class SparseRegression(SparseWaves):
 
     def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
         if self._logistic:
-            return TargetScale(1.0, 0.0)  # of labels, -1 and 1
+            return TargetScale(1.0, 0.0)  # labels are -1 and 1
         if self.target_scale is not None:
             return TargetScale(self.target_scale, _GUESSED_SCALE**2)
         cohorts = scale_cohorts(run, self.epsilon)
@@ -290,12 +300,13 @@ class SparseRegression(SparseWaves):
         return "coefficient", large, math.sqrt(self.samples_per_user) * _WORTH_SHOWING
 
 
-# Logistic regression seen as a linear one of labels -1 and 1: with normal features of unit
-# variance, E[x label] = beta w(|beta|) by Stein's lemma. Linear coefficients point where logistic
-# ones do, and their length, h(s) = E[Z tanh(s Z / 2)] for logistic ones of length s, gives theirs.
-# A linear view suits votes, posterior and weights; what is subtracted and returned is logistic.
-_LENGTHS = np.linspace(0.0, 10.0, 401)  # of logistic coefficients; longer ones are shortened
-_Z = np.linspace(-8.0, 8.0, 1601)  # a normal variable: 1e-15 of its mass is beyond
+# Logistic regression is treated as linear regression of labels -1 and 1. With normal features of
+# unit variance, E[x label] = beta w(|beta|) by Stein's lemma. So the linear coefficients have the
+# direction of the logistic ones. Their norm is h(s) = E[Z tanh(s Z / 2)] if the logistic ones have
+# the norm s, which determines s. Votes, posterior and weights use the linear coefficients; the
+# subtracted and the returned coefficients are logistic.
+_LENGTHS = np.linspace(0.0, 10.0, 401)  # norms of logistic coefficients; larger ones are clipped
+_Z = np.linspace(-8.0, 8.0, 1601)  # values of a normal variable; 1e-15 of its mass is outside
 _DENSITY = np.exp(-(_Z**2) / 2) / np.exp(-(_Z**2) / 2).sum()
 _TANH = np.tanh(_LENGTHS[:, None] * _Z / 2)
 _LINEAR_LENGTHS = _TANH @ (_Z * _DENSITY)  # h
@@ -304,7 +315,7 @@ _SLOPES = np.gradient(_LENGTHS, _LINEAR_LENGTHS)
 
 
 def _stretch(linear: Floats) -> tuple[float, float, float]:
-    """Return the length of linear coefficients, of the logistic ones, and the slope."""
+    """Return the norms of linear and logistic coefficients, and the latter's derivative."""
     length = float(np.linalg.norm(linear))
     return (
         length,
@@ -314,7 +325,7 @@ def _stretch(linear: Floats) -> tuple[float, float, float]:
 
 
 def as_logistic(linear: Floats) -> Floats:
-    """Return the logistic coefficients with these linear ones."""
+    """Return the logistic coefficients that correspond to the linear ones."""
     length, logistic, _ = _stretch(linear)
     return linear * (logistic / length if length else _SLOPES[0])
 
@@ -335,6 +346,6 @@ def logistic_std_error(linear: Floats, variance: Floats) -> Floats:
 
 
 def logistic_unexplained(linear: Floats) -> float:
-    """Return the mean square of what the logistic prediction leaves of the labels."""
+    """Return the mean square of the labels' residuals under the logistic prediction."""
     logistic = _stretch(linear)[1]
     return 1 - float(np.interp(logistic, _LENGTHS, _EXPLAINED))

@@ -1,1 +1,1 @@
-"""Users with many records each, after Ma, Jia & Yang (ICML 2024)."""
+"""Strategies for users with many records each, after Ma, Jia & Yang (ICML 2024)."""

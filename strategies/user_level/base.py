@@ -1,4 +1,4 @@
-"""What the regressions of Ma, Jia & Yang share: users vote for variables, others estimate."""
+"""Base class of the regressions of Ma, Jia & Yang: a vote for variables, then an estimation."""
 
 import math
 from abc import abstractmethod
@@ -39,49 +39,52 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Fit:
-    """Selected variables' coefficients, their standard errors, and the prediction of zeros."""
+    """Coefficients of the selected variables, with their standard errors and an intercept."""
 
     coef: Floats
     std_error: Floats
     intercept: float
 
 
-_VOTERS = 0.5  # share of the users that vote
-_CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
-_FALSE_CANDIDATES = 4  # that are expected among those whose votes count
-_SIZES = 0.1  # share of the users that tell the targets' size, at most
-_ROUGHLY = 4  # times fewer than tell it to some 15 % tell it to a factor of 1.5 or so
-_FEWEST = 8  # times the smallest cohort, of users
-_STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
-_PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
+_VOTERS = 0.5  # share of the users who vote
+_CANDIDATES = 1.5  # largest number of variables kept for the estimation, over the sparsity
+_FALSE_CANDIDATES = 4  # expected number of variables above the votes' threshold by chance
+_SIZES = 0.1  # largest share of the users who report on the targets' size
+# size_askers users estimate a size to some 15 %; this many times fewer, to a factor of about 1.5.
+_ROUGHLY = 4
+_FEWEST = 8  # smallest number of users, over the smallest cohort
+_STANDS_OUT = 2.0  # significance threshold for coefficients, in standard errors
+_PLANNED_SPARSITY = 8  # sparsity in a plan for which no strategy was constructed
 _UNSURE = (
     "The targets' scale, {:.3g}, is known to a factor of {:.2g} only, and coefficients are as "
     "wrong as it is. Declare target_scale, or ask more users."
 )
-_MOST_UNSURE = 0.3  # of the scale's logarithm, without a note
-_CERTAIN = 3.0  # standard deviations of the weakest count above those of the rest
+_MOST_UNSURE = 0.3  # largest error of the scale's logarithm without a note
+_CERTAIN = 3.0  # significance threshold for a variable's votes, in standard deviations
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SelectedRegression(SparseStrategy):
-    """Base class: select variables by a vote, then estimate their coefficients.
+    """Base class of regressions that select variables by a vote, then estimate coefficients.
 
-    Features are expected roughly centred and of unit scale.
+    Features should be roughly centred and of unit scale.
 
     Other parameters are those of :class:`~..runtime.coefficients.SparseStrategy`.
 
     Parameters
     ----------
     samples_per_user : int
-        Typical number of records of a user, a public guess; a user may hold any number.
+        Typical number of records of a user. It is a public guess; a user may hold any number of
+        records.
     method : str (default: "auto")
         ``"auto"`` or ``"paper"``, see the subclasses.
     target_scale : float, optional
-        Root mean square of the (centred) targets, if it is public. By default it is estimated from
-        a small cohort. With ``"auto"`` it is where reports begin, and need not be right.
+        Root mean square of the (centred) targets, if it is public. By default a small cohort
+        estimates it. With ``"auto"`` it determines the first reports only, and need not be exact.
     selector : str (default: "lasso")
-        How users rank features: a key of :data:`~ldp_flower.questions.SELECTORS`. With
-        ``"auto"`` and a third as many features as ``samples_per_user`` nobody votes.
+        Method by which users rank features: a key of :data:`~ldp_flower.questions.SELECTORS`. With
+        ``"auto"`` there is no vote if there are at most a third as many features as
+        ``samples_per_user``.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
 
@@ -93,7 +96,7 @@ class SelectedRegression(SparseStrategy):
 
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
-    methods: ClassVar[tuple[Method, ...]] = METHODS  #: What ``method`` may be.
+    methods: ClassVar[tuple[Method, ...]] = METHODS  #: Valid values of ``method``.
 
     samples_per_user: Count
     method: Method = "auto"
@@ -102,24 +105,27 @@ class SelectedRegression(SparseStrategy):
     min_reports: int = 10
 
     def __post_init__(self) -> None:
-        check_integer("dim", self.dim, 2)  # first, for a sparsity is compared with it
+        check_integer("dim", self.dim, 2)  # first, since the sparsity is compared with it
         super().__post_init__()
         check_choice("selector", self.selector, SELECTORS)
-        # Users with many more rows than there are features can estimate all of them.
+        # Users with many more rows than features can estimate all coefficients.
         self._voting = self.method == "paper" or 3 * self.dim > self.samples_per_user
         if not self._voting:
             check_unused(self, "with samples_per_user >= 3 * dim", "selector")
-        ball_codebook(self.epsilon, 1, 1.0)  # refuses a bad epsilon now
+        ball_codebook(self.epsilon, 1, 1.0)  # raises an error now if epsilon is invalid
 
     @abstractmethod
     def _regress(
         self, run: Run, selected: Integers, scale: Size, notes: list[str]
     ) -> Generator[Ask, Any, Fit]:
-        """Return the selected variables' coefficients; add notes. ``scale`` is the targets'."""
+        """Query users and return the coefficients of the selected variables.
+
+        ``scale`` is the size of the targets. Notes for the result are appended to ``notes``.
+        """
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float, **settings: Any) -> Iterator[tuple[Self, Users]]:
-        """Yield every method."""
+        """Yield one run for each method."""
         settings |= {"selector": "marginal", "target_scale": 1.0, "samples_per_user": 5}
         for method in cls.methods:
             strategy = cls(dim, epsilon=epsilon, sparsity=2, method=method, **settings)
@@ -127,13 +133,13 @@ class SelectedRegression(SparseStrategy):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the default method for eight coefficients."""
+        """Return the default method for at most eight non-zero coefficients."""
         dim, rows = features_of(setting, cls), round(setting.rows_per_user)
         sparsity = min(_PLANNED_SPARSITY, dim)
         return cls(dim, epsilon=epsilon, samples_per_user=rows, sparsity=sparsity)
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return users who obey one linear model."""
+        """Return synthetic users whose targets follow one linear model."""
         return linear_users(
             self.dim,
             self.sparsity,
@@ -144,14 +150,14 @@ class SelectedRegression(SparseStrategy):
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
-        """Return what is proved of sparse regressions whose users are protected."""
+        """Return the known lower bounds on the error of sparse regression with private users."""
         rows = rows_of(setting, self.samples_per_user)
         return lower_bounds.many_rows(
             self.epsilon, setting.num_users, self.dim, self.sparsity, rows
         )
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask for the scale; let half of the users vote, others estimate, a few judge."""
+        """Estimate the scale, let half of the users vote, estimate on the others and evaluate."""
         fewest = _FEWEST * self.min_reports
         if self.target_scale is None:
             fewest = max(fewest, math.ceil(size_askers(self.epsilon) / _ROUGHLY / _SIZES))
@@ -174,7 +180,7 @@ class SelectedRegression(SparseStrategy):
             notes += support_doubts(clear, self.sparsity)
             kept = keep_above(coef, _STANDS_OUT * np.nan_to_num(std_error))
             kept = keep_largest(kept, self.sparsity)
-            # What is left out may be as large as it seems.
+            # The error of an omitted coefficient includes its estimated size.
             std_error = np.where(kept != 0, std_error, np.hypot(std_error, coef))
             coef = kept
         elif self.target_scale is None:
@@ -187,7 +193,7 @@ class SelectedRegression(SparseStrategy):
         return (yield from held_out.judged(result, fit.intercept, scale.value))
 
     def _scale(self, run: Run) -> Generator[Ask, Estimate, Size]:
-        """Return the targets' root mean square."""
+        """Return the targets' root mean square, declared or estimated from a cohort."""
         if self.target_scale is not None:
             return Size(math.log(self.target_scale), 0.0)
         askers = min(size_askers(self.epsilon), math.ceil(_SIZES * run.num_users))
@@ -196,10 +202,11 @@ class SelectedRegression(SparseStrategy):
         return (yield from ask_size(cohort, question, self.epsilon, self.samples_per_user))
 
     def _vote(self, cohort: Cohort, notes: list[str]) -> Generator[Ask, Estimate, Integers]:
-        """Return the variables with the most votes, in order of their numbers.
+        """Query a cohort for votes and return the selected variables in increasing order.
 
-        The paper's users name one variable each, and ``sparsity`` of them are kept. Other users
-        name a set; kept are half as many more, if the votes speak for them.
+        With ``method="paper"``, users name one variable each, and ``sparsity`` variables are kept.
+        Otherwise users name a set, and up to 1.5 times as many variables are kept, if their votes
+        are significant.
         """
         paper = self.method == "paper"
         oracle = SubsetSelection(self.epsilon, self.dim)

@@ -1,4 +1,4 @@
-"""MultiRoundRegression: users vote for variables, others take part in gradient descent."""
+"""MultiRoundRegression: a vote for variables, then gradient descent on the selected ones."""
 
 import math
 from collections.abc import Generator, Iterator
@@ -19,38 +19,40 @@ from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.octaves import Size
 from .base import Fit, Integers, SelectedRegression
 
-_MAX_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features
+# Largest step size, in units of the inverse of the largest curvature. That is 1 for unit features.
+_MAX_STEP = 1.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MultiRoundRegression(SelectedRegression):
-    """Sparse linear regression: a vote for variables, then accelerated gradient descent.
+    """Strategy for sparse linear regression: a vote, then accelerated gradient descent.
 
-    Half of the users vote, each for the variables that a local selector ranks highest.
-    The others are cut into ``num_steps`` batches. Each batch gets a point and reports its
-    mean gradients there, on the selected variables.
+    Half of the users vote, each for one variable, which a local selector ranks highest. The others
+    are split into ``num_steps`` batches. Each batch receives a point and reports the users' mean
+    gradients at this point, on the selected variables.
 
-    A user votes for one variable and reports one rotated coordinate of its gradient, half of a
-    batch for the range and half within it. This is the paper's way; :class:`TwoRoundRegression`
-    has a better one. See :class:`~.base.SelectedRegression` for the parameters.
+    A user reports one rotated coordinate of its gradient. Half of a batch determines the range, and
+    the other half reports a number within it. This is the paper's method;
+    :class:`TwoRoundRegression` has a better one. See :class:`~.base.SelectedRegression` for the
+    parameters.
 
     Parameters
     ----------
     method : str (default: "paper")
         ``"paper"``.
     num_steps : int (default: 5)
-        Number of batches; fewer if users are few.
+        Number of batches. With few users there are fewer batches.
 
     Notes
     -----
     Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple
     Samples Per User", ICML 2024, section 3.2.1 and appendix C.1, with the accelerated
-    stochastic approximation of Ghadimi & Lan (2012): step t of T asks at ``w = x / g +
-    (1 - 1 / g) a`` with ``g = (t + 1) / 2``, sets ``x`` to ``x - eta * gradient``, projected
-    on the ball in which standardised coefficients lie, and ``a`` to ``x / g + (1 - 1 / g)
-    a``. The step size is ``min(t / 2, 1)``, for unit features. All points are linear in the
-    noise of the batches so far, so that the expected squared error of a point is known
-    in advance: it is the radius of the next gradients.
+    stochastic approximation of Ghadimi & Lan (2012). Step t of T queries for gradients at ``w = x /
+    g + (1 - 1 / g) a`` with ``g = (t + 1) / 2``. It sets ``x`` to ``x - eta * gradient``, projected
+    on the ball that contains standardised coefficients, and ``a`` to ``x / g + (1 - 1 / g) a``. The
+    step size is ``min(t / 2, 1)``, for unit features. All points are linear in the noise of the
+    batches so far, so the expected squared error of a point is known in advance. It determines the
+    radius of the next gradients.
     """
 
     guarantee = guarantees.PER_USER
@@ -76,7 +78,7 @@ class MultiRoundRegression(SelectedRegression):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float, **settings: Any) -> Iterator[tuple[Self, Users]]:
-        """Yield two gradient steps."""
+        """Yield a run with two gradient steps."""
         yield from super().audit_runs(dim, epsilon, num_steps=2, **settings)
 
     def _regress(
@@ -85,7 +87,7 @@ class MultiRoundRegression(SelectedRegression):
         size, unit = len(selected), scale.value
         steps = max(1, min(self.num_steps, run.num_unasked // (2 * self.min_reports)))
         x, average = np.zeros(size), np.zeros(size)
-        # Weights of the start's error, at most 1 long, and of the batches' noise in a point.
+        # Weights of the start's error, of norm 1 at most, and of the batches' noise in a point.
         x_weights, average_weights = np.eye(steps + 1)[:1].repeat(2, axis=0)
         errors = np.zeros((steps + 1, size))
         errors[0] = 1 / math.sqrt(size)
@@ -110,7 +112,8 @@ class MultiRoundRegression(SelectedRegression):
             average = average + moved
             average_weights = blend * x_weights + (1 - blend) * average_weights
         noise = np.sqrt(np.sum((average_weights[:, None] * errors) ** 2, axis=0))
-        std_error = np.hypot(noise, moved)  # steps of this size do not suit all features
+        # the last move is included, since steps of this size do not suit all features
+        std_error = np.hypot(noise, moved)
         return Fit(unit * average, unit * std_error, 0.0)
 
     def _gradient(
@@ -123,7 +126,10 @@ class MultiRoundRegression(SelectedRegression):
         error: float,
         notes: list[str],
     ) -> Generator[Ask, Any, Estimate]:
-        """Ask a batch for its gradient at a point this far from the truth, over ``scale``."""
+        """Query a batch for its mean gradient at a point; return it in units of ``scale``.
+
+        ``error`` is the expected distance of the point from the true coefficients.
+        """
         size = len(selected)
         theta = np.zeros(self.dim)
         theta[selected] = scale * point

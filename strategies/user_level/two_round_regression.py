@@ -1,4 +1,4 @@
-"""TwoRoundRegression: users vote for variables, others average their least squares."""
+"""TwoRoundRegression: a vote for variables, then the mean of local least-squares fits."""
 
 import math
 from collections.abc import Generator
@@ -17,38 +17,39 @@ from ..subprotocols.octaves import Size
 from ..subprotocols.waves import mean_by_waves
 from .base import Fit, Integers, SelectedRegression
 
-_PAPER_RIDGE = 1e-3  # makes least squares defined for users with few rows
-_MOST_RIDGE = 0.3  # of the local regressions: columns over rows, where that is less
-_MOST_WAVES = 8  # of users who estimate, after the first cohort
-# Mean square along the weakest direction of features that are correlated or of unlike scales, over
-# that of a feature.
+_PAPER_RIDGE = 1e-3  # penalty that makes least squares defined for users with few rows
+# Largest penalty of the local regressions. The penalty is columns over rows if that is smaller.
+_MOST_RIDGE = 0.3
+_MOST_WAVES = 8  # largest number of waves after the first cohort
+# Mean square along the weakest direction of features that are correlated or of different scales,
+# over the mean square of a feature.
 _WEAK = 0.25
-_FIRST = 1.5  # radius of the first cohort, over what it is expected to report
+_FIRST = 1.5  # clipping radius of the first cohort, over the expected norm of its vectors
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoRoundRegression(SelectedRegression):
-    """Sparse linear regression: a vote for variables, then the mean of local coefficients.
+    """Strategy for sparse linear regression: a vote, then the mean of local coefficients.
 
-    Half of the users vote, each for the variables that a local selector ranks highest.
-    The others regress their targets on the selected variables and report the
-    coefficients.
+    Half of the users vote, each for the variables that a local selector ranks highest. The others
+    regress their targets on the selected variables and report the coefficients.
 
-    With ``method="paper"`` a user votes for one variable, and one rotated coordinate of
-    the coefficients is reported, in units of the targets' scale: as a bin by half of the users,
-    which gives the range, as a number within it by the others. With ``method="auto"`` a vote is for
-    a set of variables, more variables than wanted are kept at first, and coefficients are reported
-    as vectors in a ball, in waves: later users subtract what is known already. See
-    :class:`~.base.SelectedRegression` for the parameters.
+    With ``method="paper"`` a user votes for one variable. The others report one rotated coordinate
+    of their coefficients, in units of the targets' scale. Half of them report its bin, which
+    determines a range, and the rest report a number within this range. With ``method="auto"`` a
+    user votes for a set of variables, and more variables than the sparsity are kept at first.
+    Coefficients are reported as vectors in a ball, in waves: later users subtract the current
+    estimate. See :class:`~.base.SelectedRegression` for the parameters.
 
     Notes
     -----
     Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple Samples Per
     User", ICML 2024, Algorithm 1. Changes for ``method="paper"``: every user sends one report of
-    the whole ``epsilon``; values are clipped to the range before they are randomised; nobody is
-    left out because of its data. The range needs no guess: standardised targets have coefficients
-    of length at most 1 (unit, uncorrelated features), and these vary by ``sqrt(k / (m - k - 1))``
-    among users at most. A tiny ridge makes least squares defined for users with few rows.
+    the whole ``epsilon``; values are clipped to the range before they are randomised; no user is
+    excluded because of its data. The range needs no guess: with standardised targets and unit,
+    uncorrelated features, the coefficients have a norm of at most 1 and vary by at most ``sqrt(k /
+    (m - k - 1))`` among users. A small ridge penalty makes least squares defined for users with few
+    rows.
     """
 
     guarantee = guarantees.PER_USER
@@ -66,6 +67,7 @@ class TwoRoundRegression(SelectedRegression):
     def _regress(
         self, run: Run, selected: Integers, scale: Size, notes: list[str]
     ) -> Generator[Ask, Any, Fit]:
+        """Query users by the chosen method and return the coefficients."""
         if self.method == "paper":
             return (yield from self._by_coordinates(run, selected, scale.value, notes))
         return (yield from self._by_waves(run, selected, scale.value))
@@ -83,7 +85,7 @@ class TwoRoundRegression(SelectedRegression):
         return Fit(scale * found.mean, scale * found.std_error, 0.0)
 
     def _by_waves(self, run: Run, selected: Integers, scale: float) -> Generator[Ask, Any, Fit]:
-        """Take the mean of local coefficients, the intercept's among them."""
+        """Return the mean of the users' local coefficients and intercepts."""
         size, rows = len(selected) + 1, self.samples_per_user
         ridge = min(_MOST_RIDGE, size / rows)
         factor, noise = ridge_moments(size / rows, ridge)

@@ -1,4 +1,4 @@
-"""UserLevelMean: the mean of users' mean rows, from one report of each."""
+"""UserLevelMean: a strategy that estimates the mean of the users' mean rows."""
 
 import math
 from collections.abc import Iterator
@@ -26,52 +26,53 @@ from ..runtime.coefficients import METHODS, Method
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.waves import mean_by_waves
 
-_NUM_WAVES = 12  # by default, at most
+_NUM_WAVES = 12  # default for the largest number of waves
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class UserLevelMean(FeatureStrategy[LinearResult]):
-    """The mean over users of each user's mean row of features; one report per user.
+    """Strategy that estimates the mean over users of their mean rows, from one report per user.
 
-    With ``method="auto"`` a first cohort reports its vectors in the ball of the declared
-    radius, through :class:`Codebook`, and whether they are longer. The following cohorts report
-    what differs from the estimate so far, in a ball whose radius follows from the estimate's known
-    error and from the users' spread, which is learnt from how many vectors were longer than the
-    radii so far. All estimates are averaged by their precision. With
-    ``method="paper"`` every user reports one rotated coordinate, some as the bin of a
-    histogram that gives the range, the others as a number within it.
+    With ``method="auto"`` the users of a first cohort report their vectors, clipped to the ball of
+    the declared radius, through :class:`Codebook`. A flag says whether the vector was clipped. The
+    following cohorts report the difference from the current estimate. They clip it at a radius that
+    follows from the estimate's known error and from the spread between users. The spread is
+    estimated from the shares of vectors that were clipped so far. All estimates are averaged,
+    weighted by their precision. With ``method="paper"`` every user reports one rotated coordinate.
+    Some users report its bin in a histogram, which determines a range, and the others report a
+    number within this range.
 
     Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
 
     Parameters
     ----------
     bound : float
-        Public bound: on the Euclidean length of users' means with ``method="auto"``, on
-        each of their coordinates with ``method="paper"``. What is beyond is clipped.
+        Public bound at which users' means are clipped: on their Euclidean norm with
+        ``method="auto"``, on each coordinate with ``method="paper"``.
     method : str (default: "auto")
         ``"auto"`` or ``"paper"``.
     samples_per_user : int, optional
-        Of ``"paper"``, which needs it or ``spread``: typical number of records of a user, a public
-        guess; a user may hold any number.
+        Typical number of records of a user, for ``"paper"``, which requires it or ``spread``. It is
+        a public guess; a user may hold any number of records.
     spread : float, optional
-        Root mean square distance of a user's mean from that of all, if it is public within a
-        quarter or so. With ``"auto"`` that halves the error of few users, and reports may say that
-        it is another. With ``"paper"`` it is by default taken for what records within ``bound``
-        allow at most if users are alike: ``bound / sqrt(samples_per_user)`` in each coordinate.
+        Root mean square distance of a user's mean from the overall mean, if it is public within a
+        quarter or so. With ``"auto"`` it halves the error if there are few users, and reports may
+        correct it. With ``"paper"`` the default is the largest value for records within ``bound``
+        if users do not differ: ``bound / sqrt(samples_per_user)`` in each coordinate.
     num_waves : int, optional
-        Of ``"auto"``: re-centred cohorts after the first one, by default 12 at most; fewer if users
-        are few.
+        Number of cohorts after the first one, for ``"auto"``. By default there are at most 12. With
+        few users there are fewer.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
 
     Notes
     -----
-    ``coef`` of the result is the mean; ``std_error`` comes from the spread of the reports, users'
-    differences included: it is the error as an estimate of the mean of the population that the
-    users were drawn from. The mean of these very users is closer than that, since all of them
-    answer: hardly at epsilon 2, two to four times where epsilon is 8 and users differ much. What
-    shortening may hide of skewed users is in it. See :mod:`~..subprotocols.waves` for radii and
-    weights.
+    ``coef`` of the result is the mean. ``std_error`` is computed from the spread of the reports,
+    which includes the differences between users. So it is the standard error for the mean of the
+    population that the users were drawn from. The estimate is closer to the mean of these users,
+    since all of them answer: hardly closer at epsilon 2, and two to four times as close if epsilon
+    is 8 and users differ much. ``std_error`` also covers the bias of clipping if users' vectors are
+    skewed. See :mod:`~..subprotocols.waves` for radii and weights.
 
     Source of ``method="paper"``: Ma, Jia & Yang, "Better Locally Private Sparse Estimation
     Given Multiple Samples Per User", ICML 2024, ULDPMean; see
@@ -111,15 +112,15 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
                 raise ValueError("Expected samples_per_user or spread with method='paper'.")
         self._samples_per_user = self.samples_per_user or 1
         self._num_waves = self.num_waves or _NUM_WAVES
-        self.randomizer(1.0)  # refuses a bad epsilon now
+        self.randomizer(1.0)  # raises an error now if epsilon is invalid
 
     def randomizer(self, radius: float) -> Randomizer:
-        """Return the mechanism for vectors in a ball."""
+        """Return the mechanism for vectors in a ball of this radius."""
         return ball_codebook(self.epsilon, self.dim, radius)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both methods."""
+        """Yield one run for each method."""
         for method in METHODS:
             strategy = cls(dim, epsilon=epsilon, bound=4.0, method=method, spread=0.2)
             yield strategy, normal_users(dim, 5)
@@ -130,7 +131,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         return cls(features_of(setting, cls), epsilon=epsilon, bound=1.0)
 
     def synthetic(self, setting: Setting) -> MeanUsers:
-        """Return users around a mean of half the bound's length."""
+        """Return synthetic users around a mean whose norm is half the bound."""
         rows, between = rows_of(setting, self._samples_per_user), setting.variance_between or 0.0
         spread = self.spread or self.bound * math.sqrt(between + (1 - between) / rows)
         return MeanUsers(
