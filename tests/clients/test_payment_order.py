@@ -173,7 +173,7 @@ def test_a_rehearsal_that_fails_spends_nothing(ledger, node_config, monkeypatch)
 
 def test_copies_that_come_at_once_wait_for_one_answer(ledger, node_config, monkeypatch):
     """A copy must not count as an attempt that crashed, or others would be answered by noise."""
-    honest, computing, going_on = respond.compute, threading.Event(), threading.Event()
+    honest, computing, going_on = values.compute, threading.Event(), threading.Event()
     computed = []
 
     def compute(*given):

@@ -23,6 +23,7 @@ from ldp_flower.randomizers import (
     HybridMechanism,
     KRandomizedResponse,
     NarrowSquareWave,
+    NodeSum,
     OptimizedLocalHashing,
     PiecewiseMechanism,
     PrefixExtending,
@@ -216,6 +217,8 @@ def unrounded(mechanism, values, states, coins):
         return list(directions(values))
     if isinstance(mechanism, HybridMechanism | PiecewiseMechanism):
         return [mechanism._draw(values[:, 0] / mechanism.radius, draws)]
+    if isinstance(mechanism, NodeSum):
+        return [mechanism.integers(values)]
     if isinstance(mechanism, RecordMechanism):
         clipped = mechanism._clipped(values)
         return [clipped, mechanism._noisy(clipped, np.zeros((len(values), 1)), draws)]
