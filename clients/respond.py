@@ -49,7 +49,11 @@ def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
 
 
 def _records(node: UsersNode, slot: Slots) -> Users:
-    """Return a silo's records, each as a separate user; no records if they cannot be read."""
+    """Return the records of the one silo in ``slot``, each as a user with one row.
+
+    They are at most as many as the operator declared. If they cannot be read, log the error and
+    return no users.
+    """
     try:
         silo = node.take(slot)
     except KeyboardInterrupt:  # comes from the operator

@@ -53,10 +53,11 @@ class Form:
         return f"records of {record} and targets of {target}"
 
     def misfit(self, records: Any, targets: Any) -> str | None:
-        """Return the problem of arrays as a whole, from shape and type alone; None if they fit.
+        """Return why arrays do not fit the network's inputs, from their shape and type alone.
 
-        Other values than arrays of numbers or texts pass, since each of their entries has a
-        separate form.
+        Return None if they fit. An array that does not hold numbers, or whose rows have another
+        shape than the network takes, does not fit. Lists and arrays of objects return None here:
+        :meth:`fitted` checks their entries one by one.
         """
         for name, values, tensor in (
             ("records", records, self.record),

@@ -124,11 +124,12 @@ def first_entries(users: Users, columns: NDArray[np.int64]) -> Floats:
     held = users.num_rows > 0
     rows = users.offsets[:-1][held]
     for place, column in enumerate(columns.tolist()):
-        found[held, place] = _column(users, column)[rows]
+        found[held, place] = column_of(users, column)[rows]
     return found
 
 
-def _column(users: Users, column: int) -> Floats:
+def column_of(users: Users, column: int) -> Floats:
+    """Return the entries of a column, by its index; the target is the last column."""
     return users.targets if column == users.num_features else users.features[:, column]
 
 
@@ -136,7 +137,7 @@ def _column(users: Users, column: int) -> Floats:
 def shares_below(users: Users, question: q.SharesBelow) -> Floats:
     """Compute :class:`SharesBelow`."""
     column = int(question.coordinates[0])
-    entries = _column(users, column)
+    entries = column_of(users, column)
     user = np.repeat(np.arange(len(users)), users.num_rows)
     found = np.empty((len(users), len(question.thresholds)))
     pairs = zip(question.thresholds, question.levels, strict=True)
@@ -168,17 +169,23 @@ def grain(users: Users, question: q.Grain) -> Floats:
     return found
 
 
+def rows_codes(users: Users, question: q.Cells) -> Floats:
+    """Return the index of each row's cell in a table of categories, without the number's level."""
+    codes = np.zeros(len(users.targets))
+    blocks = question.blocks(users.num_features)
+    for block, size in zip(blocks, question.sizes.tolist(), strict=False):
+        one = column_of(users, block[0])
+        place = one if len(block) == 1 else np.argmax(users.features[:, block], axis=1)
+        codes = codes * size + np.clip(place, 0, size - 1)
+    return codes
+
+
 def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
     """Return each user's cell without the level, and its number's position among the levels.
 
     A user without rows has NaN.
     """
-    blocks = question.blocks(users.num_features)
-    codes = np.zeros(len(users.targets))
-    for block, size in zip(blocks, question.sizes.tolist(), strict=False):
-        one = _column(users, block[0])
-        place = one if len(block) == 1 else np.argmax(users.features[:, block], axis=1)
-        codes = codes * size + np.clip(place, 0, size - 1)
+    blocks, codes = question.blocks(users.num_features), rows_codes(users, question)
     first = np.full(len(users), np.nan)
     first[users.num_rows > 0] = codes[users.offsets[:-1][users.num_rows > 0]]
     if question.levels is None or question.low is None or question.high is None:
@@ -187,7 +194,7 @@ def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
         numbers = first_entries(users, np.array(blocks[-1]))[:, 0]
         return first, _among(numbers, question.low, question.high, question.levels)
     own = (codes == np.repeat(first, users.num_rows)).astype(np.float64)
-    numbers = _column(users, blocks[-1][0])
+    numbers = column_of(users, blocks[-1][0])
     pair = np.column_stack([np.where(own > 0, numbers, 0.0), own])
     sums = mean_over_rows(users, np.ones(len(own)), pair)
     return first, _among(sums[:, 0] / sums[:, 1], question.low, question.high, question.levels)

@@ -104,7 +104,7 @@ def dp_fedavg(
         )
     if type(strategy).aggregate_train is not FedAvg.aggregate_train:
         raise ValueError(
-            "Expected a strategy that averages as FedAvg does, got "
+            "Expected FedAvg or a subclass that does not override aggregate_train, got "
             f"{type(strategy).__name__}: its sensitivity is not known."
         )
     wrapper = (

@@ -112,8 +112,8 @@ def target_of(loss: str, output: Tensor) -> Tensor:
     if loss == "cross_entropy":
         if len(output.shape) < 2 or output.shape[1] < 2:
             raise NetworkError(
-                f"Expected an output of shape [1, classes, ...] for cross_entropy, got "
-                f"{list(output.shape)}."
+                "Expected an output of shape [1, classes, ...] with at least 2 classes for "
+                f"cross_entropy, got {list(output.shape)}."
             )
         return Tensor("int64", output.shape[2:])
     shape = output.shape[1:]

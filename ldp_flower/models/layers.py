@@ -148,12 +148,15 @@ def looked_up(table: Tensor, indices: Tensor, padding: int, **_: object) -> Tens
 
 
 def product(x: Tensor, other: Tensor) -> Tensor:
-    """Return the product of two matrices."""
+    """Return type and shape of a product of matrices; raise NetworkError if they do not fit."""
     return _product(x, other, 2)
 
 
 def products(x: Tensor, other: Tensor) -> Tensor:
-    """Return the products of pairs of matrices; the first dimension numbers the pairs."""
+    """Return type and shape of a batched product: (b, n, m) times (b, m, p) gives (b, n, p).
+
+    Raise NetworkError if the types or shapes do not fit.
+    """
     return _product(x, other, 3)
 
 

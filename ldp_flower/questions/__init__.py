@@ -11,5 +11,6 @@ from .features import *
 from .registry import *
 from .regression import *
 from .sizes import *
+from .sums import *
 from .transformed import *
 from .updates import *

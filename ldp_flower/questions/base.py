@@ -212,7 +212,11 @@ class Question:
         return self.num_wanted(num_features) if self.fixed_width is None else self.fixed_width
 
     def features(self, num_features: int) -> int:
-        """Return the number of features that the question sees in rows of ``num_features``."""
+        """Return how many features the question works on, before any are selected.
+
+        By default it is ``num_features``. It is one more where the target counts as a feature, and
+        another number where rows are projected first.
+        """
         return num_features
 
     def num_wanted(self, num_features: int) -> int:

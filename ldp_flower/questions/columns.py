@@ -21,7 +21,7 @@ from .base import (
 _MOST_MARKS, _MOST_CELLS = 1 << 12, 1 << 16  # largest numbers that a message can request
 
 
-class _OneColumn(AboutColumns):
+class OneColumn(AboutColumns):
     """Base class of questions about one column of numbers."""
 
     coordinates: Coordinates
@@ -40,7 +40,7 @@ class _OneColumn(AboutColumns):
 
 
 @dataclass(frozen=True, eq=False)
-class SharesBelow(_OneColumn):
+class SharesBelow(OneColumn):
     """Twice the share of a user's entries that are at or below each threshold, minus 1.
 
     ``thresholds`` are in the column's standardised units. ``levels`` are the shares of all users'
@@ -66,7 +66,7 @@ class SharesBelow(_OneColumn):
 
 
 @dataclass(frozen=True, eq=False)
-class Cell(_OneColumn, OneNumber):
+class Cell(OneColumn, OneNumber):
     """The cell that contains the entry of a row drawn at random.
 
     The cell's number is the number of ``edges`` below the entry, from 0 to k for k edges. ``edges``
@@ -86,7 +86,7 @@ class Cell(_OneColumn, OneNumber):
 
 
 @dataclass(frozen=True, eq=False)
-class Grain(_OneColumn, OneNumber):
+class Grain(OneColumn, OneNumber):
     """The coarsest step of which the entry of a row drawn at random is a multiple.
 
     The value is the index of this step among ``step``, ``step / 2``, ``step / 10``, ``step / 20``
@@ -104,8 +104,65 @@ class Grain(_OneColumn, OneNumber):
     num_steps: Annotated[int, 32]
 
 
+class Cells(AboutColumns):
+    """Base class: about a table of categories, of ``sizes``, and perhaps a number beside them.
+
+    ``coordinates`` are the columns one after the other: of categories all indicators or, if it is
+    the target, the target, whose numbers are the categories; the number last. ``sizes`` are how
+    many categories each has, integers. With ``levels`` there is a number.
+    """
+
+    coordinates: Coordinates
+    sizes: Marks
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sizes = self.sizes
+        if sizes.ndim != 1 or sizes.dtype != np.float64 or (sizes != np.floor(sizes)).any():
+            raise MessageError("Expected integers as sizes.")
+        if not (sizes >= 1).all() or math.prod(sizes.tolist()) * self._levels > _MOST_CELLS:
+            raise MessageError(f"Expected at most {_MOST_CELLS} cells.")
+
+    @property
+    def _levels(self) -> int:
+        return getattr(self, "levels", None) or 1
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells."""
+        return int(math.prod(self.sizes.tolist())) * self._levels
+
+    def check_arrays(self, num_features: int, users_have: str) -> int:
+        """Raise MessageError unless ``coordinates`` matches the columns; return the width."""
+        width = super().check_arrays(num_features, users_have)
+        self.blocks(num_features)
+        return width
+
+    def blocks(self, num_features: int) -> list[list[int]]:
+        """Return the coordinates of each column of categories and, last, of the number.
+
+        Raise MessageError if there are too many or too few coordinates, or if the target is among a
+        column's indicators.
+        """
+        given, found, end = self.coordinates.tolist(), [], 0
+        number = [1] if getattr(self, "levels", None) else []
+        for size in [*self.sizes.astype(np.int64).tolist(), *number]:
+            start, width = end, 1 if given[end : end + 1] == [num_features] else size
+            end += width
+            if end > len(given):
+                raise MessageError("Expected the coordinates of all columns.")
+            found.append(given[start:end])
+            if width > 1 and num_features in found[-1]:
+                raise MessageError(
+                    "Expected the target as a column by itself, got it among indicators."
+                )
+        if end < len(given):
+            raise MessageError(f"Expected {end} coordinates for the columns, got {len(given)}.")
+        return found
+
+
 @dataclass(frozen=True, eq=False)
-class TableCell(AboutColumns, OneNumber):
+class TableCell(Cells, OneNumber):
     """The user's cell in a table of categories, of levels of a number, or of both.
 
     The user draws a row at random among its rows with entries in all columns. The categories are
@@ -135,16 +192,11 @@ class TableCell(AboutColumns, OneNumber):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sizes = self.sizes
-        if sizes.ndim != 1 or sizes.dtype != np.float64 or (sizes != np.floor(sizes)).any():
-            raise MessageError("Expected integers as sizes.")
-        if not (sizes >= 1).all() or math.prod(sizes.tolist()) * (self.levels or 1) > _MOST_CELLS:
-            raise MessageError(f"Expected at most {_MOST_CELLS} cells.")
         together(levels=self.levels, low=self.low, high=self.high)
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise MessageError("Expected low < high.")
-        if (self.levels == 1 or self.levels is None) and not len(sizes):
-            raise MessageError("Expected a column of categories, or 2 levels or more.")
+        if (self.levels == 1 or self.levels is None) and not len(self.sizes):
+            raise MessageError("Expected a table of more than one cell: categories, or 2 levels.")
         weights = self.instead
         if weights is not None and (
             weights.shape != (self.num_cells,)
@@ -153,36 +205,6 @@ class TableCell(AboutColumns, OneNumber):
             or not weights.sum() > 0
         ):
             raise MessageError(f"Expected {self.num_cells} probabilities in instead.")
-
-    @property
-    def num_cells(self) -> int:
-        """Number of cells."""
-        return int(math.prod(self.sizes.tolist())) * (self.levels or 1)
-
-    def check_arrays(self, num_features: int, users_have: str) -> int:
-        """Raise MessageError unless ``coordinates`` matches the columns; return the width."""
-        width = super().check_arrays(num_features, users_have)
-        self.blocks(num_features)
-        return width
-
-    def blocks(self, num_features: int) -> list[list[int]]:
-        """Return the coordinates of each column of categories and, last, of the number.
-
-        Raise MessageError if there are too many or too few coordinates, or if the target is among a
-        column's indicators.
-        """
-        given, found, end = self.coordinates.tolist(), [], 0
-        for size in [*self.sizes.astype(np.int64).tolist(), *([1] if self.levels else [])]:
-            start, width = end, 1 if given[end : end + 1] == [num_features] else size
-            end += width
-            if end > len(given):
-                raise MessageError("Expected the coordinates of all columns.")
-            found.append(given[start:end])
-            if width > 1 and num_features in found[-1]:
-                raise MessageError("Expected the target as a column of its own.")
-        if end < len(given):
-            raise MessageError(f"Expected {end} coordinates for the columns, got {len(given)}.")
-        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from . import columns, features, regression, sizes, updates  # noqa: F401 -- define the questions
+from . import columns, features, regression, sizes, sums, updates  # noqa: F401 -- define the questions
 from .base import Arrays, FieldSpec, MessageError, Per, Question, name_of, slots
 from .transformed import TransformedQuestion
 from .updates import UpdateQuestion

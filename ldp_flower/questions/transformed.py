@@ -44,6 +44,7 @@ from .regression import (
     RidgeStep,
     RootCurvature,
 )
+from .sums import RidgeMove
 
 Path = tuple[type[Question], ...]
 
@@ -254,7 +255,9 @@ class Shortened(TransformedQuestion):
 
     stem: ClassVar[str] = "shortened_"
     linked: ClassVar[bool] = True
-    inners: ClassVar[tuple[Path, ...]] = ((Gradient,), (Mean,), (LocalCoefficients,))
+    inners: ClassVar[tuple[Path, ...]] = (
+        *((Gradient,), (Mean,), (LocalCoefficients,), (RidgeMove,)),
+    )
 
     radius: float
     told: float

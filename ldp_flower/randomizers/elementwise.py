@@ -115,7 +115,10 @@ def padded(dim: int) -> int:
 
 @cache
 def _matrix(order: int) -> Floats:
-    """Return Sylvester's matrix."""
+    """Return Sylvester's Hadamard matrix, with entries 1 and -1, of an order that is a power of 2.
+
+    :func:`hadamard` uses it for the first steps of its transform.
+    """
     return np.asarray(sylvester(order), np.float64)
 
 

@@ -115,6 +115,10 @@ class NodeSum(Randomizer):
         """Variance of the noise in each coordinate of a node's sum."""
         return (SIGMA * self.unit) ** 2
 
+    def farthest(self, num_users: int) -> int:
+        """Return the largest number in a sum of so many users that noise makes at all likely."""
+        return num_users * self.one + 64 * SIGMA
+
     @abstractmethod
     def integers(self, values: Floats) -> Integers:
         """Return users' values as integers within the domain, whatever they are.

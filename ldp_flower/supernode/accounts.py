@@ -109,7 +109,7 @@ class Accounts:
         return totals
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
+        """Return the whole report for JSON: each table as a list of rows, other fields, totals."""
         plain = {
             name: value.to_dict("records") if isinstance(value, pd.DataFrame) else value
             for name, value in vars(self).items()

@@ -74,8 +74,8 @@ class RecordsFile:
         records, targets = arrays[RECORDS], arrays[TARGETS]
         if not records.ndim or targets.shape[:1] != records.shape[:1]:
             raise ValueError(
-                f"{expected} with records of shape {list(records.shape)} and targets of "
-                f"{list(targets.shape)}."
+                f"{expected}, with one target a record: it has records of shape "
+                f"{list(records.shape)} and targets of shape {list(targets.shape)}."
             )
         return records, targets
 

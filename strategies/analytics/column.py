@@ -78,16 +78,20 @@ class NumericColumn:
 
     @property
     def steps(self) -> Floats:
-        """Candidate steps, decreasing: round numbers from about the span down.
+        """Candidates for the round number of which nearly all entries are multiples, decreasing.
 
-        They end at 1, or at a thousandth of the largest candidate if that is below 1.
+        They are 1 and 5 times powers of ten, from the largest power of ten within the span down to
+        1, or down to a thousandth of the first candidate if that is smaller; at most 24.
         """
         coarsest = coarsest_step(2 * self.span)
         number = 1 + 2 * round(math.log10(coarsest / min(1.0, _FINEST * coarsest)))
         return steps_from(coarsest, min(number, _MOST_STEPS))
 
     def standardised(self, values: ArrayLike) -> Floats:
-        """Return values in the standardised units of the users' rows."""
+        """Clip values in the column's units to its bounds; return them in standardised units.
+
+        These are the units of the users' rows. NaN stands for an entry that is no number.
+        """
         return self.kind.coded(np.asarray(values, np.float64))
 
 

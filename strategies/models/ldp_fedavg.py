@@ -511,7 +511,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy with its defaults."""
+        """Return the strategy to plan with: default arguments at this epsilon, for any setting."""
         return cls(epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:

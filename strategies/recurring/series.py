@@ -331,7 +331,11 @@ class Series(LdpStrategy[SeriesResult]):
         return SizeOnlyPopulation(num_users).between(0, HASH_END // self.collections).size
 
     def finished(self, run: Run, found: Any) -> SeriesResult:
-        """Store the estimates of this collection; return the levels so far."""
+        """Store this collection's estimates and return the result so far.
+
+        The result has the estimates of each collection, and the levels that the local-level model
+        smooths from all of them.
+        """
         names, values, errors = found.estimates()
         assert found.privacy is not None
         own = Collected(

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.messages import NUMBERS, MessageError, NodeKeys, Query, Report, Slots
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.questions import Arrays, Question
-from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
+from ldp_flower.randomizers import Estimate, NodeSum, Randomizer, RecordMechanism, Summary
+from ldp_flower.randomizers.sums import PARTS
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats, PlainFields
 
 from .facts import PrivacySpent
+from .node_sums import NodeSums, mean_of_sums, node_part
 from .population import Cohort
 
 
@@ -189,12 +191,12 @@ class Ask(PlainFields, Asked):
 
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
-    ) -> Summary | Answers | None:
+    ) -> Summary | Answers | NodeSums | None:
         """Return a node's part, or None if the users who were asked cannot have sent it."""
         coin_step = number if self.collections is None else 0
         return _checked(content, self, coin_step, keys, salt, slots)
 
-    def together(self, parts: Sequence[Summary | Answers]) -> Estimate | Answers:
+    def together(self, parts: Sequence[Summary | Answers | NodeSums]) -> Estimate | Answers:
         """Return the estimated mean of all reports, or the single reports if they are kept."""
         return _together(self, parts)
 
@@ -221,6 +223,7 @@ def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent
         unit,
         all(ask.randomizer.exact for ask in asked),
         seeded,
+        noise="node" if any(isinstance(ask.randomizer, NodeSum) for ask in asked) else "user",
     )
 
 
@@ -229,6 +232,11 @@ def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
     plans = Counter[str]()
     charged = []
     for mechanism in mechanisms:
+        if isinstance(mechanism, NodeSum):
+            before = plans[mechanism.plan]
+            plans[mechanism.plan] += mechanism.parts
+            if before and plans[mechanism.plan] <= PARTS:
+                continue
         if isinstance(mechanism, RecordMechanism):
             plans[mechanism.plan] += 1
             if plans[mechanism.plan] % mechanism.steps != 1 % mechanism.steps:
@@ -242,21 +250,25 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 
     The spread of few reports may understate this noise.
     """
+    if isinstance(randomizer, NodeSum):
+        return answer  # its error is that of the known noise
     known = math.sqrt(randomizer.variance / max(answer.count, 1))
     return replace(answer, std_error=np.maximum(answer.std_error, known))
 
 
 def _checked(
     content: bytes, ask: Ask, coin_step: int, keys: NodeKeys, salt: int, slots: Slots
-) -> Summary | Answers | None:
+) -> Summary | Answers | NodeSums | None:
     """Return a node's part, or None if the users who were asked cannot have sent it."""
     try:
         arrays = Report.from_bytes(content).arrays
     except MessageError:
         return None
     randomizer = ask.randomizer
+    if isinstance(randomizer, NodeSum):
+        return node_part(arrays, randomizer, slots)
     if "reports" not in arrays:
-        if ask.single:
+        if ask.single or "sum" not in arrays:
             return None
         count = arrays["count"]
         if count.shape != (1,) or not 1 <= count[0] <= len(slots):
@@ -303,8 +315,11 @@ def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
     return np.zeros((users, *((0,) if shape is None else shape)), np.float32)
 
 
-def _together(ask: Ask, parts: Sequence[Summary | Answers]) -> Estimate | Answers:
+def _together(ask: Ask, parts: Sequence[Summary | Answers | NodeSums]) -> Estimate | Answers:
     randomizer = ask.randomizer
+    if isinstance(randomizer, NodeSum):
+        sums = [part for part in parts if isinstance(part, NodeSums)]
+        return mean_of_sums(sums, randomizer)
     single = [part for part in parts if isinstance(part, Answers)]
     nothing = np.empty((0, *randomizer.report_shape), randomizer.report_dtype)
     answers = Answers(

@@ -86,7 +86,7 @@ def as_rows(features: ArrayLike, dim: int) -> Floats:
     """
     rows = np.asarray(features, np.float64)
     if rows.shape[-1:] != (dim,):
-        raise ValueError(f"Expected features of shape (rows, {dim}), got {rows.shape}.")
+        raise ValueError(f"Expected features of shape (rows, {dim}) or ({dim},), got {rows.shape}.")
     return rows
 
 

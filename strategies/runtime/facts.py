@@ -91,6 +91,8 @@ class PrivacySpent:
         protected.
     part : str
         Protected part of a unit's data, such as "labels"; all of it if this is empty.
+    noise : str
+        Place where noise was added: "user", or "node" for once to each node's sum.
     """
 
     epsilon: float
@@ -99,8 +101,10 @@ class PrivacySpent:
     exact: bool
     seeded: bool
     part: str = ""
+    noise: str = "user"
 
     def __str__(self) -> str:
         delta = f", delta = {self.delta:g}" if self.delta else ""
         part = f" ({self.part} only)" if self.part else ""
-        return f"epsilon = {self.epsilon:g}{delta} per {self.unit}{part}"
+        where = ", noise at the node" if self.noise == "node" else ""
+        return f"epsilon = {self.epsilon:g}{delta} per {self.unit}{part}{where}"

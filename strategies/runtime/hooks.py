@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from flwr.app import MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
 
 from ldp_flower.data.schema import Schema
 from ldp_flower.guarantee.messages import NodeKeys
@@ -46,6 +47,12 @@ class Hooks(ABC):
 
         Return None if the run starts.
         """
+
+    @abstractmethod
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return the messages of a round, as Flower's strategies do."""
 
     @property
     def carrier(self) -> str | None:

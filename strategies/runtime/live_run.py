@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END
+from ldp_flower.randomizers import NodeSum
 from ldp_flower.randomness import public_coin
 from ldp_flower.refusals import TooFew
 
@@ -175,8 +176,10 @@ class LiveRun(Run):
         self._exchange.receive(number, [(r.metadata.src_node_id, r) for r in replies], ask)
         answer, step = self._exchange.answer(number, ask, self.population)
         self.facts.steps.append(step)
-        self.facts.num_reports += step.reports
         self._asked.append(ask)
+        self.facts.num_reports += step.reports
+        if isinstance(ask, Ask) and isinstance(ask.randomizer, NodeSum):
+            self.facts.num_reports = self.users("reports")  # one sum after the other of the same
         self._condensed = ask.to_bytes(answer) if ask.condensed else None
         logger.info("\t└──> %s", step)
         needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
@@ -319,7 +322,9 @@ def start_run(
     if not nodes:
         hint = advice(exchange.census_failures().values())
         if step.silent:
-            raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}{hint}")
+            raise TimeoutError(
+                f"No node gave a valid answer to the census within {timeout:g} s. {step}{hint}"
+            )
         why = f"No node answered the census as it should. {step}{hint}"
         raise TooFewReports(TooFew(why, "answers"))
     kept.put("step 0 complete", True)

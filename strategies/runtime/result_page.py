@@ -29,6 +29,10 @@ _COLUMNS = {
     "part and the rows that they drew; the other one is for everybody of whom they are a sample.",
 }
 _SERVER = "Nobody has to trust the server for this: clients randomise before they send."
+_NODE = (
+    "Noise was added once to the sum over all users of a node. So a user trusts the node that "
+    "holds its rows, and neither the server nor any other node."
+)
 
 
 def asked(strategy: str, target: str | None) -> str:
@@ -57,7 +61,8 @@ def guarantee_of(privacy: PrivacySpent | None) -> list[str]:
     if privacy is None:
         return ["Nobody was asked anything, and nothing was spent."]
     sentences = [
-        f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit, privacy.part)} {_SERVER}"
+        f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit, privacy.part)} "
+        f"{_NODE if privacy.noise == 'node' else _SERVER}"
     ]
     return sentences + [_SEEDED] * privacy.seeded + [_REAL_VALUED] * (not privacy.exact)
 

@@ -22,7 +22,7 @@ class PrivateFrankWolfe(ClippedSilos):
 
     Every silo is one user of a node. In every step it reports a vertex of the l1 ball, that is, a
     coordinate with a sign. It selects, with noise, the vertex towards which the loss of its records
-    decreases most. The server moves towards the average of the reported vertices. The noise grows
+    grows most. The server moves away from the average of the reported vertices. The noise grows
     only with the logarithm of the number of features. The steps are cautious. With independent
     features the error is up to twice that of :class:`PeelingDpIht`. With correlated features it is
     smaller, since the steps of :class:`PeelingDpIht` are then too long.
@@ -76,7 +76,12 @@ class PrivateFrankWolfe(ClippedSilos):
         return RecordVertices(self.epsilon, self.dim, bound, self.delta, self._num_steps)
 
     def protocol(self, run: Run) -> Protocol:
-        """Move towards the average of the reported vertices, in decreasing steps."""
+        """Ask all silos in each step for the signed coordinate along which their loss grows most.
+
+        Move towards the opposite of the average report, scaled to the l1 ball, by 2 / (n + 3) of
+        the way in step n, from 0. Stop early if a later step has no answer. Set all but the
+        ``sparsity`` largest coefficients to zero and return them.
+        """
         theta = np.zeros(self.dim)
         everyone, randomizer = self.everyone(run), self.randomizer()
         for number in range(self._num_steps):

@@ -67,7 +67,11 @@ class TwoRoundRegression(SelectedRegression):
     def _regress(
         self, run: Run, selected: Integers, scale: Size, notes: list[str]
     ) -> Generator[Ask, Any, Fit]:
-        """Query users by the chosen method and return the coefficients."""
+        """Ask successive cohorts (waves) of all remaining users for their local ridge coefficients.
+
+        Users report these, and an intercept, minus the current estimate. Return the mean, corrected for the ridge penalty, with standard errors. ``scale`` is the
+        targets' root mean square. It only sets the first cohort's clipping radius.
+        """
         if self.method == "paper":
             return (yield from self._by_coordinates(run, selected, scale.value, notes))
         return (yield from self._by_waves(run, selected, scale.value))

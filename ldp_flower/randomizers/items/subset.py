@@ -294,7 +294,11 @@ class SubsetSelection(FrequencyOracle):
 
 
 def _residues(moduli: list[int]) -> tuple[Words, list[Fraction]]:
-    """Return all residues of one word per modulus, and the share of the words that have them."""
+    """Return every combination of one residue per modulus, and the probability of each.
+
+    The combinations have shape (combinations, moduli). The probabilities are exact, for independent
+    uniform 64-bit words.
+    """
     shares = product(*(enumerate(residue_shares(modulus)) for modulus in moduli))
     residues, chances = zip(*(zip(*path, strict=True) for path in shares), strict=True)
     return np.array(residues, np.uint64), [

@@ -1,0 +1,82 @@
+"""Values of all of a user's rows, for noise at the node: distributions, moments, ridge moves."""
+
+import numpy as np
+
+from ldp_flower import questions as q
+from ldp_flower.data.users import Users
+from ldp_flower.questions.links import LINKS
+from ldp_flower.questions.sums import SQUARE
+from ldp_flower.randomizers.elementwise import row_dots
+from ldp_flower.validation import Floats
+
+from ..arithmetic import dot, mean_over_rows, ridge_coefficients, sum_over_rows
+from .records import column_of, rows_codes
+from .registry import answers
+
+
+def _shares(users: Users, places: Floats, num_cells: int) -> Floats:
+    """Return the share of each user's rows at each place, shape (users, num_cells)."""
+    user = np.repeat(np.arange(len(users)), users.num_rows)
+    flat = user * num_cells + places.astype(np.int64)
+    counts = np.bincount(flat, minlength=len(users) * num_cells).reshape(len(users), num_cells)
+    return np.asarray(counts / np.maximum(users.num_rows, 1)[:, None])
+
+
+@answers(q.CellShares)
+def cell_shares(users: Users, question: q.CellShares) -> Floats:
+    """Compute :class:`CellShares`."""
+    return _shares(users, rows_codes(users, question), question.num_cells)
+
+
+@answers(q.BinShares)
+def bin_shares(users: Users, question: q.BinShares) -> Floats:
+    """Compute :class:`BinShares`."""
+    entries = column_of(users, int(question.coordinates[0]))
+    places = np.searchsorted(question.edges, entries, side="left")
+    return _shares(users, places.astype(np.float64), len(question.edges) + 1)
+
+
+@answers(q.Moments)
+def moments(users: Users, question: q.Moments) -> Floats:
+    """Compute :class:`Moments`."""
+    cells, number = question.num_cells, int(question.coordinates[-1])
+    codes = rows_codes(users, question)
+    shares = _shares(users, codes, cells)
+    scale = question.high - question.low
+    unit = np.clip((column_of(users, number) - question.low) / scale, 0.0, 1.0)
+    own = np.where(codes[:, None] == np.arange(cells), unit[:, None], 0.0)
+    means = mean_over_rows(users, np.ones(len(unit)), own) / np.where(shares > 0, shares, 1.0)
+    present = shares if cells > 1 else shares - 0.5
+    parts = shares * (means - 0.5), shares * (means**2 - 0.5) * SQUARE, present * question.presence
+    return np.concatenate(parts, axis=1)
+
+
+@answers(q.RidgeMove)
+def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
+    """Compute :class:`RidgeMove`."""
+    centred = users.features - question.means
+    predicted = dot(centred, question.theta) + question.intercept
+    left = -LINKS[question.link].score(predicted, users.targets)
+    rows = np.concatenate([np.ones((len(centred), 1)), centred], axis=1)
+    squares = row_dots(rows, rows)
+    lengths = sum_over_rows(users, np.ones(len(rows)), squares[:, None])[:, 0]
+    # A ridge of t / k beside Z Z' is one of t / k**2 beside Z Z' / k.
+    ridge = lengths / np.maximum(users.num_rows, 1) ** 2
+    return ridge_coefficients(users, rows, left, np.where(ridge > 0, ridge, 1.0))
+
+
+@answers(q.ErrorPair)
+def error_pair(users: Users, question: q.ErrorPair) -> Floats:
+    """Compute :class:`ErrorPair`."""
+    predicted = dot(users.features, question.theta) + question.intercept
+    errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
+    clipped = np.minimum(errors / question.bound, 1.0) - 0.5
+    return mean_over_rows(users, np.ones(len(clipped)), clipped)
+
+
+@answers(q.ScoreShares)
+def score_shares(users: Users, question: q.ScoreShares) -> Floats:
+    """Compute :class:`ScoreShares`."""
+    bins = len(question.edges) + 1
+    places = np.searchsorted(question.edges, dot(users.features, question.theta), side="left")
+    return _shares(users, places + bins * (users.targets > 0), 2 * bins)

@@ -1,0 +1,181 @@
+"""Questions for noise at the node: values of all of a user's rows, which no user has to shorten.
+
+A node adds them up exactly, so that a value may have many coordinates: a distribution over cells
+instead of one cell, all moments of a column at once.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .base import Coordinates, Marks, MessageError, PerFeature, Question, Rows, Signed
+from .columns import Cells, OneColumn
+
+#: Weight of a number's square, beside the number, in :class:`Moments`.
+SQUARE = 0.25
+#: Weight of the count of users beside their number in :class:`Moments`: of one group, and of many.
+PRESENCE = (0.75, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class CellShares(Cells):
+    """The share of the user's rows in each cell of a table of categories, shape (users, cells).
+
+    Rows without an entry in one of the columns do not count. Zeros for a user without any other.
+    """
+
+    stem: ClassVar[str] = "cell_shares"
+    rows: ClassVar[Rows] = Rows.PRESENT
+
+    coordinates: Coordinates
+    sizes: Marks
+
+    def width(self, num_features: int) -> int:
+        """Return the number of cells."""
+        return self.num_cells
+
+
+@dataclass(frozen=True, eq=False)
+class BinShares(OneColumn):
+    """The share of the user's entries in each bin of a column, shape (users, edges + 1).
+
+    An entry that lies on an edge is in the bin below it. Rows without an entry do not count. Zeros
+    for a user without any other.
+
+    Attributes
+    ----------
+    edges : ndarray
+        Increasing edges between the bins, in the column's standardised units.
+    """
+
+    stem: ClassVar[str] = "bin_shares"
+    rows: ClassVar[Rows] = Rows.PRESENT
+
+    coordinates: Coordinates
+    edges: Marks
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_marks("edges", increasing=True)
+
+    def width(self, num_features: int) -> int:
+        """Return the number of bins."""
+        return len(self.edges) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Moments(Cells):
+    """Moments of a user's number in each cell of a table of categories, shape (users, 3 cells).
+
+    Let s be the share of the user's rows in a cell, and u the mean of the number over these rows,
+    from 0 at ``low`` to 1 at ``high``, clipped. A cell has ``s (u - 1/2)``, ``s (u**2 - 1/2) / 4``
+    and s times a weight of :data:`PRESENCE`; without categories the last is s less a half, times
+    the weight. Rows without an entry in one of the columns do not count. The number's column is the
+    last of ``coordinates``. The value is no longer than :attr:`radius`.
+    """
+
+    stem: ClassVar[str] = "moments"
+    rows: ClassVar[Rows] = Rows.PRESENT
+
+    coordinates: Coordinates
+    sizes: Marks
+    low: Signed
+    high: Signed
+
+    levels: ClassVar[int] = 1  # the number has one column of its own
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low < self.high:
+            raise MessageError("Expected low < high.")
+
+    @property
+    def presence(self) -> float:
+        """Weight of the last moment."""
+        return PRESENCE[self.num_cells > 1]
+
+    @property
+    def radius(self) -> float:
+        """Largest length of a value."""
+        last = self.presence / (1 if self.num_cells > 1 else 2)
+        return math.hypot(0.5, SQUARE / 2, last)
+
+    def width(self, num_features: int) -> int:
+        """Return three times the number of cells."""
+        return 3 * self.num_cells
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeMove(Question):
+    """A user's own ridge regression of what a model leaves, shape (users, num_features + 1).
+
+    Let Z be the user's k rows minus ``means``, with a first column of ones, and e what the model
+    ``intercept + <z, theta>`` leaves of the targets. The value is ``Z' (Z Z' + t / k I)^-1 e``, t
+    being the sum of the rows' squared lengths: the intercept's change comes first. A step of 1.5
+    times the mean of all users is stable, whatever the rows are. Zeros without rows.
+    """
+
+    stem: ClassVar[str] = "ridge_move"
+    links: ClassVar[tuple[str, ...]] = ("identity", "logistic")
+
+    theta: PerFeature
+    means: PerFeature
+    intercept: Signed
+    link: str = "identity"
+
+    def width(self, num_features: int) -> int:
+        """Return one more than the number of features."""
+        return num_features + 1
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorPair(Question):
+    """The squared errors of a model and of a constant, shape (users, 2).
+
+    Each is the mean over the user's rows, clipped at ``bound``, over ``bound``, minus 1/2. A model
+    predicts ``intercept + <x, theta>``, the constant is ``centre``. Zeros without rows.
+    """
+
+    stem: ClassVar[str] = "error_pair"
+
+    theta: PerFeature
+    intercept: Signed
+    centre: Signed
+    bound: float
+
+    def width(self, num_features: int) -> int:
+        """Return 2."""
+        return 2
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreShares(Question):
+    """The share of the user's rows with a label and a score in each bin, (users, 2 (edges + 1)).
+
+    A row's score is ``<x, theta>``. Bins of rows whose label is not the class come first. Zeros
+    without rows.
+    """
+
+    stem: ClassVar[str] = "score_shares"
+
+    theta: PerFeature
+    edges: Marks
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        edges = self.edges
+        if edges.ndim != 1 or edges.dtype != np.float64 or not 1 <= len(edges) <= 1 << 12:
+            raise MessageError("Expected from 1 to 4096 floats in edges.")
+        if (np.diff(edges) <= 0).any():
+            raise MessageError("Expected edges that increase.")
+
+    @property
+    def classes_asked(self) -> int:
+        """Return 2: targets are labels."""
+        return 2
+
+    def width(self, num_features: int) -> int:
+        """Return twice the number of bins."""
+        return 2 * (len(self.edges) + 1)
