@@ -69,8 +69,9 @@ class TwoRoundRegression(SelectedRegression):
     ) -> Generator[Ask, Any, Fit]:
         """Ask successive cohorts (waves) of all remaining users for their local ridge coefficients.
 
-        Users report these, and an intercept, minus the current estimate. Return the mean, corrected for the ridge penalty, with standard errors. ``scale`` is the
-        targets' root mean square. It only sets the first cohort's clipping radius.
+        Users report these, and an intercept, minus the current estimate. Return the mean, corrected
+        for the ridge penalty, with standard errors. ``scale`` is the targets' root mean square. It
+        only sets the first cohort's clipping radius.
         """
         if self.method == "paper":
             return (yield from self._by_coordinates(run, selected, scale.value, notes))
