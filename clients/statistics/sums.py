@@ -54,10 +54,8 @@ def moments(users: Users, question: q.Moments) -> Floats:
 @answers(q.RidgeMove)
 def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
     """Compute :class:`RidgeMove`."""
-    centred = users.features - question.means
-    predicted = dot(centred, question.theta) + question.intercept
-    left = -LINKS[question.link].score(predicted, users.targets)
-    rows = np.concatenate([np.ones((len(centred), 1)), centred], axis=1)
+    rows = users.features - question.means
+    left = -LINKS[question.link].score(dot(rows, question.theta), users.targets)
     squares = row_dots(rows, rows)
     lengths = sum_over_rows(users, np.ones(len(rows)), squares[:, None])[:, 0]
     # A ridge of t / k beside Z Z' is one of t / k**2 beside Z Z' / k.
@@ -68,7 +66,7 @@ def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
 @answers(q.ErrorPair)
 def error_pair(users: Users, question: q.ErrorPair) -> Floats:
     """Compute :class:`ErrorPair`."""
-    predicted = dot(users.features, question.theta) + question.intercept
+    predicted = dot(users.features, question.theta)
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
     clipped = np.minimum(errors / question.bound, 1.0) - 0.5
     return mean_over_rows(users, np.ones(len(clipped)), clipped)

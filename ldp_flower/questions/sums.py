@@ -109,12 +109,11 @@ class Moments(Cells):
 
 @dataclass(frozen=True, eq=False)
 class RidgeMove(Question):
-    """A user's own ridge regression of what a model leaves, shape (users, num_features + 1).
+    """A user's own ridge regression of a model's residuals, shape (users, num_features).
 
-    Let Z be the user's k rows minus ``means``, with a first column of ones, and e what the model
-    ``intercept + <z, theta>`` leaves of the targets. The value is ``Z' (Z Z' + t / k I)^-1 e``, t
-    being the sum of the rows' squared lengths: the intercept's change comes first. A step of 1.5
-    times the mean of all users is stable, whatever the rows are. Zeros without rows.
+    Let Z be the user's k rows minus ``means``, and e the residuals of the model ``<z, theta>``. The
+    value is ``Z' (Z Z' + t / k I)^-1 e``, where t is the sum of the rows' squared lengths. A step
+    of 1.5 times the mean over users is stable for all rows. The value is zero without rows.
     """
 
     stem: ClassVar[str] = "ridge_move"
@@ -122,12 +121,7 @@ class RidgeMove(Question):
 
     theta: PerFeature
     means: PerFeature
-    intercept: Signed
     link: str = "identity"
-
-    def width(self, num_features: int) -> int:
-        """Return one more than the number of features."""
-        return num_features + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +129,12 @@ class ErrorPair(Question):
     """The squared errors of a model and of a constant, shape (users, 2).
 
     Each is the mean over the user's rows, clipped at ``bound``, over ``bound``, minus 1/2. A model
-    predicts ``intercept + <x, theta>``, the constant is ``centre``. Zeros without rows.
+    predicts ``<x, theta>``, and the constant is ``centre``. The value is zero without rows.
     """
 
     stem: ClassVar[str] = "error_pair"
 
     theta: PerFeature
-    intercept: Signed
     centre: Signed
     bound: float
 

@@ -23,15 +23,18 @@ from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Plannable
+from ldp_flower.guarantee.budget import NOISE
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import (
     PlainFields,
+    check_choice,
     check_integer,
     check_range,
     check_seed,
     plain_arguments,
 )
 
+from .at_node import AtNode
 from .guarantees import with_guarantee
 from .hooks import Hooks
 from .live_run import LiveRun, start_run
@@ -139,6 +142,8 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     min_reports : int (default: 20)
         Smallest number of users for which a step is planned. If answers are missing, a step goes on
         with a quarter as many reports, at twice the standard error.
+    noise : {"user", "node"} (default: "user")
+        Where noise is added, see :class:`~.at_node.AtNode`.
 
     Raises
     ------
@@ -158,8 +163,12 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     #: Empty if the docstring has such a section already.
     guarantee: ClassVar[tuple[str, ...]] = ()
 
+    #: The strategy that answers a question like this one's with noise at the node.
+    instead_at_node: ClassVar[str] = "Means, Counts, Quantiles, Distribution or PrivateRegression"
+
     epsilon: float
     min_reports: int = 20
+    noise: str = "user"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -173,6 +182,12 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             if isinstance(value := getattr(self, given.name, None), np.ndarray):
                 setattr(self, given.name, value.copy())
         check_integer("min_reports", self.min_reports, 1)
+        check_choice("noise", self.noise, NOISE)
+        if self.noise == "node" and not isinstance(self, AtNode):
+            raise ValueError(
+                f"Expected noise='user' with {type(self).__name__}, got 'node'. With noise at the "
+                f"node ask by {self.instead_at_node}."
+            )
         self._run: LiveRun | None = None  # the current run, for Flower's methods
 
     def __repr__(self) -> str:

@@ -229,6 +229,11 @@ class Population:
         return len(self._hashes)
 
     @property
+    def num_nodes(self) -> int:
+        """Number of nodes; 1 where only the users are known."""
+        return max(len(self.nodes), 1)
+
+    @property
     def remaining(self) -> int:
         """Number of users that are not in a cohort yet."""
         return len(self) - self._assigned

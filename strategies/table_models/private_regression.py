@@ -19,6 +19,7 @@ from ldp_flower.validation import Floats, check_choice, check_integer, check_unu
 from ..forecasts.populations import MAX_PLANNED, features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, guarantees
+from ..runtime.at_node import AtNode
 from ..runtime.coefficients import contrasts
 from ..subprotocols.size_histogram import SizeHistogram
 from ..subprotocols.standardisation import (
@@ -26,6 +27,7 @@ from ..subprotocols.standardisation import (
     estimate_standardisation,
     with_standardisation,
 )
+from ..sums.regression import Regressed, enough, regress
 from . import descent, holdout, public_features
 from .enough_users import doubts, too_few
 from .fits import RegressionFit
@@ -43,11 +45,15 @@ _MOST_EXPLAINED = 0.9
 # Prior standard deviations, in scales of the targets: of the mean around its rough estimate, and of
 # a model's mean residual, in addition to the error of the mean.
 _OFF, _OFFSET = 0.5, 0.15
+_MAY_BE_NO_BETTER = (
+    "The model may be no better than the mean: its R2 is not clearly above 0. More users a node, "
+    "fewer nodes or a larger epsilon may show more."
+)
 _SCALE_ERROR = 0.15  # standard error of the logarithms of estimated sizes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateRegression(LdpStrategy[RegressionFit]):
+class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     """Linear regression on a table of which only bounds and categories are known.
 
     Every user sends one report. Most of the users report how their own rows would change the model,
@@ -135,7 +141,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         check_choice("method", self.method, descent.METHODS)
         check_choice("features", self.features, ("private", "public"))
         if self._public:
-            check_unused(self, 'with features="public"', "rows_per_user", "method")
+            check_unused(self, 'with features="public"', "rows_per_user", "method", "noise")
+        if self.noise == "node":
+            check_unused(self, 'with noise="node"', "rows_per_user", "method", "min_reports")
         ball_codebook(self.epsilon, self.schema.num_features)  # refuses a bad epsilon now
 
     @classmethod
@@ -164,6 +172,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         return users_of_tables(self.schema, setting, rows, notes=notes, max_users=most)
 
     def _too_few(self, num_users: int) -> TooFew | None:
+        if self.noise == "node":
+            return enough(num_users, self.schema.num_features, self.epsilon, self.delta)
         given = num_users, self.epsilon, self.min_reports
         if self.method == "two-stage" and (few := descent.too_few_for_two_stages(*given)):
             return few
@@ -171,6 +181,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     def protocol(self, run: Run) -> Protocol:
         """Descend to a model, and let held-out users decide how far to go from the mean to it."""
+        if self.noise == "node":
+            return self._of_sums((yield from regress(run, self.schema, self.delta)))
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         epsilon, dim = self.epsilon, self.schema.num_features
@@ -240,6 +252,17 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
             return self._constant(mean, scale, notes)
         return self._model(theta, evaluated, off, method, kept, notes)
+
+    def _of_sums(self, found: Regressed) -> RegressionFit:
+        """Return the result of noisy sums over nodes; all users have a part in the score."""
+        notes = [] if found.score >= _BETTER_Z * found.score_error else [_MAY_BE_NO_BETTER]
+        return RegressionFit(
+            coef=contrasts(self.schema, found.theta),
+            score=found.score,
+            score_std_error=found.score_error,
+            method="sums of nodes",
+            notes=notes,
+        )
 
     def _of_public_rows(
         self,

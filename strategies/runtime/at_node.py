@@ -1,0 +1,28 @@
+"""Strategies that can have noise added once to each node's sum instead of to each user's value."""
+
+from dataclasses import dataclass
+
+from ldp_flower.validation import check_fraction, check_unused
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AtNode:
+    """Base class of strategies with noise at the user or at the node.
+
+    With ``noise="user"`` noise is added to each user's value, so that users trust their own device.
+    With ``noise="node"`` it is added once to the exact sum over all users of a node, so that users
+    trust the node that holds their rows. Operators have to allow this (``noise``, ``max-delta``).
+
+    Parameters
+    ----------
+    delta : float (default: 1e-6)
+        Privacy parameter of a user's data, with noise at the node.
+    """
+
+    delta: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()  # type: ignore[misc]
+        check_fraction("delta", self.delta)
+        if self.noise == "user":  # type: ignore[attr-defined]
+            check_unused(self, 'with noise="user", which is pure', "delta")
