@@ -156,7 +156,7 @@ def test_statistics_have_names_on_the_wire_only():
 LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "questions", "data", "guarantee"}
 SERVER = BOTH_SIDES | {"presentation", "expectation", "refusals", "models"}
-SHARED = ("runtime", "numerics", "forecasts", "subprotocols")
+SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "sums")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
     *("table_models", "recurring"),
@@ -192,6 +192,7 @@ MAY_IMPORT = {
     "strategies/runtime": SERVER,
     "strategies/forecasts": SERVER | of_strategies("runtime", "numerics"),
     "strategies/subprotocols": SERVER | of_strategies("runtime", "numerics"),
+    "strategies/sums": SERVER | of_strategies("runtime", "numerics"),
     **{room: SERVER | of_strategies(*SHARED) for room in of_strategies(*FAMILIES)},
     # The audit of a series records two evaluations.
     "strategies/recurring": SERVER | of_strategies(*SHARED, "table_models"),

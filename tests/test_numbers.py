@@ -313,6 +313,8 @@ CALLS = {
     "RandomizedResponse": [{"epsilon": 2.0, "radius": 100.0}],
     "PrefixExtending": [{"epsilon": 2.0, "num_bits": 30, "first_bits": 10, "step_bits": 3}],
     "TreeHist": [{"epsilon": 2.0, "num_bits": 30}],
+    "BallSum": [{**EPSILON_DIM, "delta": 1e-5, "parts": 5000, "radius": 2.0}],
+    "CellSum": [{**EPSILON_DIM, "delta": 1e-5, "parts": 5000}],
     "RecordGaussian": [RECORDS],
     "RecordPeeling": [{**RECORDS, "sparsity": 2}],
     "RecordVertices": [RECORDS],
@@ -356,7 +358,9 @@ SEEDED = {"LdpClientApp", "LdpUpdateMod", "LdpUserUpdateMod", "NetworkClientApp"
 }
 #: scikit-learn's estimators keep arguments as they are, and hand them to a strategy: see below.
 ESTIMATORS = {"LdpClassifier", "LdpRegressor"}
-ABSTRACT = {"FrequencyOracle", "RecordMechanism", "Randomizer", "TwoLevel", "LdpStrategy"}
+ABSTRACT = {"FrequencyOracle", "NodeSum", "RecordMechanism", "Randomizer", "TwoLevel"} | {
+    "LdpStrategy"
+}
 
 
 def test_every_public_door_with_a_number_is_tried():

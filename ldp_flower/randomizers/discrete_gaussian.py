@@ -32,7 +32,7 @@ class Draws:
 
     def bits(self, number: int, count: int) -> Words:
         """Draw integers of so many bits, 1 to 64."""
-        return self._rng.words((1, count))[0] >> np.uint64(64 - number)
+        return np.asarray(self._rng.words((1, count))[0] >> np.uint64(64 - number))
 
     def below(self, limit: int, count: int) -> Words:
         """Draw integers from 0 to ``limit - 1``, by rejection."""

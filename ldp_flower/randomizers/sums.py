@@ -151,7 +151,7 @@ class NodeSum(Randomizer):
         return reports
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
-        return reports * self.unit
+        return reports.astype(np.float64) * self.unit
 
     def of_sums(self, sums: Integers, num_users: int, num_nodes: int) -> Estimate:
         """Return the mean over users of the nodes whose sums are added up.
@@ -218,7 +218,7 @@ class BallSum(NodeSum):
             while int((found[row] * found[row]).sum()) > most:  # by rounding of the length
                 largest = np.abs(found[row]).argmax()
                 found[row, largest] -= np.sign(found[row, largest])
-        return found
+        return np.asarray(found)
 
 
 @dataclass(frozen=True)
@@ -252,4 +252,4 @@ class CellSum(NodeSum):
         found += ranks < short[:, None]
         for row in np.flatnonzero(found.sum(axis=1) > self.one):  # by rounding of the sum
             found[row, found[row].argmax()] -= found[row].sum() - self.one
-        return found
+        return np.asarray(found)

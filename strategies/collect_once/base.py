@@ -67,7 +67,7 @@ class CollectOnce(FeatureStrategy[R]):
         """Return the mechanism of ``method="auto"`` for ``size`` numbers in a ball."""
         return ball_codebook(self.epsilon, size, radius)
 
-    def noise(self, size: int, radius: float) -> GaussianRecord:
+    def mechanism(self, size: int, radius: float) -> GaussianRecord:
         """Return the mechanism of ``method="paper"`` for ``size`` numbers in a ball."""
         return GaussianRecord(self.epsilon, size, radius, self._delta)
 

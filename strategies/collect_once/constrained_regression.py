@@ -116,7 +116,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
         wanted = math.ceil(self.epsilon * math.sqrt(run.num_users * math.log(max(self.dim, 2))))
         size = self.projected_dim or min(self.dim, wanted, MAX_REPORT - 1)
-        mechanism = self.noise(size + 1, math.sqrt(2))
+        mechanism = self.mechanism(size + 1, math.sqrt(2))
         record = Record(self._length(size), self.target_bound)
         answers = yield Ask(everyone, self._mapped(run, record, size), mechanism)
         return self._solved(run, LeastSquares.from_records(answers, mechanism), size)

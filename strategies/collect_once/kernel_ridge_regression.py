@@ -162,7 +162,7 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         return self._solved(run, found, 0.0)
 
     def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
-        mechanism = self.noise(self.num_features + 1, math.sqrt(2))
+        mechanism = self.mechanism(self.num_features + 1, math.sqrt(2))
         record = Record(_LENGTH, self.target_bound)
         answers = yield Ask(everyone, self._mapped(run, record), mechanism)
         found = LeastSquares.from_records(answers, mechanism)

@@ -189,7 +189,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         blocks = self.degree + 2
-        mechanism = self.noise(blocks * size, math.sqrt(blocks))
+        mechanism = self.mechanism(blocks * size, math.sqrt(blocks))
         copies = RecordCopies(self._length(size), self.target_bound, self.degree + 1)
         answers = yield Ask(everyone, self._viewed(run, copies, size), mechanism)
         reach = self._length(size) * self.radius

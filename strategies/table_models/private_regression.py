@@ -64,7 +64,8 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     probability. If no step is good enough, the mean is returned, and a note says so. Other users
     report the mean. The last users, whose reports do not affect the model, evaluate the score.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------

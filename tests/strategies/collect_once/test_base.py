@@ -223,7 +223,7 @@ def test_any_smooth_mean_function_by_its_chebyshev_coefficients():
 )
 def test_rows_of_another_width_are_refused(result):
     assert result.predict(np.zeros((5, 3))).shape == (5,)
-    with pytest.raises(ValueError, match=r"features of shape \(rows, 3\), got \(5, 2\)"):
+    with pytest.raises(ValueError, match=r"features of shape \(rows, 3\) or \(3,\), got \(5, 2\)"):
         result.predict(np.zeros((5, 2)))
 
 
@@ -313,7 +313,7 @@ def test_squares_differ_by_at_most_the_root_of_two():
 
 def test_noise_is_for_the_diameter():
     """The standard deviation is 2 sqrt(2) / mu for a record, not sqrt(2) / mu (T8)."""
-    mechanism = ConstrainedRegression(8, epsilon=2.0, method="paper").noise(9, np.sqrt(2))
+    mechanism = ConstrainedRegression(8, epsilon=2.0, method="paper").mechanism(9, np.sqrt(2))
     assert mechanism.sigma == pytest.approx(2 * np.sqrt(2) / gaussian_mu(2.0, 1e-6))
     assert not mechanism.summable
 
@@ -321,7 +321,7 @@ def test_noise_is_for_the_diameter():
 def test_the_variance_that_is_taken_off_is_that_which_was_added():
     """T9: what remains of 400,000 noisy copies of one record is the record's square."""
     row = np.array([0.6, -0.3, 0.2])
-    mechanism = ConstrainedRegression(2, epsilon=4.0, method="paper").noise(3, np.sqrt(2))
+    mechanism = ConstrainedRegression(2, epsilon=4.0, method="paper").mechanism(3, np.sqrt(2))
     reports = mechanism.randomize(np.tile(row, (400_000, 1)), np.random.default_rng(0))
     found = LeastSquares.from_records(
         Answers(
