@@ -58,6 +58,17 @@ class ColumnStrategy(LdpStrategy[R]):
             raise TooFewReports(refusal)
         return (yield from self._asked(run))
 
+    def _few_at_node(self, num_users: int, needed: int) -> TooFew | None:
+        """Return why so many users of one node are too few with noise at the node."""
+        if num_users >= max(needed, self.min_reports):
+            return None
+        why = (
+            f"{num_users:,} users are too few at epsilon {self.epsilon:g} with noise at the node: "
+            "noise would hide the estimate."
+        )
+        advice = "K nodes take the square root of K as many."
+        return TooFew(why, "noise", max(needed, self.min_reports), advice=advice)
+
     def expect(self, setting: Setting) -> Expectation:
         """Return the expected error; raise WouldRefuse if there are too few users."""
         if refusal := self.refusal(setting.num_users):

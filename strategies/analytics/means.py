@@ -1,9 +1,9 @@
 """Means: a strategy that estimates the means of columns of numbers, optionally by group."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -13,14 +13,18 @@ from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import with_error
+from ldp_flower.questions import Moments
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_mean
-from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
+from ..runtime import Ask, Card, Estimates, Protocol, Result, Run, guarantees
+from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
+from ..sums.budget import Budget
+from ..sums.statistics import ask_means, users_for_means
 from .base import ColumnStrategy, categories_of, too_few
 from .cells import GroupMeans, Levels, cell_question
 
@@ -124,7 +128,7 @@ class MeansResult(Result):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Means(ColumnStrategy[MeansResult]):
+class Means(AtNode, ColumnStrategy[MeansResult]):
     """Strategy that estimates the means of columns of numbers, optionally by group.
 
     A user's value is the mean of its rows. With ``by``, a user draws one of its rows at random:
@@ -135,7 +139,8 @@ class Means(ColumnStrategy[MeansResult]):
 
     With several columns, the users are split into equal disjoint cohorts, one for each column.
 
-    Other parameters are those of :class:`~.base.ColumnStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
@@ -205,6 +210,8 @@ class Means(ColumnStrategy[MeansResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Query the cohorts of each column for levels, and its pilot users for the rounding."""
+        if self.noise == "node":
+            return self._result((yield from self._at_node(run)), run.num_users)
         levels = self._levels
         pilot, waves = self._sizes(run.num_users)
         found = []
@@ -218,6 +225,21 @@ class Means(ColumnStrategy[MeansResult]):
             shares = yield from levels.shares.estimate(cohorts, question)
             found.append(levels.means(shares, rounding, run.num_users))
         return self._result(found, run.num_users)
+
+    def _at_node(self, run: Run) -> Generator[Ask, Any, list[GroupMeans]]:
+        """Ask all users for the moments of each column, in [-1, 1] as results take them."""
+        (cohort,) = run.cohorts([run.num_users])
+        budget, found = Budget.of(run, self.delta), []
+        for name in self._names:
+            cells = cell_question(self.schema, [] if self.by is None else [self.by], name, 2)
+            kind = self.schema.kind(name)
+            assert isinstance(kind, Numeric)
+            ends = kind.coded([kind.low, kind.high]).tolist()
+            question = Moments(cells.coordinates, cells.sizes, *ends)
+            one = yield from ask_means(cohort, budget, question, 1 / len(self._names))
+            errors = 2 * one.of_users, 2 * one.errors
+            found.append(GroupMeans(2 * one.means - 1, *errors, one.shares, one.share_errors))
+        return found
 
     def permanent(self) -> PermanentForm | None:
         """Return the form of the question for a series, or None if there are groups.
@@ -260,6 +282,9 @@ class Means(ColumnStrategy[MeansResult]):
         return pilot, self._levels.shares.sizes(max(users - pilot, 1), self.min_reports)
 
     def _refusal(self, num_users: int) -> TooFew | None:
+        if self.noise == "node":
+            shape = len(self._groups), len(self._names)
+            return self._few_at_node(num_users, users_for_means(self.epsilon, self.delta, *shape))
         variance = len(self._names) * self._levels.variance
         refusal = too_few(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
         if refusal:

@@ -1,9 +1,9 @@
 """Quantiles: a strategy that searches a few quantiles of a column of numbers in rounds."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -26,10 +26,13 @@ from ldp_flower.validation import Floats
 from ..forecasts.formulas import expected_quantiles
 from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
-from ..runtime import Card, Protocol, Run, guarantees
+from ..runtime import Ask, Card, Protocol, Run, guarantees
+from ..runtime.at_node import AtNode
 from ..runtime.result import NORMAL, Estimates, Result, frame
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
+from ..sums.budget import Budget
+from ..sums.tree import ask_function, users_for_ranks
 from .base import ColumnStrategy
 from .column import NumericColumn, learn_step, users_for_step_estimate
 
@@ -129,6 +132,7 @@ _BIT_ROUNDS, _CELL_ROUNDS = (8, 1.4), (5, 1.7)
 # users were .74 times as wide as with bits, and errors half as large.
 _CELLS_ONE, _CELLS_SEVERAL = 2.0, 3.5
 _MAX_LEVELS = 99
+_RANK_AT_NODE = 0.05  # largest error in rank by noise at which a run still starts
 _PLANNED = (0.25, 0.5, 0.75)
 # An estimate moves to a round number by at most this many standard errors.
 _ROUNDED = 0.1
@@ -159,7 +163,7 @@ class _Reports(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Quantiles(ColumnStrategy[QuantilesResult]):
+class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     """Strategy that estimates a few quantiles of a column, with distribution-free intervals.
 
     Every user reports once: at a large epsilon the cell of its entry, otherwise one bit that
@@ -170,7 +174,8 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
     All users have the same weight, however many rows they have: a quantile is that of a random
     entry of a random user. Users with missing values do not affect the quantiles.
 
-    Other parameters are those of :class:`~.base.ColumnStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
@@ -239,6 +244,8 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Estimate the column's step, then search all quantiles at once."""
+        if self.noise == "node":
+            return (yield from self._at_node(run))
         entries = yield from learn_step(run, self._column)
         kind, users = self._column.kind, run.num_unasked
         reports = self._reports(run.num_users)
@@ -258,6 +265,25 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
         if entries.hardly_any:
             result.notes = [_HARDLY_ANY.format(self.column)]
         return result
+
+    def _at_node(self, run: Run) -> Generator[Ask, Any, QuantilesResult]:
+        """Return the quantiles of the distribution function that a tree of histograms gives."""
+        (cohort,) = run.cohorts([run.num_users])
+        kind = self._column.kind
+        low, high = kind.coded([kind.low, kind.high]).tolist()
+        budget, place = Budget.of(run, self.delta), self._column.coordinates
+        function = yield from ask_function(cohort, budget, place, (low, high))
+        values, lower, upper = kind.restore(function.quantiles(self.levels, NORMAL).T)
+        hidden = function.present < 3 * float(function.noise.max())
+        return QuantilesResult(
+            column=self.column,
+            levels=np.array(self.levels),
+            values=values,
+            std_error=np.maximum(upper - values, values - lower) / NORMAL,
+            lower=lower,
+            upper=upper,
+            notes=[_HARDLY_ANY.format(self.column)] if hidden else [],
+        )
 
     def _cell(self, edges: Floats) -> Cell:
         """Return the question for the entry's cell among those between these edges."""
@@ -307,6 +333,9 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
 
     def _refusal(self, num_users: int) -> TooFew | None:
         """Return a TooFew if quantiles could not be located within the bounds, or None."""
+        if self.noise == "node":
+            needed = users_for_ranks(self.epsilon, self.delta, _RANK_AT_NODE)
+            return self._few_at_node(num_users, needed)
         needed = self._reports(num_users).needed(self.levels)
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)

@@ -31,7 +31,7 @@ _PACE, _FASTEST = 0.15, 0.3  # of the logarithm of the clip
 _TOLD = 0.25  # of the clip: the coordinate that says whether a move was clipped
 
 
-def ask_means(
+def ask_centres(
     cohort: Cohort, budget: Budget, dim: int, length: float, share: float
 ) -> Generator[Ask, Any, Floats]:
     """Return the users' mean features, shrunk by their noise; any centre is valid.
@@ -78,4 +78,4 @@ def descend(
         models.append(theta)
         beyond = (1 - found.mean[-1] / (_TOLD * clip)) / 2
         clip *= math.exp(min(max(_PACE * (beyond / clipped - 1), -_FASTEST), _FASTEST))
-    return np.mean(models[-_AVERAGED:], axis=0)
+    return np.asarray(np.mean(models[-_AVERAGED:], axis=0))

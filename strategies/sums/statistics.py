@@ -1,0 +1,87 @@
+"""Shares of cells and means of columns from noisy sums over nodes."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ldp_flower.questions import CellShares, Moments
+from ldp_flower.questions.sums import SQUARE
+from ldp_flower.randomizers import Estimate
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+from .budget import Budget
+
+_CELL_ERROR, _MEAN_ERROR = 0.1, 0.1  # largest useful errors: of a share, of a mean in ranges
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means of a number in [0, 1] in some groups, and the share of the users in each group.
+
+    All are of shape (groups,). Errors ``of_users`` are by noise alone; ``errors`` include that the
+    users are a sample of a population.
+    """
+
+    means: Floats
+    of_users: Floats
+    errors: Floats
+    variances: Floats  # of the number over users, at most 1/4
+    variance_errors: Floats
+    shares: Floats
+    share_errors: Floats
+
+
+def ask_cells(
+    cohort: Cohort, budget: Budget, question: CellShares, share: float = 1.0
+) -> Generator[Ask, Estimate, Estimate]:
+    """Return the share of the users in each cell; users with several rows count in parts."""
+    return (yield Ask(cohort, question, budget.cells(question.num_cells, share)))
+
+
+def ask_means(
+    cohort: Cohort, budget: Budget, question: Moments, share: float = 1.0
+) -> Generator[Ask, Any, Means]:
+    """Return the means of a number, from 0 at the lower bound to 1 at the upper one, by group."""
+    groups, presence = question.num_cells, question.presence
+    mechanism = budget.ball(3 * groups, question.radius, share)
+    found: Estimate = yield Ask(cohort, question, mechanism)
+    first, second, held = found.mean.reshape(3, groups)
+    noise, users = float(found.std_error[0]), max(found.count, 1)
+    shares = held / presence + (0.5 if groups == 1 else 0.0)
+    part = np.clip(shares, noise, 1.0)
+    middle = np.clip(first / part, -0.5, 0.5)
+    square = second / SQUARE / part + 0.5
+    # First-order errors of ratios whose denominator is noisy, too.
+    of_users = noise / part * np.hypot(1.0, middle / presence)
+    of_square = noise / part * np.hypot(1 / SQUARE, (square - 0.5) / presence)
+    mean = middle + 0.5
+    variances = np.clip(square - mean**2, 0.0, 0.25)
+    variance_errors = np.hypot(of_square, 2 * mean * of_users)
+    # One error up, so that the error of sampling is hardly ever stated too small.
+    spread = np.minimum(variances + variance_errors, 0.25)
+    return Means(
+        means=mean,
+        of_users=of_users,
+        errors=np.hypot(of_users, np.sqrt(spread / (users * part))),
+        variances=variances,
+        variance_errors=variance_errors,
+        shares=shares,
+        share_errors=np.hypot(noise / presence, np.sqrt(part * (1 - part) / users)),
+    )
+
+
+def users_for_cells(epsilon: float, delta: float) -> int:
+    """Return how many users of one node know a share within .1."""
+    noise = Budget(epsilon, delta, 1, 1).cells(2, 1.0).variance
+    return math.ceil(math.sqrt(noise) / _CELL_ERROR)
+
+
+def users_for_means(epsilon: float, delta: float, groups: int, columns: int) -> int:
+    """Return how many users of one node know an average group's mean within .1 of its range."""
+    question = Moments(np.zeros(1, np.int64), np.full(int(groups > 1), float(groups)), 0.0, 1.0)
+    mechanism = Budget(epsilon, delta, 1, 1).ball(3 * groups, question.radius, 1 / columns)
+    return math.ceil(groups * math.sqrt(mechanism.variance) / _MEAN_ERROR)
