@@ -5,7 +5,7 @@ import numpy as np
 from ldp_flower import questions as q
 from ldp_flower.data.users import Users
 from ldp_flower.questions.links import LINKS
-from ldp_flower.questions.sums import SQUARE
+from ldp_flower.questions.sums import PRESENCE, SQUARE
 from ldp_flower.randomizers.elementwise import row_dots
 from ldp_flower.validation import Floats
 
@@ -47,7 +47,7 @@ def moments(users: Users, question: q.Moments) -> Floats:
     own = np.where(codes[:, None] == np.arange(cells), unit[:, None], 0.0)
     means = mean_over_rows(users, np.ones(len(unit)), own) / np.where(shares > 0, shares, 1.0)
     present = shares if cells > 1 else shares - 0.5
-    parts = shares * (means - 0.5), shares * (means**2 - 0.5) * SQUARE, present * question.presence
+    parts = shares * (means - 0.5), shares * (means**2 - 0.5) * SQUARE, present * PRESENCE
     return np.concatenate(parts, axis=1)
 
 

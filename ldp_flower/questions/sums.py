@@ -15,8 +15,9 @@ from .columns import Cells, OneColumn
 
 #: Weight of a number's square, beside the number, in :class:`Moments`.
 SQUARE = 0.25
-#: Weight of the count of users beside their number in :class:`Moments`: of one group, and of many.
-PRESENCE = (0.75, 0.5)
+#: Weight of the count of users beside their number in :class:`Moments`. For a mean a quarter of the
+#: range from the middle the error is least at .5, and 1.02 times as large at .4 and at .6.
+PRESENCE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +72,9 @@ class Moments(Cells):
 
     Let s be the share of the user's rows in a cell, and u the mean of the number over these rows,
     from 0 at ``low`` to 1 at ``high``, clipped. A cell has ``s (u - 1/2)``, ``s (u**2 - 1/2) / 4``
-    and s times a weight of :data:`PRESENCE`; without categories the last is s less a half, times
-    the weight. Rows without an entry in one of the columns do not count. The number's column is the
-    last of ``coordinates``. The value is no longer than :attr:`radius`.
+    and s times :data:`PRESENCE`; without categories the last is s less a half, times
+    :data:`PRESENCE`. Rows without an entry in one of the columns do not count. The number's column
+    is the last of ``coordinates``. The value is no longer than :attr:`radius`.
     """
 
     stem: ClassVar[str] = "moments"
@@ -92,14 +93,9 @@ class Moments(Cells):
             raise MessageError("Expected low < high.")
 
     @property
-    def presence(self) -> float:
-        """Weight of the last moment."""
-        return PRESENCE[self.num_cells > 1]
-
-    @property
     def radius(self) -> float:
         """Largest length of a value."""
-        last = self.presence / (1 if self.num_cells > 1 else 2)
+        last = PRESENCE / (1 if self.num_cells > 1 else 2)
         return math.hypot(0.5, SQUARE / 2, last)
 
     def width(self, num_features: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ldp_flower.questions import CellShares, Moments
-from ldp_flower.questions.sums import SQUARE
+from ldp_flower.questions.sums import PRESENCE, SQUARE
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
@@ -46,18 +46,18 @@ def ask_means(
     cohort: Cohort, budget: Budget, question: Moments, share: float = 1.0
 ) -> Generator[Ask, Any, Means]:
     """Return the means of a number, from 0 at the lower bound to 1 at the upper one, by group."""
-    groups, presence = question.num_cells, question.presence
+    groups = question.num_cells
     mechanism = budget.ball(3 * groups, question.radius, share)
     found: Estimate = yield Ask(cohort, question, mechanism)
     first, second, held = found.mean.reshape(3, groups)
     noise, users = float(found.std_error[0]), max(found.count, 1)
-    shares = held / presence + (0.5 if groups == 1 else 0.0)
+    shares = held / PRESENCE + (0.5 if groups == 1 else 0.0)
     part = np.clip(shares, noise, 1.0)
     middle = np.clip(first / part, -0.5, 0.5)
     square = second / SQUARE / part + 0.5
     # First-order errors of ratios whose denominator is noisy, too.
-    of_users = noise / part * np.hypot(1.0, middle / presence)
-    of_square = noise / part * np.hypot(1 / SQUARE, (square - 0.5) / presence)
+    of_users = noise / part * np.hypot(1.0, middle / PRESENCE)
+    of_square = noise / part * np.hypot(1 / SQUARE, (square - 0.5) / PRESENCE)
     mean = middle + 0.5
     variances = np.clip(square - mean**2, 0.0, 0.25)
     variance_errors = np.hypot(of_square, 2 * mean * of_users)
@@ -70,7 +70,7 @@ def ask_means(
         variances=variances,
         variance_errors=variance_errors,
         shares=shares,
-        share_errors=np.hypot(noise / presence, np.sqrt(part * (1 - part) / users)),
+        share_errors=np.hypot(noise / PRESENCE, np.sqrt(part * (1 - part) / users)),
     )
 
 
