@@ -17,7 +17,8 @@ from .registry import answers
 def _shares(users: Users, places: Floats, num_cells: int) -> Floats:
     """Return the share of each user's rows at each place, shape (users, num_cells)."""
     user = np.repeat(np.arange(len(users)), users.num_rows)
-    flat = user * num_cells + places.astype(np.int64)
+    known = np.clip(np.nan_to_num(places), 0, num_cells - 1)  # in its place, whatever it is
+    flat = user * num_cells + known.astype(np.int64)
     counts = np.bincount(flat, minlength=len(users) * num_cells).reshape(len(users), num_cells)
     return np.asarray(counts / np.maximum(users.num_rows, 1)[:, None])
 
@@ -70,11 +71,3 @@ def error_pair(users: Users, question: q.ErrorPair) -> Floats:
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
     clipped = np.minimum(errors / question.bound, 1.0) - 0.5
     return mean_over_rows(users, np.ones(len(clipped)), clipped)
-
-
-@answers(q.ScoreShares)
-def score_shares(users: Users, question: q.ScoreShares) -> Floats:
-    """Compute :class:`ScoreShares`."""
-    bins = len(question.edges) + 1
-    places = np.searchsorted(question.edges, dot(users.features, question.theta), side="left")
-    return _shares(users, places + bins * (users.targets > 0), 2 * bins)

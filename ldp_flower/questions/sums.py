@@ -8,8 +8,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from .base import Coordinates, Marks, MessageError, PerFeature, Question, Rows, Signed
 from .columns import Cells, OneColumn
 
@@ -137,34 +135,3 @@ class ErrorPair(Question):
     def width(self, num_features: int) -> int:
         """Return 2."""
         return 2
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreShares(Question):
-    """The share of the user's rows with a label and a score in each bin, (users, 2 (edges + 1)).
-
-    A row's score is ``<x, theta>``. Bins of rows whose label is not the class come first. Zeros
-    without rows.
-    """
-
-    stem: ClassVar[str] = "score_shares"
-
-    theta: PerFeature
-    edges: Marks
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        edges = self.edges
-        if edges.ndim != 1 or edges.dtype != np.float64 or not 1 <= len(edges) <= 1 << 12:
-            raise MessageError("Expected from 1 to 4096 floats in edges.")
-        if (np.diff(edges) <= 0).any():
-            raise MessageError("Expected edges that increase.")
-
-    @property
-    def classes_asked(self) -> int:
-        """Return 2: targets are labels."""
-        return 2
-
-    def width(self, num_features: int) -> int:
-        """Return twice the number of bins."""
-        return 2 * (len(self.edges) + 1)

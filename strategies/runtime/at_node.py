@@ -1,8 +1,10 @@
 """Strategies that can have noise added once to each node's sum instead of to each user's value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ldp_flower.validation import check_fraction, check_unused
+
+from .run_store import LATER
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -19,7 +21,7 @@ class AtNode:
         Privacy parameter of a user's data, with noise at the node.
     """
 
-    delta: float = 1e-6
+    delta: float = field(default=1e-6, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]

@@ -12,7 +12,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import ClassVar, Generic, Self, TypeVar
 
@@ -41,7 +41,7 @@ from .live_run import LiveRun, start_run
 from .population import MAX_USERS_PER_NODE, SizeOnlyPopulation, fewest_users
 from .result import Result
 from .run import Arguments, Run, TooFewReports
-from .run_store import RunStore, printed, prints_of, recognise
+from .run_store import LATER, RunStore, printed, prints_of, recognise
 
 logger = logging.getLogger("flwr")
 
@@ -168,7 +168,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
 
     epsilon: float
     min_reports: int = 20
-    noise: str = "user"
+    noise: str = field(default="user", metadata={LATER: True})
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

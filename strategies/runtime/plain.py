@@ -105,7 +105,7 @@ def made(kind: type[Any], plain: Any) -> Any:
             try:
                 found[name] = from_plain(hints[name], values[name])
             except ValueError as error:
-                raise ValueError(f"In {name!r} of a {kind.__name__}: {error}") from None
+                raise ValueError(f"{name}: {error}") from None
     try:
         return kind(**found)
     except TypeError:

@@ -249,6 +249,10 @@ def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]
         raise ValueError(f"{expected} with the same parameters, got one with {'; '.join(others)}.")
 
 
+#: Mark, in a field's metadata, of an argument that older versions did not have.
+LATER = "later"
+
+
 def prints_of(strategy: object) -> dict[str, Print | str]:
     """Return the hash and description of every parameter of a strategy, by name.
 
@@ -264,6 +268,8 @@ def prints_of(strategy: object) -> dict[str, Print | str]:
             )
     prints: dict[str, Print | str] = {}
     for field in fields(strategy):  # type: ignore[arg-type]
+        if LATER in field.metadata and getattr(strategy, field.name) == field.default:
+            continue  # stores of older versions lack it
         try:
             prints[field.name] = printed(getattr(strategy, field.name))
         except ValueError as error:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ldp_flower.questions import Mean, RidgeMove, Shortened
 from ldp_flower.randomizers import Estimate
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort, TooFewReports
@@ -21,13 +22,14 @@ STEPS = 40
 _AVERAGED = 13  # last models, whose mean is the result
 # Measured on eleven tables (prototypes of the design), judged on nine others.
 _LONGEST = 1.5  # a longer step need not be stable: users' moves are at most as long as residuals
-REACH = 1.75  # of the total length of all steps, over signal to noise in one coordinate
+_REACH = 1.75  # of the total length of all steps, over signal to noise in one coordinate
 _MOST_MOMENTUM = 0.9
 _LOGISTIC = 4.0  # a class's probability changes by a quarter of its log odds at most
 _FIRST_CLIP = 0.3  # in units of the targets
 _CLIPPED = (0.02, 0.25)  # share of users whose moves are clipped, at least and at most
 _CLIPPED_BY_NOISE = 40.0
 _PACE, _FASTEST = 0.15, 0.3  # of the logarithm of the clip
+_LEAST_REACH = 2.0  # total length of the steps, over their noise, with which a run starts
 _TOLD = 0.25  # of the clip: the coordinate that says whether a move was clipped
 
 
@@ -58,7 +60,7 @@ def descend(
     """
     dim, pace = len(start), _LOGISTIC if link == "logistic" else 1.0
     signal = budget.signal(share)
-    reach = REACH / math.sqrt(dim) * signal
+    reach = _REACH / math.sqrt(dim) * signal
     eta = pace * min(_LONGEST, reach / STEPS)
     momentum = min(max(1 - STEPS * _LONGEST / reach, 0.0), _MOST_MOMENTUM)
     clipped = min(max(_CLIPPED_BY_NOISE / signal, _CLIPPED[0]), _CLIPPED[1])
@@ -79,3 +81,25 @@ def descend(
         beyond = (1 - found.mean[-1] / (_TOLD * clip)) / 2
         clip *= math.exp(min(max(_PACE * (beyond / clipped - 1), -_FASTEST), _FASTEST))
     return np.asarray(np.mean(models[-_AVERAGED:], axis=0))
+
+
+def too_few_steps(
+    num_users: int, dim: int, epsilon: float, delta: float, share: float
+) -> TooFew | None:
+    """Return why so many users of one node are too few for a descent; None if they are enough.
+
+    They are if the steps can add up to a length of 2 before noise is as long as they are.
+    """
+
+    def reach(users: int) -> float:
+        return _REACH / math.sqrt(dim) * Budget(epsilon, delta, users, 1).signal(share)
+
+    if reach(num_users) >= _LEAST_REACH:
+        return None
+    return TooFew(
+        f"{num_users:,} users are too few for {dim} features at epsilon {epsilon:g} with noise at "
+        "the node: noise would be larger than all steps of the model together.",
+        "noise",
+        math.ceil(_LEAST_REACH / reach(1)),
+        advice="K nodes take the square root of K as many.",
+    )

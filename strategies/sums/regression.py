@@ -10,12 +10,11 @@ import numpy as np
 from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.questions import BinShares, ErrorPair, Moments
 from ldp_flower.randomizers import Estimate
-from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort, Run
 from .budget import Budget
-from .descent import REACH, STEPS, ask_centres, descend
+from .descent import STEPS, ask_centres, descend
 from .statistics import ask_means
 
 # Shares of the budget: of the mean features, of the targets' mean and scale, of the score.
@@ -23,8 +22,7 @@ _MEANS, _TARGETS, _SCALE, _SCORE = 0.1, 0.03, 0.05, 0.1
 _BOUND = 9.0  # of squared errors, in variances of the targets
 _BINS, _WITHIN, _NORMAL_WITHIN = 32, 0.75, 1.15  # share of a normal law within 1.15 deviations
 _OPTIMISM = 0.015  # largest R2 gained by judging on the users of the model, on unseen tables
-_DESCENT = 1 - _MEANS - _TARGETS - _SCALE - _SCORE
-_LEAST_REACH = 2.0  # total length of the steps, over their noise, of a model that moves at all
+DESCENT = 1 - _MEANS - _TARGETS - _SCALE - _SCORE
 _HIDDEN = 2.0  # errors of the baseline's loss below which a score is not known
 
 
@@ -82,27 +80,6 @@ def ask_score(
     return 1 - ratio, math.hypot(error, _OPTIMISM)
 
 
-def enough(num_users: int, dim: int, epsilon: float, delta: float) -> TooFew | None:
-    """Return why so many users of one node are too few; None if they are enough.
-
-    They are if the steps of the descent can add up to a length of 2, over their noise.
-    """
-
-    def reach(users: int) -> float:
-        return REACH / math.sqrt(dim) * Budget(epsilon, delta, users, 1).signal(_DESCENT)
-
-    if reach(num_users) >= _LEAST_REACH:
-        return None
-    needed = math.ceil(num_users * _LEAST_REACH / reach(max(num_users, 1)))
-    return TooFew(
-        f"{num_users:,} users are too few for {dim} features at epsilon {epsilon:g} with noise at "
-        "the node: noise would be larger than all steps of the model together.",
-        "noise",
-        needed,
-        advice="K nodes take the square root of K as many.",
-    )
-
-
 def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regressed]:
     """Return the linear model of a table's target."""
     budget, dim = Budget.of(run, delta), schema.num_features
@@ -116,7 +93,7 @@ def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regre
     means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
     means[0] = 0.0  # the constant stays
     start = centre.mean * np.eye(1, dim)[0]
-    found = yield from descend(cohort, budget, start, means, _DESCENT)
+    found = yield from descend(cohort, budget, start, means, DESCENT)
     theta = found - (found @ means) * np.eye(1, dim)[0]
     score, error = yield from ask_score(cohort, budget, theta, centre)
     return Regressed(theta, score, error)

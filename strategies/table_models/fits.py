@@ -30,12 +30,20 @@ class TableFit(CoefficientResult):
 
     score: float
     score_std_error: float
+    method: str
 
     @property
     def score_interval(self) -> tuple[float, float]:
         """The 95 % interval of the score, cut to the possible scores."""
         reach = NORMAL * self.score_std_error
         return max(self.score - reach, self._least), min(self.score + reach, 1.0)
+
+    @property
+    def _judges(self) -> str:
+        """The people whose rows the score is about."""
+        if self.method == "sums of nodes":
+            return "the people whom it was fitted to"
+        return "people who had no part in it"
 
     @property
     def _schema(self) -> Schema:
@@ -59,7 +67,8 @@ class RegressionFit(TableFit):
         users, that predictions explain. Both are NaN if noise hides the targets' variance. If the
         model is the mean, the score is the R2 expected from the error of the mean, below 0.
     method : str
-        Method of the fit: ``"one-stage"``, ``"two-stage"``, ``"public"``, or ``"constant"``.
+        Method of the fit: ``"one-stage"``, ``"two-stage"``, ``"public"``, ``"sums of nodes"``, or
+        ``"constant"``.
     mean_std_error : float
         Standard error of the mean prediction as an estimate of the mean target, in the target's
         units. It includes the possible bias of clipping. NaN in results of older versions.
@@ -134,7 +143,7 @@ class RegressionFit(TableFit):
         low, high = self.score_interval
         if np.isnan(low):
             return "R2 is not known: noise hides how far the target varies"
-        return f"R2 = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
+        return f"R2 = {self.score:.2f} on {self._judges} ({low:.2f} to {high:.2f})"
 
     def _findings(self) -> list[str]:
         found = "the mean" if self.method == "constant" else f"a linear model ({self.method})"
@@ -160,7 +169,7 @@ class ClassificationFit(TableFit):
         weighted by their shares; if the model is the shares, it is .5. It is estimated as if the
         scores of both classes were normal.
     method : str
-        Method of the fit: ``"directions"``, ``"lengths"``, or ``"shares"``.
+        Method of the fit: ``"directions"``, ``"lengths"``, ``"sums of nodes"``, or ``"shares"``.
     """
 
     _least = 0.0  # smallest possible AUC
@@ -257,7 +266,7 @@ class ClassificationFit(TableFit):
 
     def _evaluation(self) -> str:
         low, high = self.score_interval
-        return f"AUC = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
+        return f"AUC = {self.score:.2f} on {self._judges} ({low:.2f} to {high:.2f})"
 
     def _findings(self) -> list[str]:
         found = "the shares" if self.method == "shares" else f"a logistic model ({self.method})"

@@ -14,12 +14,13 @@ from ldp_flower.expectation import Setting
 from ldp_flower.questions import ClassStep, RowCount
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Floats, check_choice, check_integer
+from ldp_flower.validation import Floats, check_choice, check_integer, check_unused
 
 from ..forecasts.populations import features_of, rows_of, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
+from ..runtime.at_node import AtNode
 from ..runtime.coefficients import contrasts
 from ..subprotocols.scales import estimate_norm, number_randomizer
 from ..subprotocols.standardisation import (
@@ -28,6 +29,8 @@ from ..subprotocols.standardisation import (
     num_askers,
     usual_square,
 )
+from ..sums.classification import DESCENT, Classified, classify
+from ..sums.descent import too_few_steps
 from .class_holdout import ClassEvaluation, HoldOut, evaluate_class
 from .fits import ClassificationFit
 
@@ -64,13 +67,14 @@ _EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateClassification(LdpStrategy[ClassificationFit]):
+class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     """A logistic model of a table whose target is one of several classes.
 
     The strategy needs only the columns' bounds or categories. The result predicts classes and
     probabilities for a table, and contains the AUC on held-out users.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
+    :class:`~..runtime.at_node.AtNode`; noise at the node is for two classes.
 
     Parameters
     ----------
@@ -130,6 +134,13 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         if self.rows_per_user is not None:
             check_integer("rows_per_user", self.rows_per_user, 1)
         check_choice("method", self.method, _METHODS)
+        if self.noise == "node":
+            check_unused(self, 'with noise="node"', "rows_per_user", "method")
+            if len(self.schema.classes) > 2:
+                raise ValueError(
+                    'Expected two classes with noise="node", got '
+                    f"{len(self.schema.classes)}: fit each class against all others."
+                )
         ball_codebook(self.epsilon, self.schema.num_features, 1.0)  # refuses a bad epsilon now
 
     @classmethod
@@ -164,6 +175,9 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         return users_of_tables(self.schema, setting, rows_of(setting, self.rows_per_user or 1))
 
     def _too_few(self, num_users: int) -> TooFew | None:
+        if self.noise == "node":
+            given = self.epsilon, self.delta, DESCENT
+            return too_few_steps(num_users, self.schema.num_features, *given)
         features, classes = self.schema.num_features, len(self._places)
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
 
@@ -171,6 +185,8 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         """Fit each class against the others, and evaluate the fits on held-out users."""
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
+        if self.noise == "node":
+            return self._of_sums((yield from classify(run, self.schema, self.delta)))
         places, epsilon = self._places, self.epsilon
         rows = yield from self._rows(run)
         askers = num_askers(run.num_users, epsilon, self.min_reports, self.schema)
@@ -226,6 +242,31 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
             coef=coef,
             shares=shares / shares.sum(),
             shares_std_error=errors,
+            score=score,
+            score_std_error=error,
+            method=method,
+            notes=notes,
+        )
+
+    def _of_sums(self, found: Classified) -> ClassificationFit:
+        """Return the result of noisy sums over nodes; all users have a part in the AUC."""
+        theta, method, score, error = found.theta, "sums of nodes", found.auc, found.auc_error
+        notes = []
+        if score - 0.5 <= _RANKING_Z * error:
+            one = np.eye(1, len(theta))[0]
+            theta, method = math.log(found.share / (1 - found.share)) * one, "shares"
+            notes = [
+                "Returned the classes' shares, the same for all rows: the model did not surely "
+                f"rank better than chance (AUC {score:.2f}, standard error {error:.2f}). More "
+                "users a node, fewer nodes or a larger epsilon are needed."
+            ]
+            score, error = 0.5, 0.0
+        elif score - 0.5 < SURE * error:
+            notes = ["The model may rank no better than chance."]
+        return ClassificationFit(
+            coef=contrasts(self.schema, theta[None])[0],
+            shares=np.array([1 - found.share, found.share]),
+            shares_std_error=np.full(2, found.share_error),
             score=score,
             score_std_error=error,
             method=method,

@@ -27,7 +27,8 @@ from ..subprotocols.standardisation import (
     estimate_standardisation,
     with_standardisation,
 )
-from ..sums.regression import Regressed, enough, regress
+from ..sums.descent import too_few_steps
+from ..sums.regression import DESCENT, Regressed, regress
 from . import descent, holdout, public_features
 from .enough_users import doubts, too_few
 from .fits import RegressionFit
@@ -174,7 +175,8 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     def _too_few(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
-            return enough(num_users, self.schema.num_features, self.epsilon, self.delta)
+            given = self.epsilon, self.delta, DESCENT
+            return too_few_steps(num_users, self.schema.num_features, *given)
         given = num_users, self.epsilon, self.min_reports
         if self.method == "two-stage" and (few := descent.too_few_for_two_stages(*given)):
             return few

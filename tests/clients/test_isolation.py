@@ -68,7 +68,7 @@ NUMBERS = {
     "told": 1.5,
     "constant_bound": 2.0,
 }
-ONE_COLUMN = ("shares_below", "cell", "grain")
+ONE_COLUMN = ("shares_below", "cell", "grain", "bin_shares")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]
 AROUND = [(1, 0), (0, 1), (2, 3), (9, 8)]
 
@@ -93,7 +93,7 @@ def numbers(names, dim):
 
 def questions(name, dim):
     """Return questions: with coordinates and without, each optional number apart."""
-    if name in ("table_cell", "level_rounding"):
+    if name in ("table_cell", "level_rounding", "cell_shares", "moments"):
         yield from cells(name, dim)
         return
     slots = WIRE_TYPES[name].slots
@@ -145,14 +145,15 @@ def cells(name, dim):
     some = np.arange(dim)
     for sizes, number in [([dim - 1.0], True), ([], True), ([float(dim)], False), ([2.0], True)]:
         target = [dim] if sizes == [2.0] else some[: int(sum(sizes))]
-        if not all(sizes) or (name == "level_rounding" and not number):
+        needs = {"level_rounding": True, "moments": True, "cell_shares": False}.get(name, number)
+        if not all(sizes) or needs != number:
             continue
         arrays = {"coordinates": np.array([*target, *[dim - 1] * number]), "sizes": np.array(sizes)}
-        question = question_from_wire(
-            name, arrays | (levels if number else {}), {"levels": 5.0} if number else {}
-        )
-        question.check(dim, 1)
-        yield question, 1
+        params = {"levels": 5.0} if number and name != "moments" else {}
+        question = question_from_wire(name, arrays | (levels if number else {}), params)
+        width = question.width(dim)
+        question.check(dim, width)
+        yield question, width
         if name == "table_cell":
             yield replace(question, instead=np.ones(question.num_cells)), 1
 

@@ -58,7 +58,6 @@ from ldp_flower.questions import (
     RotatedBins,
     RowCount,
     ScoreOctave,
-    ScoreShares,
     SecondMoments,
     SharesBelow,
     Shortened,
@@ -311,7 +310,6 @@ PLAIN = [
         {"theta": A, "centre": np.array([-0.5])},
         {"bound": 1.5},
     ),
-    (ScoreShares(A, B), "score_shares", {"theta": A, "edges": B}, {}),
     (NormalisedUpdate(), "normalised_update", {}, {}),
     (ClippedUpdate(radius=1.5), "clipped_update", {}, {"radius": 1.5}),
 ]

@@ -181,7 +181,7 @@ def test_an_app_without_the_mod_is_sent_no_model():
     (x, y), _ = make_data(60)
     seen = []
     app = logistic_app(x, y, mods=[lambda message, *rest: seen.append(message)])
-    with pytest.raises(TimeoutError, match="No node answered the census"):
+    with pytest.raises(TimeoutError, match="No node gave a valid answer to the census"):
         run(LdpFedAvg(epsilon=4.0), 60, grid=InProcessGrid(app, 60))
     assert len(seen) == 60 and not any(message.content.array_records for message in seen)
 
