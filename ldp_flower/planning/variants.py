@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..expectation import Expectation, Plannable, Setting, WouldRefuse
+from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
 from ..validation import plain_arguments
 from .in_memory import Simulations
 
@@ -21,6 +21,9 @@ _RUNS, _FEW_RUNS = 24, 4  # numbers of runs of a simulation: at the given settin
 _CROWDS = (1 / 4, 1.0, 4.0)  # numbers of users on a curve, relative to the given number
 # Epsilons on a curve, at the given number of users and at other numbers of users.
 _EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)
+
+
+_AT_NODE = "The error to expect with noise at the node is not known; noise at the user has a plan."
 
 
 @plain_arguments
@@ -47,6 +50,8 @@ def expectation(
     WouldRefuse
         If a run with these numbers would be refused before any query.
     """
+    if getattr(strategy, "noise", "user") == "node":
+        raise NoPlan(_AT_NODE)
     population = strategy.synthetic(setting)
     if population is None:
         return strategy.expect(setting)

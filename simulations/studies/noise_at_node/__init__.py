@@ -1,0 +1,1 @@
+"""Models of tables with noise at the user and with noise at the node."""
