@@ -34,6 +34,7 @@ WITHOUT_RUNS = {
     "user-level-error.png",
     "user-level-selection.png",
     "variance.png",  # of formulas
+    "noise.png",  # of formulas
 }
 
 
