@@ -80,7 +80,7 @@ class LdpClientApp(ClientApp):
     -----
     In a deployment ``node_config`` (set by the node's operator) must hold
     ``max-epsilon`` and ``ledger-path``, and may hold ``max-delta``,
-    ``allow-inexact``, ``max-rows``, ``unit``, ``num-records``, ``features-public``,
+    ``allow-inexact``, ``max-rows``, ``unit``, ``noise``, ``num-records``, ``features-public``,
     ``allow-public-changes``, ``min-epsilon``, ``max-width`` and ``reply-after`` (see
     :class:`~ldp_flower.PrivacyPolicy`). Nothing in a message or in ``run_config`` is
     consulted about privacy. With ``rehearsal`` true, a node answers as usual, but its reports are

@@ -315,6 +315,7 @@ def test_the_library_imports_in_no_circle():
 APPS = (
     "simulations/flights/flights",
     "simulations/heavy-hitters/heavy_hitters",
+    "simulations/hospitals/hospitals",
     "simulations/model-updates/model_updates",
     "simulations/own-table/own_table",
     "simulations/silo-networks/silo_networks",

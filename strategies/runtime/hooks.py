@@ -26,6 +26,7 @@ class Hooks(ABC):
 
     epsilon: float
     min_reports: int
+    noise: str
 
     @abstractmethod
     def protocol(self, run: Run) -> AnyProtocol:

@@ -1,5 +1,6 @@
 """LiveRun: a run that sends its questions to nodes, from the census to the result."""
 
+import hashlib
 import logging
 import secrets
 from collections import Counter
@@ -23,7 +24,7 @@ from .plain import to_plain
 from .population import Cohort, Population, advice, wait_for_nodes, with_features
 from .result import Result
 from .run import AnyProtocol, Arguments, Run, TooFewReports
-from .run_store import RunStore
+from .run_store import RunStore, prints_of
 
 logger = logging.getLogger("flwr")
 
@@ -291,6 +292,18 @@ class LiveRun(Run):
         return result
 
 
+def _salt(strategy: Hooks, seed: int) -> int:
+    """Return the salt of a simulated run.
+
+    Strategies with noise at the node that one app starts with one seed have plans of their own, so
+    the salt depends on their arguments.
+    """
+    if strategy.noise == "user":
+        return seed % HASH_END
+    content = repr((type(strategy).__name__, prints_of(strategy), seed)).encode()
+    return int.from_bytes(hashlib.sha256(content).digest()[:8]) % HASH_END
+
+
 def start_run(
     strategy: Hooks,
     grid: Grid,
@@ -331,7 +344,7 @@ def start_run(
     if seed is not None and not all(facts.simulated for facts in nodes.values()):
         raise ValueError(_SEEDED)
     if kept.get("salt") is None:
-        kept.put("salt", secrets.randbits(63) if seed is None else int(seed) % HASH_END)
+        kept.put("salt", secrets.randbits(63) if seed is None else _salt(strategy, int(seed)))
     fitting = with_features(nodes, strategy.row_features, type(strategy).__name__)
     keys = {node: facts.keys for node, facts in fitting.items()}
     census = Census(

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ldp_flower.randomizers.real_valued.gaussian import zcdp_rho
-from ldp_flower.randomizers.sums import PARTS, BallSum, CellSum
+from ldp_flower.randomizers.sums import PARTS, BallSum, CellSum, NodeSum
+from ldp_flower.refusals import TooFew
 
 from ..runtime import Run
 
@@ -40,6 +41,23 @@ class Budget:
     def cells(self, dim: int, share: float, steps: int = 1) -> CellSum:
         """Return the mechanism for distributions over cells, one of ``steps`` by a share."""
         return CellSum(self.epsilon, self.delta, dim, self._parts(share, steps))
+
+    def error(self, mechanism: NodeSum) -> float:
+        """Return the standard error by noise of a mean over all users."""
+        return math.sqrt(self.nodes * mechanism.variance) / self.users
+
+    def too_few(self, what: str, times: float) -> TooFew | None:
+        """Return why users are too few of whom ``times`` as many suffice; None if they suffice."""
+        if times <= 1:
+            return None
+        nodes = "one node" if self.nodes == 1 else f"{self.nodes} nodes"
+        return TooFew(
+            f"{self.users:,} users on {nodes} are too few at epsilon {self.epsilon:g} with noise "
+            f"at the node to {what}.",
+            "noise",
+            math.ceil(times * self.users),
+            advice="K nodes take the square root of K as many as one node.",
+        )
 
     @staticmethod
     def _parts(share: float, steps: int) -> int:

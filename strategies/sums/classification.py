@@ -10,17 +10,19 @@ import numpy as np
 from ldp_flower.data.schema import Schema
 from ldp_flower.questions import CellShares, Ranking
 from ldp_flower.randomizers import Estimate
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..numerics.two_normals import Ranked, ranked
-from ..runtime import Ask, Cohort, Run
+from ..runtime import Ask, Cohort, Run, TooFewReports
 from .budget import Budget
-from .descent import STEPS, ask_centres, descend
+from .descent import STEPS, ask_centres, descend, times_too_few
 from .statistics import ask_cells
 
 # Shares of the budget: of the mean features, of the classes, of the scores.
 _MEANS, _CLASSES, _SCORES = 0.1, 0.03, 0.1
-DESCENT = 1 - _MEANS - _CLASSES - _SCORES
+_DESCENT = 1 - _MEANS - _CLASSES - _SCORES
+_UNKNOWN = 0.25  # standard error of the AUC beyond which a run does not start
 _LEAST = 0.01  # of a class's share, where its noise could take it to 0
 
 
@@ -49,9 +51,18 @@ def ask_auc(
     return ranked(float(found.mean[0]), math.hypot(float(found.std_error[0]), sampling), share)
 
 
+def too_few(budget: Budget, dim: int) -> TooFew | None:
+    """Return why users are too few for a model whose AUC is known; None if they are enough."""
+    error = 2 * budget.error(budget.ball(1, 0.5, _SCORES))  # of classes of the same size
+    times = max(error / _UNKNOWN, times_too_few(budget, dim, _DESCENT))
+    return budget.too_few(f"fit {dim} coefficients and to tell the AUC within {_UNKNOWN:g}", times)
+
+
 def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Classified]:
     """Return the logistic model of a table whose target has two classes."""
     budget, dim = Budget.of(run, delta), schema.num_features
+    if refusal := too_few(budget, dim):
+        raise TooFewReports(refusal)
     (cohort,) = run.cohorts([run.num_users])
     run.planned_steps = STEPS + 3
     question = CellShares(np.array([dim]), np.array([2.0]))
@@ -65,7 +76,7 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     means[0] = 0.0  # the constant stays
     one = np.eye(1, dim)[0]
     start = math.log(share / (1 - share)) * one
-    found = yield from descend(cohort, budget, start, means, DESCENT, "logistic")
+    found = yield from descend(cohort, budget, start, means, _DESCENT, "logistic")
     theta = found - (found @ means) * one
     of_mean = yield from ask_auc(cohort, budget, theta - found[0] * one, share)
     return Classified(theta, share, error, of_mean.auc, of_mean.std_error)

@@ -12,7 +12,6 @@ import numpy as np
 
 from ldp_flower.questions import Mean, RidgeMove, Shortened
 from ldp_flower.randomizers import Estimate
-from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort, TooFewReports
@@ -83,23 +82,9 @@ def descend(
     return np.asarray(np.mean(models[-_AVERAGED:], axis=0))
 
 
-def too_few_steps(
-    num_users: int, dim: int, epsilon: float, delta: float, share: float
-) -> TooFew | None:
-    """Return why so many users of one node are too few for a descent; None if they are enough.
+def times_too_few(budget: Budget, dim: int, share: float) -> float:
+    """Return how many times as many users a descent takes, at least; below 1 they are enough.
 
     They are if the steps can add up to a length of 2 before noise is as long as they are.
     """
-
-    def reach(users: int) -> float:
-        return _REACH / math.sqrt(dim) * Budget(epsilon, delta, users, 1).signal(share)
-
-    if reach(num_users) >= _LEAST_REACH:
-        return None
-    return TooFew(
-        f"{num_users:,} users are too few for {dim} features at epsilon {epsilon:g} with noise at "
-        "the node: noise would be larger than all steps of the model together.",
-        "noise",
-        math.ceil(_LEAST_REACH / reach(1)),
-        advice="K nodes take the square root of K as many.",
-    )
+    return _LEAST_REACH / (_REACH / math.sqrt(dim) * budget.signal(share))

@@ -10,11 +10,12 @@ import numpy as np
 from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.questions import BinShares, ErrorPair, Moments
 from ldp_flower.randomizers import Estimate
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
-from ..runtime import Ask, Cohort, Run
+from ..runtime import Ask, Cohort, Run, TooFewReports
 from .budget import Budget
-from .descent import STEPS, ask_centres, descend
+from .descent import STEPS, ask_centres, descend, times_too_few
 from .statistics import ask_means
 
 # Shares of the budget: of the mean features, of the targets' mean and scale, of the score.
@@ -22,7 +23,8 @@ _MEANS, _TARGETS, _SCALE, _SCORE = 0.1, 0.03, 0.05, 0.1
 _BOUND = 9.0  # of squared errors, in variances of the targets
 _BINS, _WITHIN, _NORMAL_WITHIN = 32, 0.75, 1.15  # share of a normal law within 1.15 deviations
 _OPTIMISM = 0.015  # largest R2 gained by judging on the users of the model, on unseen tables
-DESCENT = 1 - _MEANS - _TARGETS - _SCALE - _SCORE
+_DESCENT = 1 - _MEANS - _TARGETS - _SCALE - _SCORE
+_UNKNOWN = 1.0  # standard error of R2 beyond which a run does not start
 _HIDDEN = 2.0  # errors of the baseline's loss below which a score is not known
 
 
@@ -80,9 +82,18 @@ def ask_score(
     return 1 - ratio, math.hypot(error, _OPTIMISM)
 
 
+def too_few(budget: Budget, dim: int) -> TooFew | None:
+    """Return why users are too few for a model whose R2 is known; None if they are enough."""
+    error = _BOUND * budget.error(budget.ball(2, math.sqrt(0.5), _SCORE))
+    times = max(error / _UNKNOWN, times_too_few(budget, dim, _DESCENT))
+    return budget.too_few(f"fit {dim} coefficients and to tell R2 within {_UNKNOWN:g}", times)
+
+
 def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regressed]:
     """Return the linear model of a table's target."""
     budget, dim = Budget.of(run, delta), schema.num_features
+    if refusal := too_few(budget, dim):
+        raise TooFewReports(refusal)
     (cohort,) = run.cohorts([run.num_users])
     run.planned_steps = STEPS + 4
     kind = schema.bounds
@@ -93,7 +104,7 @@ def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regre
     means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
     means[0] = 0.0  # the constant stays
     start = centre.mean * np.eye(1, dim)[0]
-    found = yield from descend(cohort, budget, start, means, DESCENT)
+    found = yield from descend(cohort, budget, start, means, _DESCENT)
     theta = found - (found @ means) * np.eye(1, dim)[0]
     score, error = yield from ask_score(cohort, budget, theta, centre)
     return Regressed(theta, score, error)

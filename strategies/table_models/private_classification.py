@@ -29,8 +29,8 @@ from ..subprotocols.standardisation import (
     num_askers,
     usual_square,
 )
-from ..sums.classification import DESCENT, Classified, classify
-from ..sums.descent import too_few_steps
+from ..sums import classification as sums
+from ..sums.budget import Budget
 from .class_holdout import ClassEvaluation, HoldOut, evaluate_class
 from .fits import ClassificationFit
 
@@ -176,8 +176,8 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
 
     def _too_few(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
-            given = self.epsilon, self.delta, DESCENT
-            return too_few_steps(num_users, self.schema.num_features, *given)
+            one_node = Budget(self.epsilon, self.delta, num_users, 1)
+            return sums.too_few(one_node, self.schema.num_features)
         features, classes = self.schema.num_features, len(self._places)
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
 
@@ -186,7 +186,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         if self.noise == "node":
-            return self._of_sums((yield from classify(run, self.schema, self.delta)))
+            return self._of_sums((yield from sums.classify(run, self.schema, self.delta)))
         places, epsilon = self._places, self.epsilon
         rows = yield from self._rows(run)
         askers = num_askers(run.num_users, epsilon, self.min_reports, self.schema)
@@ -248,7 +248,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
             notes=notes,
         )
 
-    def _of_sums(self, found: Classified) -> ClassificationFit:
+    def _of_sums(self, found: sums.Classified) -> ClassificationFit:
         """Return the result of noisy sums over nodes; all users have a part in the AUC."""
         theta, method, score, error = found.theta, "sums of nodes", found.auc, found.auc_error
         notes = []

@@ -27,8 +27,8 @@ from ..subprotocols.standardisation import (
     estimate_standardisation,
     with_standardisation,
 )
-from ..sums.descent import too_few_steps
-from ..sums.regression import DESCENT, Regressed, regress
+from ..sums import regression as sums
+from ..sums.budget import Budget
 from . import descent, holdout, public_features
 from .enough_users import doubts, too_few
 from .fits import RegressionFit
@@ -175,8 +175,8 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     def _too_few(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
-            given = self.epsilon, self.delta, DESCENT
-            return too_few_steps(num_users, self.schema.num_features, *given)
+            one_node = Budget(self.epsilon, self.delta, num_users, 1)
+            return sums.too_few(one_node, self.schema.num_features)
         given = num_users, self.epsilon, self.min_reports
         if self.method == "two-stage" and (few := descent.too_few_for_two_stages(*given)):
             return few
@@ -185,7 +185,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def protocol(self, run: Run) -> Protocol:
         """Descend to a model, and let held-out users decide how far to go from the mean to it."""
         if self.noise == "node":
-            return self._of_sums((yield from regress(run, self.schema, self.delta)))
+            return self._of_sums((yield from sums.regress(run, self.schema, self.delta)))
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         epsilon, dim = self.epsilon, self.schema.num_features
@@ -256,7 +256,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
             return self._constant(mean, scale, notes)
         return self._model(theta, evaluated, off, method, kept, notes)
 
-    def _of_sums(self, found: Regressed) -> RegressionFit:
+    def _of_sums(self, found: sums.Regressed) -> RegressionFit:
         """Return the result of noisy sums over nodes; all users have a part in the score."""
         notes = [] if found.score >= _BETTER_Z * found.score_error else [_MAY_BE_NO_BETTER]
         return RegressionFit(

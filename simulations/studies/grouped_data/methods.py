@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ DELTA = 1e-5  # of LocalDpMod
 #: Length of the coefficients that LocalDpMod's clip is told in a regression, for rows of length
 #: about 1 and targets within [-2, 2]: without it most of its regressions are worse.
 PATH = 2.0
-OURS, NO_PRIVACY = "Private", "no privacy"
+OURS, NODES, NO_PRIVACY = "Private", "Private, ten nodes", "no privacy"
+
+_NODES = 10  # that hold the users, as many each
 
 #: A score, and what became of the run.
 Outcome = tuple[float, str]
@@ -36,15 +39,16 @@ Method = Callable[[Split, float, int], Outcome]
 REFUSED, GATED, WARNED, SILENT = "refused", "constant", "warning", ""
 
 
-def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
+def ours(divided: Split, epsilon: float, seed: int, noise: str = "user") -> Outcome:
     """Run PrivateRegression or PrivateClassification, knowing only the columns' bounds."""
     schema = divided.declared.schema
     if divided.declared.is_binary:
-        strategy: Any = PrivateClassification(schema, epsilon=epsilon)
+        strategy: Any = PrivateClassification(schema, epsilon=epsilon, noise=noise)
     else:
-        strategy = PrivateRegression(schema, epsilon=epsilon)
+        strategy = PrivateRegression(schema, epsilon=epsilon, noise=noise)
+    nodes = {"num_nodes": _NODES} if noise == "node" else {}
     try:
-        result = simulate(strategy, divided.users, seed=seed)
+        result = simulate(strategy, divided.users, seed=seed, **nodes)
     except TooFewReports:
         return divided.constant, REFUSED
     rows = divided.held_out.frame
@@ -117,6 +121,7 @@ def no_privacy(divided: Split, epsilon: float, seed: int) -> Outcome:
 
 METHODS: dict[str, Method] = {
     OURS: ours,
+    NODES: partial(ours, noise="node"),
     "LdpFedAvg": ldp_fedavg,
     "LocalDpMod": local_dp,
     NO_PRIVACY: no_privacy,

@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 
 from ...harness import figures
 from ...harness.tables import Table
-from .methods import GATED, NO_PRIVACY, OURS, REFUSED, SILENT
+from .methods import GATED, NO_PRIVACY, NODES, OURS, REFUSED, SILENT
 from .schemas import DECLARED
 
-# Colour and marker. The second and third are gone; rows of theirs are kept and shown.
+# Colour and marker. The third and fourth are gone; rows of theirs are kept and shown.
 _STYLES = {
     OURS: (figures.GREEN, "o"),
+    NODES: (figures.INK, "v"),
     "LdpIht": (figures.RED, "s"),
     "SparseRegression": (figures.BLUE, "P"),
     "LdpFedAvg": (figures.PURPLE, "^"),
