@@ -5,14 +5,20 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
+from ldp_flower import questions
 from ldp_flower.data.schema import Categories, Schema
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 
 from ..forecasts.formulas import expected_share
-from ..runtime import Ask, LdpStrategy, Protocol, Result, Run, TooFewReports
-from .cells import MOST_CELLS, CellShares, Shares, cell_question
+from ..runtime import Ask, Cohort, LdpStrategy, Protocol, Result, Run, TooFewReports
+from ..runtime.at_node import AtNode
+from ..sums.budget import Budget
+from ..sums.statistics import ask_cells, users_for_cells
+from .cells import MOST_CELLS, CellShares, Shares, cell_question, clipped, sampling
 
 R = TypeVar("R", bound=Result)
 
@@ -81,12 +87,13 @@ USEFUL_SHARE = 0.1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CellStrategy(ColumnStrategy[R]):
+class CellStrategy(AtNode, ColumnStrategy[R]):
     """Base class of strategies in which each user reports its cell in a contingency table, once.
 
-    The table is that of one or more columns of categories.
+    The table is that of one or more columns of categories. With noise at the node, users report no
+    cell: they count in each cell by the share of their rows there.
 
-    Other parameters are those of :class:`ColumnStrategy`.
+    Other parameters are those of :class:`ColumnStrategy` and :class:`~..runtime.at_node.AtNode`.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})
@@ -97,12 +104,26 @@ class CellStrategy(ColumnStrategy[R]):
         self._question = cell_question(self.schema, columns)
         self._shares = CellShares(self.epsilon, num_cells)
 
+    def shares_of_nodes(
+        self, cohort: Cohort, budget: Budget, share: float = 1.0
+    ) -> Generator[Ask, Estimate, Shares]:
+        """Return the shares from one noisy histogram of all users."""
+        question = questions.CellShares(self._question.coordinates, self._question.sizes)
+        found = yield from ask_cells(cohort, budget, question, share)
+        covariance = np.diag(found.std_error**2) + sampling(clipped(found.mean), found.count)
+        return Shares(found.mean, covariance, found.count)
+
     def _found(self, run: Run) -> Generator[Ask, Estimate, Shares]:
         """Query the users for their cells and return the estimated shares."""
+        if self.noise == "node":
+            (everyone,) = run.cohorts([run.num_users])
+            return (yield from self.shares_of_nodes(everyone, Budget.of(run, self.delta)))
         cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
         return (yield from self._shares.estimate(cohorts, self._question))
 
     def _refusal(self, num_users: int) -> TooFew | None:
+        if self.noise == "node":
+            return self._few_at_node(num_users, users_for_cells(self.epsilon, self.delta))
         return too_few(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
 
     def _expected(self, setting: Setting) -> Expectation:

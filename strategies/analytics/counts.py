@@ -11,21 +11,17 @@ from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
 from ldp_flower.presentation import charts
-from ldp_flower.questions import CellShares
 from ldp_flower.randomizers import HadamardBit
-from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
-from ..runtime import Ask, Card, Estimates, Protocol, Result, Run, guarantees
-from ..runtime.at_node import AtNode
+from ..runtime import Ask, Card, Cohort, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import first_of, frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
-from ..sums.statistics import ask_cells, users_for_cells
 from .base import USEFUL_SHARE, CellStrategy, categories_of
-from .cells import Shares, clipped, sampling
+from .cells import Shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +118,7 @@ class CountsResult(Result):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Counts(AtNode, CellStrategy[CountsResult]):
+class Counts(CellStrategy[CountsResult]):
     """Strategy that estimates the shares of a column's categories.
 
     Every user draws one of its rows at random and reports that row's category, once. All users
@@ -130,8 +126,7 @@ class Counts(AtNode, CellStrategy[CountsResult]):
     but do not affect the shares (see
     :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
 
-    Other parameters are those of :class:`~.base.CellStrategy` and
-    :class:`~..runtime.at_node.AtNode`.
+    Other parameters are those of :class:`~.base.CellStrategy`.
 
     Parameters
     ----------
@@ -180,25 +175,16 @@ class Counts(AtNode, CellStrategy[CountsResult]):
             features = np.hstack([np.ones((4000, 1)), np.eye(dim - 1)[rows % (dim - 1)]])
             yield cls(schema, "sort", epsilon=epsilon), Users.from_rows(features, groups=rows // 2)
 
-    def _refusal(self, num_users: int) -> TooFew | None:
-        if self.noise == "node":
-            return self._few_at_node(num_users, users_for_cells(self.epsilon, self.delta))
-        return super()._refusal(num_users)
-
     def _asked(self, run: Run) -> Protocol:
         """Query the users for their categories and return the shares."""
-        if self.noise == "node":
-            return counted(self.column, self._categories, (yield from self._at_node(run)))
         return counted(self.column, self._categories, (yield from self._found(run)))
 
-    def _at_node(self, run: Run) -> Generator[Ask, Any, Shares]:
-        """Return the shares from one histogram of all users."""
-        (cohort,) = run.cohorts([run.num_users])
-        question = CellShares(self._question.coordinates, self._question.sizes)
-        found = yield from ask_cells(cohort, Budget.of(run, self.delta), question)
-        known = np.diag(found.std_error**2)
-        covariance = known + sampling(clipped(found.mean), found.count)
-        return Shares(found.mean, covariance, found.count)
+    def of_nodes(
+        self, cohort: Cohort, budget: Budget, share: float
+    ) -> Generator[Ask, Any, CountsResult]:
+        """Return the shares from noisy sums over nodes, by a share of the budget."""
+        found = yield from self.shares_of_nodes(cohort, budget, share)
+        return counted(self.column, self._categories, found)
 
     def permanent(self) -> PermanentForm:
         """Return the form of the question for a series in which users keep their answers.

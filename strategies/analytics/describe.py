@@ -16,8 +16,10 @@ from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.refusals import TooFew
 
 from ..runtime import Ask, Card, Protocol, Result, Run, guarantees
+from ..runtime.at_node import AtNode
 from ..runtime.result import NORMAL
 from ..subprotocols.scales import number_randomizer
+from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of
 from .cells import CellShares, Levels, cell_question
 from .counts import Counts
@@ -70,7 +72,7 @@ class _Spread:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Describe(ColumnStrategy[DescribeResult]):
+class Describe(AtNode, ColumnStrategy[DescribeResult]):
     """Strategy that estimates the statistics of pandas' ``describe`` for several columns.
 
     These are counts, means, standard deviations and quartiles of numbers, and shares of
@@ -81,7 +83,11 @@ class Describe(ColumnStrategy[DescribeResult]):
     quartiles, where they are 1.4 times as large. All users have the same weight, however many rows
     they have.
 
-    Other parameters are those of :class:`~.base.ColumnStrategy`.
+    With noise at the node, all users answer all tasks, which share the budget evenly. Quartiles
+    and a standard deviation are one task.
+
+    Other parameters are those of :class:`~.base.ColumnStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
@@ -126,6 +132,7 @@ class Describe(ColumnStrategy[DescribeResult]):
     def _tasks_of(self, name: str) -> list[_Task]:
         """Return the tasks for a column."""
         given: dict[str, Any] = {"epsilon": self.epsilon, "min_reports": self.min_reports}
+        given |= {"noise": self.noise, "delta": self.delta}
         epsilon = min(self.epsilon, _SETTLED)
         if isinstance(self.schema.kind(name), Categories):
             cells = CellShares(epsilon, len(categories_of(self.schema, "columns", name)))
@@ -159,12 +166,43 @@ class Describe(ColumnStrategy[DescribeResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Run all tasks one after the other, each with its part of the users."""
+        if self.noise == "node":
+            return (yield from self._of_nodes(run))
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         for task, size in zip(self._tasks, self._sizes(run.num_users), strict=True):
             found[task.column].append((yield from task.protocol.protocol(run.part(size))))
+        for parts in found.values():
+            if len(parts) == 3:
+                parts[:2] = parts[0], self._variance(*parts[:2])
         return self._result(found, run.num_users)
 
+    def _of_nodes(self, run: Run) -> Generator[Ask, Any, DescribeResult]:
+        """Ask all users for all statistics, each by the same share of the budget."""
+        (cohort,) = run.cohorts([run.num_users])
+        found: dict[str, list[Any]] = {name: [] for name in self._columns}
+        budget, share = Budget.of(run, self.delta), 1 / self._asks_of_nodes
+        for task in self._tasks:
+            if isinstance(task.protocol, Means):
+                sums = yield from task.protocol.moments(cohort, budget, task.column, share)
+                found[task.column].append(task.protocol.of_nodes([sums], run.num_users))
+            elif isinstance(task.protocol, Quantiles):
+                function = yield from task.protocol.function(cohort, budget, share)
+                variance = 4 * function.variance[0], 4 * function.variance[1]
+                found[task.column] += [variance, task.protocol.of_nodes(function)]
+            elif isinstance(task.protocol, Counts):
+                own = yield from task.protocol.of_nodes(cohort, budget, share)
+                found[task.column].append(own)
+        return self._result(found, run.num_users)
+
+    @property
+    def _asks_of_nodes(self) -> int:
+        return sum(not isinstance(task.protocol, _Spread) for task in self._tasks)
+
     def _refusal(self, num_users: int) -> TooFew | None:
+        if self.noise == "node":
+            every = [task.protocol._refusal(0) for task in self._tasks]
+            alone = max(few.needed or 0 for few in every if few is not None)
+            return self._few_at_node(num_users, math.ceil(alone * self._asks_of_nodes**0.5))
         sizes = self._sizes(num_users)
         fits = sum(sizes) <= num_users and not any(
             task.protocol._refusal(size) for task, size in zip(self._tasks, sizes, strict=True)
@@ -245,33 +283,43 @@ class Describe(ColumnStrategy[DescribeResult]):
             notes=[*notes, *hidden, *outside],
         )
 
+    def _variance(self, mean: MeansResult, spread: Estimate) -> tuple[float, float]:
+        """Return the variance of a number in [-1, 1] and its standard error, from two tasks."""
+        kind = self.schema.kind(mean.columns[0])
+        assert isinstance(kind, Numeric)
+        half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
+        error, share_error = float(mean.std_error[0, 0]), float(mean.share_errors[0, 0])
+        held = max(min(float(mean.shares[0, 0]), 1.0), 1e-9)
+        place = (float(mean.means[0, 0]) - middle) / half
+        # The square of an estimated mean exceeds the true square by its variance, on average.
+        far, far_error = float(spread.mean[0]), float(spread.std_error[0])
+        of_variance = math.hypot(
+            far_error / held, far / held**2 * share_error, 2 * place * error / half
+        )
+        return 0.5 - far / held - place**2 + (error / half) ** 2, of_variance
+
     def _of_number(
         self,
         num_users: int,
         name: str,
         mean: MeansResult,
-        spread: Estimate,
+        variance: tuple[float, float],
         quartiles: QuantilesResult,
     ) -> tuple[list[float], list[float]]:
-        """Return all statistics of a column of numbers, and their standard errors."""
+        """Return all statistics of a column of numbers, and their standard errors.
+
+        ``variance`` is that of a number in [-1, 1], with its standard error.
+        """
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)
-        half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
+        half = (kind.high - kind.low) / 2
         estimate, error = float(mean.means[0, 0]), float(mean.std_error[0, 0])
+        share, share_error = float(mean.shares[0, 0]), float(mean.share_errors[0, 0])
         if math.isnan(estimate):  # nearly all entries may be missing
-            count = num_users * np.array([mean.shares[0, 0], mean.share_errors[0, 0]])
             rest = [math.nan] * (len(STATISTICS) - 1)
-            return [max(float(count[0]), 0.0), *rest], [float(count[1]), *rest]
-        share, place = float(mean.shares[0, 0]), (estimate - middle) / half
+            return [max(num_users * share, 0.0), *rest], [num_users * share_error, *rest]
         held = max(min(share, 1.0), 1e-9)
-        share_error = float(mean.share_errors[0, 0])
-        # The square of an estimated mean exceeds the true square by its variance, on average.
-        far, far_error = float(spread.mean[0]), float(spread.std_error[0])
-        variance = 0.5 - far / held - place**2 + (error / half) ** 2
-        of_variance = math.hypot(
-            far_error / held, far / held**2 * share_error, 2 * place * error / half
-        )
-        std, of_std = root_with_error(variance, of_variance)
+        std, of_std = root_with_error(*variance)
         return (
             [num_users * held, estimate, half * std, *quartiles.values],
             [num_users * share_error, error, half * of_std, *quartiles.std_error],

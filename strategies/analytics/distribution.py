@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from ..forecasts.populations import table_users
 from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
 from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports, guarantees
+from ..runtime.at_node import AtNode
 from ..runtime.population import fewest_users
+from ..sums.budget import Budget
+from ..sums.tree import ask_function, users_for_ranks
 from .base import ColumnStrategy
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, users_for_step_estimate
 from .distribution_result import DistributionResult
@@ -50,7 +53,7 @@ _SHARP = 0.0155
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Distribution(ColumnStrategy[DistributionResult]):
+class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     """Strategy that estimates a column's distribution: histogram, quantiles, function, bands.
 
     Each user reports the cell of its entry through a randomizer that makes neighbouring cells
@@ -64,7 +67,11 @@ class Distribution(ColumnStrategy[DistributionResult]):
     reports on it. Users with a missing value report that it is missing and do not affect the
     distribution.
 
-    Other parameters are those of :class:`~.base.ColumnStrategy`.
+    With noise at the node, all users count in histograms of several widths, by the shares of their
+    rows. The bounds have cells of their own; multiples of a round step are not looked for.
+
+    Other parameters are those of :class:`~.base.ColumnStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
@@ -122,6 +129,8 @@ class Distribution(ColumnStrategy[DistributionResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Query for cells that cover the scale, then twice for cells of about equal mass."""
+        if self.noise == "node":
+            return (yield from self._of_nodes(run))
         notes = self._doubts(run.num_users)
         for note in notes:
             logger.warning(note)
@@ -133,8 +142,8 @@ class Distribution(ColumnStrategy[DistributionResult]):
         early = [max(round(part * run.num_users), self.min_reports) for part in _EARLY]
         counted = yield from self._counted(run, early[0], cells)
         reports = [(counted, cells)]
-        draws = draw_densities([counted], Prior(cells.evenly, cells.atoms), _normals(cells))
-        held, _ = linear_estimates(counted, draws.mean(axis=1), _normals(cells)).held
+        draws = draw_densities([counted], Prior(cells.evenly, cells.atoms), _normals(cells.edges))
+        held, _ = linear_estimates(counted, draws.mean(axis=1), _normals(cells.edges)).held
         if self._noise(run.num_users) > _WORTH * held:
             raise TooFewReports(
                 TooFew(_STOPPED.format(max(held, 0.0), self.column, run.num_unasked), "data")
@@ -147,10 +156,34 @@ class Distribution(ColumnStrategy[DistributionResult]):
             counted = yield from self._counted(run, users or run.num_unasked, cells)
             reports.append((counted, cells))
             draws = draw_densities(
-                [each.seen_as(counts, cells) for counts, each in reports], prior, _normals(cells)
+                [each.seen_as(counts, cells) for counts, each in reports],
+                prior,
+                _normals(cells.edges),
             )
-        linear = linear_estimates(counted, likely, _normals(cells))
+        linear = linear_estimates(counted, likely, _normals(cells.edges))
         return self._result(cells.edges, draws, linear, step, notes)
+
+    def _of_nodes(self, run: Run) -> Generator[Ask, Any, DistributionResult]:
+        """Return the distribution function that a tree of histograms of all users gives."""
+        (cohort,) = run.cohorts([run.num_users])
+        kind = self._column.kind
+        low, high = kind.coded([kind.low, kind.high]).tolist()
+        place = self._column.coordinates
+        found = yield from ask_function(cohort, Budget.of(run, self.delta), place, (low, high))
+        linear = found.linear(_normals(found.edges)[:-1])
+        notes: list[str] = []
+        self._doubt_entries(linear, notes)
+        edges = kind.restore(found.edges)
+        edges[0] -= ATOM * (kind.high - kind.low)  # the first cell holds the lower bound
+        return DistributionResult(
+            column=self.column,
+            edges=edges,
+            below=np.clip(found.below, *linear.band(_LEVEL, len(edges))),
+            covariance=found.covariance + found.sampling,
+            linear=linear,
+            without_entry=max(1 - found.present, 0.0),
+            notes=notes,
+        )
 
     def _counted(self, run: Run, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
         """Query ``users`` users for their cells; return the counts of their reports."""
@@ -203,6 +236,8 @@ class Distribution(ColumnStrategy[DistributionResult]):
         return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
 
     def _refusal(self, num_users: int) -> TooFew | None:
+        if self.noise == "node":
+            return self._few_at_node(num_users, users_for_ranks(self.epsilon, self.delta, _WORTH))
         needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
@@ -236,11 +271,7 @@ class Distribution(ColumnStrategy[DistributionResult]):
         within = (upper - lower) / 2 / np.quantile(linear.deviations, _LEVEL)
         covariance = np.cov(below)
         wider = np.maximum(within / np.sqrt(np.maximum(np.diag(covariance), 1e-300)), 1.0)
-        held, error = linear.held[0], math.sqrt(linear.held[1])
-        if held < 3 * error:
-            notes.append(_HARDLY_ANY.format(self.column))
-        elif held < _FEW:
-            notes.append(_FEW_ENTRIES.format(held, error, self.column, 1 / held))
+        self._doubt_entries(linear, notes)
         return DistributionResult(
             column=self.column,
             edges=edges,
@@ -251,6 +282,14 @@ class Distribution(ColumnStrategy[DistributionResult]):
             step=step,
             notes=notes,
         )
+
+    def _doubt_entries(self, linear: LinearEstimates, notes: list[str]) -> None:
+        """Add a note if few users have an entry."""
+        held, error = linear.held[0], math.sqrt(linear.held[1])
+        if held < 3 * error:
+            notes.append(_HARDLY_ANY.format(self.column))
+        elif held < _FEW:
+            notes.append(_FEW_ENTRIES.format(held, error, self.column, 1 / held))
 
 
 _BLUNT = (
@@ -276,13 +315,13 @@ _FEW_ENTRIES = (
 )
 
 
-def _normals(cells: Cells) -> Floats:
+def _normals(edges: Floats) -> Floats:
     """Return fixed standard normal numbers for draws, shape (cells + 1, 1000).
 
     The additional row is for the share of users without an entry.
     """
     draws = np.arange(_DRAWS, dtype=np.uint64)
-    return KeyedRandom(derive(0, draws)).normals((len(draws), len(cells.edges))).T
+    return KeyedRandom(derive(0, draws)).normals((len(draws), len(edges))).T
 
 
 def _below(draws: Floats) -> Floats:

@@ -19,11 +19,12 @@ from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_mean
-from ..runtime import Ask, Card, Estimates, Protocol, Result, Run, guarantees
+from ..runtime import Ask, Card, Cohort, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
+from ..sums.statistics import Means as SumMeans
 from ..sums.statistics import ask_means, users_for_means
 from .base import ColumnStrategy, categories_of, too_few
 from .cells import GroupMeans, Levels, cell_question
@@ -211,7 +212,12 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
     def _asked(self, run: Run) -> Protocol:
         """Query the cohorts of each column for levels, and its pilot users for the rounding."""
         if self.noise == "node":
-            return self._result((yield from self._at_node(run)), run.num_users)
+            (cohort,) = run.cohorts([run.num_users])
+            budget, part = Budget.of(run, self.delta), 1 / len(self._names)
+            sums = []
+            for name in self._names:
+                sums.append((yield from self.moments(cohort, budget, name, part)))
+            return self.of_nodes(sums, run.num_users)
         levels = self._levels
         pilot, waves = self._sizes(run.num_users)
         found = []
@@ -226,20 +232,24 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             found.append(levels.means(shares, rounding, run.num_users))
         return self._result(found, run.num_users)
 
-    def _at_node(self, run: Run) -> Generator[Ask, Any, list[GroupMeans]]:
-        """Ask all users for the moments of each column, in [-1, 1] as results take them."""
-        (cohort,) = run.cohorts([run.num_users])
-        budget, found = Budget.of(run, self.delta), []
-        for name in self._names:
-            cells = cell_question(self.schema, [] if self.by is None else [self.by], name, 2)
-            kind = self.schema.kind(name)
-            assert isinstance(kind, Numeric)
-            ends = kind.coded([kind.low, kind.high]).tolist()
-            question = Moments(cells.coordinates, cells.sizes, *ends)
-            one = yield from ask_means(cohort, budget, question, 1 / len(self._names))
-            errors = 2 * one.of_users, 2 * one.errors
+    def moments(
+        self, cohort: Cohort, budget: Budget, name: str, share: float
+    ) -> Generator[Ask, Any, SumMeans]:
+        """Ask all users for the moments of a column, from 0 to 1, by a share of the budget."""
+        cells = cell_question(self.schema, [] if self.by is None else [self.by], name, 2)
+        kind = self.schema.kind(name)
+        assert isinstance(kind, Numeric)
+        ends = kind.coded([kind.low, kind.high]).tolist()
+        question = Moments(cells.coordinates, cells.sizes, *ends)
+        return (yield from ask_means(cohort, budget, question, share))
+
+    def of_nodes(self, sums: Sequence[SumMeans], num_users: int) -> MeansResult:
+        """Return the result of the columns' noisy sums."""
+        found = []
+        for one in sums:
+            errors = 2 * one.of_users, 2 * one.errors  # of a number in [-1, 1]
             found.append(GroupMeans(2 * one.means - 1, *errors, one.shares, one.share_errors))
-        return found
+        return self._result(found, num_users)
 
     def permanent(self) -> PermanentForm | None:
         """Return the form of the question for a series, or None if there are groups.

@@ -26,13 +26,13 @@ from ldp_flower.validation import Floats
 from ..forecasts.formulas import expected_quantiles
 from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
-from ..runtime import Ask, Card, Protocol, Run, guarantees
+from ..runtime import Ask, Card, Cohort, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.result import NORMAL, Estimates, Result, frame
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from ..sums.budget import Budget
-from ..sums.tree import ask_function, users_for_ranks
+from ..sums.tree import Function, ask_function, users_for_ranks
 from .base import ColumnStrategy
 from .column import NumericColumn, learn_step, users_for_step_estimate
 
@@ -245,7 +245,8 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     def _asked(self, run: Run) -> Protocol:
         """Estimate the column's step, then search all quantiles at once."""
         if self.noise == "node":
-            return (yield from self._at_node(run))
+            (cohort,) = run.cohorts([run.num_users])
+            return self.of_nodes((yield from self.function(cohort, Budget.of(run, self.delta))))
         entries = yield from learn_step(run, self._column)
         kind, users = self._column.kind, run.num_unasked
         reports = self._reports(run.num_users)
@@ -266,15 +267,19 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             result.notes = [_HARDLY_ANY.format(self.column)]
         return result
 
-    def _at_node(self, run: Run) -> Generator[Ask, Any, QuantilesResult]:
-        """Return the quantiles of the distribution function that a tree of histograms gives."""
-        (cohort,) = run.cohorts([run.num_users])
+    def function(
+        self, cohort: Cohort, budget: Budget, share: float = 1.0
+    ) -> Generator[Ask, Any, Function]:
+        """Return the distribution function from noisy sums over nodes, by a share of the budget."""
+        ends = self._column.kind.coded([self._column.kind.low, self._column.kind.high])
+        low, high = ends.tolist()
+        place = self._column.coordinates
+        return (yield from ask_function(cohort, budget, place, (low, high), share))
+
+    def of_nodes(self, function: Function) -> QuantilesResult:
+        """Return the quantiles of a distribution function from noisy sums over nodes."""
         kind = self._column.kind
-        low, high = kind.coded([kind.low, kind.high]).tolist()
-        budget, place = Budget.of(run, self.delta), self._column.coordinates
-        function = yield from ask_function(cohort, budget, place, (low, high))
         values, lower, upper = kind.restore(function.quantiles(self.levels, NORMAL).T)
-        hidden = function.present < 3 * float(function.noise.max())
         return QuantilesResult(
             column=self.column,
             levels=np.array(self.levels),
@@ -282,7 +287,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             std_error=np.maximum(upper - values, values - lower) / NORMAL,
             lower=lower,
             upper=upper,
-            notes=[_HARDLY_ANY.format(self.column)] if hidden else [],
+            notes=[_HARDLY_ANY.format(self.column)] if function.is_hidden else [],
         )
 
     def _cell(self, edges: Floats) -> Cell:

@@ -164,7 +164,9 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     guarantee: ClassVar[tuple[str, ...]] = ()
 
     #: The strategy that answers a question like this one's with noise at the node.
-    instead_at_node: ClassVar[str] = "Means, Counts, Quantiles, Distribution or PrivateRegression"
+    instead_at_node: ClassVar[str] = (
+        "Means, Counts, Quantiles, TwoWay, Describe or PrivateRegression"
+    )
 
     epsilon: float
     min_reports: int = 20

@@ -8,7 +8,7 @@ squares makes the levels agree.
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,14 @@ from ldp_flower.questions import BinShares
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
+from ..numerics.density import LinearEstimates
 from ..runtime import Ask, Cohort
 from .budget import Budget
 
 _COARSE, _COARSE_SHARE = 256, 0.1
 _BRANCHES, _LEVELS = 4, 4
+_SEEN_AT_ALL = 3.0  # errors of the share of users with an entry
+_ATOM = 1e-9  # of the bounds' distance: width of the cell of the upper bound
 _SEEN = 2.0  # errors of a coarse cell above which it counts as mass
 
 
@@ -31,10 +34,85 @@ class Function:
     """An estimated distribution function at the edges of cells."""
 
     edges: Floats  # (cells + 1,), increasing, from bound to bound
-    below: Floats  # (cells + 1,): share of the entries at or below each edge, not decreasing
-    noise: Floats  # (cells + 1,): standard error of these shares by noise
-    present: float  # share of the users who have an entry
+    cells: Floats  # (cells,): unbiased estimates of the shares of all users
+    noise: Floats  # (cells, cells): covariance of these by noise
     users: int
+
+    @cached_property
+    def present(self) -> float:
+        """Share of the users who have an entry, above 0."""
+        return max(float(self.cells.sum()), math.sqrt(self.noise.sum()))
+
+    @property
+    def is_hidden(self) -> bool:
+        """True if there may be no entries at all."""
+        return self.present < _SEEN_AT_ALL * math.sqrt(self.noise.sum())
+
+    @property
+    def _asked(self) -> float:
+        """Number of users who have an entry, at least one."""
+        return max(min(self.present, 1.0) * self.users, 1.0)
+
+    @cached_property
+    def below(self) -> Floats:
+        """Share of the entries at or below each edge, not decreasing, shape (cells + 1,)."""
+        raw = self._raw
+        up, down = np.maximum.accumulate(raw), np.minimum.accumulate(raw[::-1])[::-1]
+        shares = np.clip((up + down) / 2, 0.0, 1.0)
+        shares[0], shares[-1] = 0.0, 1.0
+        return np.asarray(shares)
+
+    @property
+    def _raw(self) -> Floats:
+        return np.concatenate([[0.0], np.cumsum(self.cells)]) / self.present
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Covariance of these shares by noise, shape (cells + 1, cells + 1)."""
+        last = len(self.cells)
+        slopes = (np.tril(np.ones((last + 1, last)), -1) - self._raw[:, None]) / self.present
+        return np.asarray(slopes @ self.noise @ slopes.T)
+
+    @property
+    def sampling(self) -> Floats:
+        """Covariance of these shares as the users are a sample, shape (cells + 1, cells + 1)."""
+        below = self.below
+        return np.asarray(np.minimum.outer(below, below) - np.outer(below, below)) / self._asked
+
+    @property
+    def variance(self) -> tuple[float, float]:
+        """Variance of entries over the bounds' distance, and its error for the population."""
+        middles = (self.edges[1:] + self.edges[:-1]) / 2 / (self.edges[-1] - self.edges[0])
+        squares = (middles - middles @ self.cells / self.present) ** 2
+        variance = float(squares @ self.cells / self.present)
+        slope = (squares - variance) / self.present
+        # Squared distances from the mean are at most b, so that they vary by at most v (b - v).
+        sampling = max(variance * (squares.max() - variance), 0.0) / self._asked
+        return variance, math.sqrt(float(slope @ self.noise @ slope) + sampling)
+
+    def linear(self, normals: Floats) -> LinearEstimates:
+        """Return the unbiased shares at the edges, for bands; ``normals`` has a row a cell."""
+        inner = np.arange(1, len(self.cells))
+        sums = np.tril(np.ones((len(self.cells),) * 2))
+        clipped = np.maximum(self.cells, 0.0)
+        clipped /= max(clipped.sum(), 1.0)
+        sampling = (np.diag(clipped) - np.outer(clipped, clipped)) / self.users
+        each = self.noise + sampling
+        covariance = sums @ each @ sums.T
+        held, with_held = float(covariance[-1, -1]), covariance[:-1, -1]
+        ratios = np.clip(self._raw[1:-1], 0.0, 1.0)
+        weights = sums[:-1] - ratios[:, None]
+        values, vectors = np.linalg.eigh(each)
+        drawn = weights @ (vectors * np.sqrt(np.maximum(values, 0.0))) @ normals
+        off = np.sqrt(np.einsum("ij,jk,ik->i", weights, each, weights))
+        shares = np.cumsum(self.cells)
+        return LinearEstimates(
+            inner,
+            inner,
+            np.column_stack([shares[:-1], np.diag(covariance)[:-1], with_held]),
+            np.array([shares[-1], held]),
+            np.sort(np.abs(drawn / off[:, None]).max(axis=0)),
+        )
 
     def quantiles(self, levels: Sequence[float], z: float) -> Floats:
         """Return quantiles and the ends of their intervals, shape (levels, 3).
@@ -44,9 +122,9 @@ class Function:
         """
         last = len(self.edges) - 1
         found = np.empty((len(levels), 3))
-        sample = self.users * max(self.present, 1 / self.users)
+        noise = np.diag(self.covariance)
         for place, level in enumerate(levels):
-            reach = z * np.sqrt(self.noise**2 + level * (1 - level) / sample)
+            reach = z * np.sqrt(noise + level * (1 - level) / self._asked)
             low = np.flatnonzero(self.below + reach >= level)[0]
             high = np.flatnonzero(self.below - reach <= level)[-1]
             at = min(max(int(np.searchsorted(self.below, level)), 1), last)
@@ -74,17 +152,8 @@ def ask_function(
         part = (1 - _COARSE_SHARE) * share / _LEVELS
         counts.append((yield from _ask(cohort, budget, coordinates, own, part)))
     solve, covariance = _least_squares()
-    noise = counts[0].std_error[0]
     cells = solve @ np.concatenate([each.mean for each in counts])
-    present = max(float(cells.sum()), float(noise))
-    below = np.concatenate([[0.0], np.cumsum(cells)]) / present
-    slopes = np.tril(np.ones((len(cells) + 1, len(cells))), -1) - below[:, None]
-    spread = np.einsum("ij,jk,ik->i", slopes, covariance, slopes)
-    up, down = np.maximum.accumulate(below), np.minimum.accumulate(below[::-1])[::-1]
-    shares = np.clip((up + down) / 2, 0.0, 1.0)
-    shares[0], shares[-1] = 0.0, 1.0
-    errors = noise / present * np.sqrt(np.maximum(spread, 0.0))
-    return Function(edges, shares, errors, min(present, 1.0), coarse.count)
+    return Function(edges, cells, counts[0].std_error[0] ** 2 * covariance, coarse.count)
 
 
 def _ask(
@@ -99,14 +168,18 @@ def _ask(
 
 
 def _adapted(even: Floats, coarse: Estimate) -> Floats:
-    """Return the edges of cells that have equal parts of the coarse mass and of the range."""
+    """Return the edges of cells that have equal parts of the coarse mass and of the range.
+
+    The first and the last cell hold a bound alone, as many entries may be clipped to it.
+    """
     mass = np.where(coarse.mean > _SEEN * coarse.std_error, coarse.mean, 0.0)
     part = np.full(len(mass), 1 / len(mass))
     if mass.sum() > 0:
         part = (part + mass / mass.sum()) / 2
     cells = _BRANCHES**_LEVELS
     edges = np.interp(np.linspace(0, 1, cells + 1), np.r_[0, np.cumsum(part)] / part.sum(), even)
-    edges[0], edges[-1] = even[0], even[-1]
+    edges[:2] = even[0]
+    edges[-2], edges[-1] = even[-1] - _ATOM * (even[-1] - even[0]), even[-1]
     return edges
 
 
