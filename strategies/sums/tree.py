@@ -153,7 +153,10 @@ def ask_function(
         counts.append((yield from _ask(cohort, budget, coordinates, own, part)))
     solve, covariance = _least_squares()
     cells = solve @ np.concatenate([each.mean for each in counts])
-    return Function(edges, cells, counts[0].std_error[0] ** 2 * covariance, coarse.count)
+    # Where nodes were lost at some level, all levels count as if they had been.
+    noise = max(float(each.std_error[0]) for each in counts)
+    users = min(each.count for each in (coarse, *counts))
+    return Function(edges, cells, noise**2 * covariance, users)
 
 
 def _ask(

@@ -83,11 +83,21 @@ ANALYTICS_AND_TABLES = {
     "PrivateRegression": PrivateRegression(NUMBER, epsilon=2.0, method="one-stage"),
     "PrivateRegression of two stages": PrivateRegression(NUMBER, epsilon=8.0, method="two-stage"),
     "PrivateClassification": PrivateClassification(CLASSES, epsilon=2.0),
+    "Means at nodes": Means(NUMBER, "y", by="sort", epsilon=2.0, noise="node"),
+    "TwoWay at nodes": TwoWay(NUMBER, "sort", "kind", epsilon=2.0, noise="node"),
+    "Distribution at nodes": Distribution(NUMBER, "y", epsilon=2.0, noise="node"),
+    "Describe at nodes": Describe(NUMBER, epsilon=4.0, noise="node"),
+    "PrivateRegression at nodes": PrivateRegression(NUMBER, epsilon=2.0, noise="node"),
+    "PrivateClassification at nodes": PrivateClassification(CLASSES, epsilon=2.0, noise="node"),
     "PrivateEvaluation": PrivateEvaluation(np.full(NUMBER.num_features, 0.3), epsilon=2.0),
 }
 protocols = pytest.mark.parametrize("name", ANALYTICS_AND_TABLES)
 # Both fit tables by many steps, as PrivateRegression does.
-LONG_RUNS = {"PrivateRegression of two stages", "PrivateClassification"}
+LONG_RUNS = {
+    "PrivateRegression of two stages",
+    "PrivateClassification",
+    "PrivateClassification at nodes",
+}
 some_protocols = pytest.mark.parametrize(
     "name",
     [
