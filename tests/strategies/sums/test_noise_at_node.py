@@ -204,6 +204,26 @@ def test_where_no_operator_allows_it_nobody_pays():
         simulate(strategy, users, seed=0, policy=PrivacyPolicy(4.0, max_delta=1e-5))
 
 
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Means(WAGE, "wage", by="job", epsilon=EPSILON, noise="node"),
+        Quantiles(WAGE, "wage", [0.1, 0.5], epsilon=EPSILON, noise="node"),
+        PrivateRegression(WAGE, epsilon=EPSILON, noise="node"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_it_does_not_matter_who_is_on_which_node(strategy):
+    """Sums are exact, so nodes that are unlike give the same bits as nodes that are alike."""
+    frame = people(4000)
+    alike, unlike = (
+        at_node(strategy, dealt.assign(person=np.arange(4000)))
+        for dealt in (frame, frame.sort_values("wage"))
+    )
+    for one, other in zip(alike.arrays.values(), unlike.arrays.values(), strict=True):
+        assert one.numpy().tobytes() == other.numpy().tobytes()
+
+
 def test_too_few_are_refused_with_a_number_that_starts():
     for make in (
         lambda: Means(WAGE, "wage", epsilon=0.5, noise="node"),
