@@ -214,6 +214,8 @@ class PrivacyPolicy(PlainFields):
             raise ValueError("Expected max-epsilon finite, got inf.")
         if given.get("unit") == "record" and "num_records" not in given:
             raise ValueError("Expected num-records, the public number of a silo's records.")
+        if given.get("noise") == "node" and not given.get("max_delta"):
+            raise ValueError('Expected max-delta > 0 with noise="node", whose noise has a delta.')
         try:
             return cls(**given)  # type: ignore[arg-type]
         except ValueError as error:  # its text names parameters, but the operator knows the keys

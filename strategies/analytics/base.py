@@ -1,5 +1,6 @@
 """Base classes of the strategies that describe columns of users' tables."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -58,22 +59,42 @@ class ColumnStrategy(LdpStrategy[R]):
     def _expected(self, setting: Setting) -> Expectation:
         """Return the expected error after the number of users has been checked."""
 
+    def check_census(self, run: Run) -> None:
+        """Raise TooFewReports if there are too few users, or too few for their number of nodes."""
+        if refusal := LdpStrategy._too_few(self, run.num_users) or self._refused(run):
+            raise TooFewReports(refusal)
+
     def protocol(self, run: Run) -> Protocol:
         """Run the protocol; raise TooFewReports if there are too few users."""
-        if refusal := self._refusal(run.num_users):
+        if refusal := self._refused(run):
             raise TooFewReports(refusal)
         return (yield from self._asked(run))
+
+    def _refused(self, run: Run) -> TooFew | None:
+        """Return why the users of a run are too few, or None if they are enough."""
+        nodes = run.population.num_nodes if self.noise == "node" else 1
+        # The sums of K nodes have the square root of K as much noise as that of one.
+        refusal = self._refusal(math.floor(run.num_users / math.sqrt(nodes)))
+        if refusal is None or nodes == 1:
+            return refusal
+        needed = math.ceil((refusal.needed or 0) * math.sqrt(nodes))
+        return self._too_few_at_node(run.num_users, needed, nodes)
 
     def _few_at_node(self, num_users: int, needed: int) -> TooFew | None:
         """Return why so many users of one node are too few with noise at the node."""
         if num_users >= max(needed, self.min_reports):
             return None
+        return self._too_few_at_node(num_users, max(needed, self.min_reports), 1)
+
+    def _too_few_at_node(self, num_users: int, needed: int, nodes: int) -> TooFew:
+        """Return the refusal of users on so many nodes, of whom ``needed`` would be enough."""
+        where = "one node" if nodes == 1 else f"{nodes} nodes"
         why = (
-            f"{num_users:,} users are too few at epsilon {self.epsilon:g} with noise at the node: "
-            "noise would hide the estimate."
+            f"{num_users:,} users on {where} are too few at epsilon {self.epsilon:g} with noise at "
+            "the node: noise would hide the estimate."
         )
-        advice = "K nodes take the square root of K as many."
-        return TooFew(why, "noise", max(needed, self.min_reports), advice=advice)
+        advice = "K nodes take the square root of K as many." if nodes == 1 else ""
+        return TooFew(why, "noise", needed, advice=advice)
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the expected error; raise WouldRefuse if there are too few users."""

@@ -86,13 +86,19 @@ class DistributionResult(Result):
         return self._within(np.where(reached, multiples, multiples + self.step))
 
     def quantile_error(self, levels: ArrayLike) -> Floats:
-        """Return the standard errors of :meth:`quantile`, from the density at the quantiles."""
+        """Return the standard errors of :meth:`quantile`, from the density at the quantiles.
+
+        They are at least half of a cell.
+        """
         wanted = _checked(levels)
         error = np.interp(wanted, self.below, self._errors(np.eye(len(self.below))))
         ends = np.interp(
             [np.clip(wanted - error, 0, 1), np.clip(wanted + error, 0, 1)], self.below, self.edges
         )
-        return np.asarray((ends[1] - ends[0]) / 2)
+        # Where many users share a value, it may be anywhere in its cell.
+        place = np.clip(np.searchsorted(self.below, wanted), 1, len(self.edges) - 1)
+        width = self.edges[place] - self.edges[place - 1]
+        return np.asarray(np.maximum(ends[1] - ends[0], width) / 2)
 
     def quantile_interval(self, levels: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return simultaneous confidence intervals of the quantiles, with probability ``level``.

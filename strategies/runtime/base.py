@@ -35,7 +35,7 @@ from ldp_flower.validation import (
 )
 
 from .at_node import AtNode
-from .guarantees import with_guarantee
+from .guarantees import AT_NODE, with_guarantee
 from .hooks import Hooks
 from .live_run import LiveRun, start_run
 from .population import MAX_USERS_PER_NODE, SizeOnlyPopulation, fewest_users
@@ -165,7 +165,8 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
 
     #: The strategy that answers a question like this one's with noise at the node.
     instead_at_node: ClassVar[str] = (
-        "Means, Counts, Quantiles, TwoWay, Describe or PrivateRegression"
+        "Means, Counts, TwoWay, Quantiles, Distribution, Describe, PrivateRegression or "
+        "PrivateClassification"
     )
 
     epsilon: float
@@ -175,7 +176,8 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if cls.__doc__ and cls.guarantee and "card" in vars(cls):
-            cls.__doc__ = with_guarantee(cls.__doc__, cls.guarantee)
+            more = (AT_NODE,) if issubclass(cls, AtNode) else ()
+            cls.__doc__ = with_guarantee(cls.__doc__, (*cls.guarantee, *more))
 
     def __post_init__(self) -> None:
         super().__post_init__()

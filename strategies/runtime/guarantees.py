@@ -23,6 +23,13 @@ NON_INTERACTIVE = "Every user answers one question, which depends on no data (no
 # Where the guarantee is enforced.
 ENFORCED = "Clients enforce this by their randomizers and ledgers, whatever the strategy sends."
 
+# Of strategies that can have noise at the node.
+AT_NODE = (
+    'With ``noise="node"``, 1 and 2 are instead: protected are all records of a user, against '
+    "everybody but the node that holds them, at (``epsilon``, ``delta``) for all questions of the "
+    "run together, which all users answer."
+)
+
 PER_USER = (USER, ASKED_ONCE, ENFORCED)
 
 

@@ -125,3 +125,10 @@ def test_it_crosses_the_wire(mechanism):
 def test_parameters_are_checked(given, message):
     with pytest.raises(ValueError, match=message):
         BallSum(**{"epsilon": 1.0, **given})
+
+
+def test_an_operator_who_allows_noise_at_the_node_without_a_delta_is_told():
+    with pytest.raises(ValueError, match='Expected max-delta > 0 with noise="node"'):
+        PrivacyPolicy.from_node_config({"max-epsilon": 2.0, "noise": "node"})
+    allowed = {"max-epsilon": 2.0, "noise": "node", "max-delta": 1e-5}
+    assert PrivacyPolicy.from_node_config(allowed).noise == "node"

@@ -86,7 +86,7 @@ ANALYTICS_AND_TABLES = {
     "Means at nodes": Means(NUMBER, "y", by="sort", epsilon=2.0, noise="node"),
     "TwoWay at nodes": TwoWay(NUMBER, "sort", "kind", epsilon=2.0, noise="node"),
     "Distribution at nodes": Distribution(NUMBER, "y", epsilon=2.0, noise="node"),
-    "Describe at nodes": Describe(NUMBER, epsilon=4.0, noise="node"),
+    "Describe at nodes": Describe(NUMBER, epsilon=8.0, noise="node"),
     "PrivateRegression at nodes": PrivateRegression(NUMBER, epsilon=2.0, noise="node"),
     "PrivateClassification at nodes": PrivateClassification(CLASSES, epsilon=2.0, noise="node"),
     "PrivateEvaluation": PrivateEvaluation(np.full(NUMBER.num_features, 0.3), epsilon=2.0),

@@ -241,6 +241,16 @@ def test_too_few_are_refused_with_a_number_that_starts():
         assert make().refusal(few.needed - 1) is not None
 
 
+def test_more_nodes_take_more_users():
+    """With noise of sixteen nodes the same people are four times as few."""
+    strategy = Describe(WAGE, epsilon=EPSILON, noise="node")
+    alone = strategy.refusal(20).needed
+    with pytest.raises(TooFewReports, match="on 16 nodes are too few") as refused:
+        at_node(strategy, people(2 * alone), nodes=16)
+    needed = refused.value.refusal.needed
+    assert needed == 4 * alone and at_node(strategy, people(needed), nodes=16).num_users == needed
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_others_refuse_and_name_those_that_have_it(name):
     kind = PROTOCOLS[name]
