@@ -88,13 +88,15 @@ class DistributionResult(Result):
     def quantile_error(self, levels: ArrayLike) -> Floats:
         """Return the standard errors of :meth:`quantile`, from the density at the quantiles.
 
-        They are at least half of a cell.
+        Without a step they are at least half of a cell.
         """
         wanted = _checked(levels)
         error = np.interp(wanted, self.below, self._errors(np.eye(len(self.below))))
         ends = np.interp(
             [np.clip(wanted - error, 0, 1), np.clip(wanted + error, 0, 1)], self.below, self.edges
         )
+        if self.step is not None:
+            return np.asarray((ends[1] - ends[0]) / 2)
         # Where many users share a value, it may be anywhere in its cell.
         place = np.clip(np.searchsorted(self.below, wanted), 1, len(self.edges) - 1)
         width = self.edges[place] - self.edges[place - 1]
