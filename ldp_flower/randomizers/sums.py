@@ -231,8 +231,9 @@ class CellSum(NodeSum):
     Guarantee
     ---------
     1. As of :class:`NodeSum`.
-    2. A value of sum s becomes integers of at least 0 that add up to ``one * s``, rounded down. Any
-       two such vectors differ by at most sqrt(2) times ``one``, in Euclidean length.
+    2. A value of sum s becomes integers of at least 0 that add up to ``one * s``, rounded, and to
+       ``one`` at most. Any two such vectors differ by at most sqrt(2) times ``one``, in Euclidean
+       length.
     """
 
     diameter: ClassVar[float] = math.sqrt(2)

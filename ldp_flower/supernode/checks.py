@@ -82,8 +82,8 @@ def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy |
     else:
         findings.facts.append(
             f"Policy: epsilon {policy.max_epsilon:g} and delta {policy.max_delta:g} for each "
-            f"{policy.unit}, for life. Noise is added to each "
-            + (f"{policy.unit}'s value." if policy.noise == "user" else "value, or node's sum.")
+            f"{policy.unit}, for life."
+            + (" Noise may be added once to the node's sum." if policy.noise == "node" else "")
         )
         if policy.max_epsilon > _WEAK_EPSILON:
             findings.doubts.append(
