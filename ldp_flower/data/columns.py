@@ -82,6 +82,12 @@ class Numeric(PlainFields):
         numbers = as_numbers(values)
         return np.asarray((np.clip(numbers, self.low, self.high) - self._centre) / self._scale)
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both bounds, standardised."""
+        low, high = self.coded([self.low, self.high]).tolist()
+        return low, high
+
     def standardise(self, values: object) -> Floats:
         """Return standardised numbers, shape (rows, 1), with 0 for entries that are no numbers."""
         return np.nan_to_num(self.coded(values))[:, None]

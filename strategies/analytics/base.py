@@ -15,11 +15,13 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 
 from ..forecasts.formulas import expected_share
+from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.at_node import AtNode
 from ..sums.budget import Budget
+from ..sums.budget import too_few as too_few_at_nodes
 from ..sums.statistics import ask_cells, users_for_cells
-from .cells import MOST_CELLS, CellShares, Shares, cell_question, clipped, sampling
+from .cells import MOST_CELLS, CellShares, Shares, cell_question
 
 R = TypeVar("R", bound=Result)
 
@@ -78,23 +80,13 @@ class ColumnStrategy(LdpStrategy[R]):
         if refusal is None or nodes == 1:
             return refusal
         needed = math.ceil((refusal.needed or 0) * math.sqrt(nodes))
-        return self._too_few_at_node(run.num_users, needed, nodes)
+        return self._few_at_node(run.num_users, needed, nodes)
 
-    def _few_at_node(self, num_users: int, needed: int) -> TooFew | None:
-        """Return why so many users of one node are too few with noise at the node."""
-        if num_users >= max(needed, self.min_reports):
-            return None
-        return self._too_few_at_node(num_users, max(needed, self.min_reports), 1)
-
-    def _too_few_at_node(self, num_users: int, needed: int, nodes: int) -> TooFew:
-        """Return the refusal of users on so many nodes, of whom ``needed`` would be enough."""
-        where = "one node" if nodes == 1 else f"{nodes} nodes"
-        why = (
-            f"{num_users:,} users on {where} are too few at epsilon {self.epsilon:g} with noise at "
-            "the node: noise would hide the estimate."
-        )
-        advice = "K nodes take the square root of K as many." if nodes == 1 else ""
-        return TooFew(why, "noise", needed, advice=advice)
+    def _few_at_node(self, num_users: int, needed: int, nodes: int = 1) -> TooFew | None:
+        """Return why so many users of some nodes are too few with noise at the node."""
+        least = max(needed, self.min_reports)
+        what = "show the estimate above noise"
+        return too_few_at_nodes(what, least, num_users, nodes, self.epsilon)
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the expected error; raise WouldRefuse if there are too few users."""

@@ -23,6 +23,7 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.validation import Floats
 
+from ..numerics.sample import clipped
 from ..runtime import Ask, Cohort, TooFewReports
 from ..subprotocols.scales import number_randomizer
 
@@ -50,8 +51,7 @@ def cell_question(
         return TableCell(places, sizes)
     kind = schema.kind(number)
     assert isinstance(kind, Numeric)
-    low, high = kind.coded([kind.low, kind.high]).tolist()
-    return TableCell(places, sizes, levels, low, high)
+    return TableCell(places, sizes, levels, *kind.ends)
 
 
 def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:
@@ -102,20 +102,6 @@ class Shares:
         shares = self.cells / self.answering
         jacobian = (np.eye(len(shares)) - shares[:, None]) / self.answering
         return shares, np.asarray(jacobian @ self.covariance @ jacobian.T)
-
-
-def sampling(shares: Floats, users: int) -> Floats:
-    """Return the sampling covariance of the shares in a sample of ``users`` users.
-
-    ``shares`` are the shares in the population.
-    """
-    return np.asarray((np.diag(shares) - np.outer(shares, shares)) / users)
-
-
-def clipped(shares: Floats) -> Floats:
-    """Return the shares, clipped at 0 and scaled to a sum of at most 1."""
-    positive = np.maximum(shares, 0.0)
-    return np.asarray(positive / max(1.0, positive.sum()))
 
 
 @dataclass(frozen=True)

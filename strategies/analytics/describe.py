@@ -187,8 +187,8 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
                 found[task.column].append(task.protocol.of_nodes([sums], run.num_users))
             elif isinstance(task.protocol, Quantiles):
                 function = yield from task.protocol.function(cohort, budget, share)
-                variance = 4 * function.variance[0], 4 * function.variance[1]
-                found[task.column] += [variance, task.protocol.of_nodes(function)]
+                variance, error = function.variance
+                found[task.column] += [(4 * variance, 4 * error), task.protocol.of_nodes(function)]
             elif isinstance(task.protocol, Counts):
                 own = yield from task.protocol.of_nodes(cohort, budget, share)
                 found[task.column].append(own)

@@ -167,9 +167,8 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         """Return the distribution function that a tree of histograms of all users gives."""
         (cohort,) = run.cohorts([run.num_users])
         kind = self._column.kind
-        low, high = kind.coded([kind.low, kind.high]).tolist()
         place = self._column.coordinates
-        found = yield from ask_function(cohort, Budget.of(run, self.delta), place, (low, high))
+        found = yield from ask_function(cohort, Budget.of(run, self.delta), place, kind.ends)
         linear = found.linear(_normals(found.edges)[:-1])
         notes: list[str] = []
         self._doubt_entries(linear, notes)

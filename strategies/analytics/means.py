@@ -239,8 +239,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         cells = cell_question(self.schema, [] if self.by is None else [self.by], name, 2)
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)
-        ends = kind.coded([kind.low, kind.high]).tolist()
-        question = Moments(cells.coordinates, cells.sizes, *ends)
+        question = Moments(cells.coordinates, cells.sizes, *kind.ends)
         return (yield from ask_means(cohort, budget, question, share))
 
     def of_nodes(self, sums: Sequence[SumMeans], num_users: int) -> MeansResult:

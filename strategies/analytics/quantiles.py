@@ -271,10 +271,8 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         self, cohort: Cohort, budget: Budget, share: float = 1.0
     ) -> Generator[Ask, Any, Function]:
         """Return the distribution function from noisy sums over nodes, by a share of the budget."""
-        ends = self._column.kind.coded([self._column.kind.low, self._column.kind.high])
-        low, high = ends.tolist()
-        place = self._column.coordinates
-        return (yield from ask_function(cohort, budget, place, (low, high), share))
+        ends = self._column.kind.ends
+        return (yield from ask_function(cohort, budget, self._column.coordinates, ends, share))
 
     def of_nodes(self, function: Function) -> QuantilesResult:
         """Return the quantiles of a distribution function from noisy sums over nodes."""

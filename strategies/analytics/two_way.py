@@ -18,10 +18,11 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
+from ..numerics.sample import sampling
 from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame
 from .base import CellStrategy, categories_of
-from .cells import MOST_CELLS, Shares, sampling
+from .cells import MOST_CELLS, Shares
 from .counts import counted
 
 if TYPE_CHECKING:

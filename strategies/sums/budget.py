@@ -46,19 +46,23 @@ class Budget:
         """Return the standard error by noise of a mean over all users."""
         return math.sqrt(self.nodes * mechanism.variance) / self.users
 
-    def too_few(self, what: str, times: float) -> TooFew | None:
-        """Return why users are too few of whom ``times`` as many suffice; None if they suffice."""
-        if times <= 1:
-            return None
-        nodes = "one node" if self.nodes == 1 else f"{self.nodes} nodes"
-        return TooFew(
-            f"{self.users:,} users on {nodes} are too few at epsilon {self.epsilon:g} with noise "
-            f"at the node to {what}.",
-            "noise",
-            math.ceil(times * self.users),
-            advice="K nodes take the square root of K as many as one node.",
-        )
+    def too_few(self, what: str, needed: int) -> TooFew | None:
+        """Return why the users are too few to do ``what``; None if they are ``needed`` or more."""
+        return too_few(what, needed, self.users, self.nodes, self.epsilon)
 
     @staticmethod
     def _parts(share: float, steps: int) -> int:
         return max(math.floor(share * PARTS / steps + 1e-9), 1)
+
+
+def too_few(what: str, needed: int, users: int, nodes: int, epsilon: float) -> TooFew | None:
+    """Return why users of some nodes are too few to do ``what``; None if they are enough."""
+    if users >= needed:
+        return None
+    return TooFew(
+        f"{users:,} users on {'one node' if nodes == 1 else f'{nodes} nodes'} are too few at "
+        f"epsilon {epsilon:g} with noise at the node to {what}.",
+        "noise",
+        needed,
+        advice="K nodes take the square root of K as many." if nodes == 1 else "",
+    )

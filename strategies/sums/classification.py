@@ -55,7 +55,8 @@ def too_few(budget: Budget, dim: int) -> TooFew | None:
     """Return why users are too few for a model whose AUC is known; None if they are enough."""
     error = 2 * budget.error(budget.ball(1, 0.5, _SCORES))  # of classes of the same size
     times = max(error / _UNKNOWN, times_too_few(budget, dim, _DESCENT))
-    return budget.too_few(f"fit {dim} coefficients and to tell the AUC within {_UNKNOWN:g}", times)
+    what = f"fit {dim} coefficients and to tell the AUC within {_UNKNOWN:g}"
+    return budget.too_few(what, math.ceil(times * budget.users))
 
 
 def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Classified]:

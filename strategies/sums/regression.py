@@ -86,7 +86,8 @@ def too_few(budget: Budget, dim: int) -> TooFew | None:
     """Return why users are too few for a model whose R2 is known; None if they are enough."""
     error = _BOUND * budget.error(budget.ball(2, math.sqrt(0.5), _SCORE))
     times = max(error / _UNKNOWN, times_too_few(budget, dim, _DESCENT))
-    return budget.too_few(f"fit {dim} coefficients and to tell R2 within {_UNKNOWN:g}", times)
+    what = f"fit {dim} coefficients and to tell R2 within {_UNKNOWN:g}"
+    return budget.too_few(what, math.ceil(times * budget.users))
 
 
 def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regressed]:
@@ -98,8 +99,7 @@ def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regre
     run.planned_steps = STEPS + 4
     kind = schema.bounds
     assert isinstance(kind, Numeric)
-    low, high = kind.coded([kind.low, kind.high]).tolist()
-    centre = yield from ask_centre(cohort, budget, dim, (low, high))
+    centre = yield from ask_centre(cohort, budget, dim, kind.ends)
     length = math.sqrt(1 + len(schema.columns))
     means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
     means[0] = 0.0  # the constant stays

@@ -29,8 +29,6 @@ class Means:
     means: Floats
     of_users: Floats
     errors: Floats
-    variances: Floats  # of the number over users, at most 1/4
-    variance_errors: Floats
     shares: Floats
     share_errors: Floats
 
@@ -67,8 +65,6 @@ def ask_means(
         means=mean,
         of_users=of_users,
         errors=np.hypot(of_users, np.sqrt(spread / (users * part))),
-        variances=variances,
-        variance_errors=variance_errors,
         shares=shares,
         share_errors=np.hypot(noise / PRESENCE, np.sqrt(part * (1 - part) / users)),
     )

@@ -19,6 +19,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
 from ..numerics.density import LinearEstimates
+from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort
 from .budget import Budget
 
@@ -94,10 +95,7 @@ class Function:
         """Return the unbiased shares at the edges, for bands; ``normals`` has a row a cell."""
         inner = np.arange(1, len(self.cells))
         sums = np.tril(np.ones((len(self.cells),) * 2))
-        clipped = np.maximum(self.cells, 0.0)
-        clipped /= max(clipped.sum(), 1.0)
-        sampling = (np.diag(clipped) - np.outer(clipped, clipped)) / self.users
-        each = self.noise + sampling
+        each = self.noise + sampling(clipped(self.cells), self.users)
         covariance = sums @ each @ sums.T
         held, with_held = float(covariance[-1, -1]), covariance[:-1, -1]
         ratios = np.clip(self._raw[1:-1], 0.0, 1.0)
