@@ -5,7 +5,7 @@ default:
 # Lint, format, the rules of the rooms: seconds.
 check:
     ruff check . && ruff format --check .
-    pytest -q tests/test_layout.py
+    pytest -q tests/layout
 
 # What a change touches: just test tests/clients
 test *paths="tests":

@@ -11,11 +11,11 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from known_modules import ROOT, imports, library, modules
 
 from ldp_flower.questions import WIRE_TYPES, TransformedQuestion
 from ldp_flower.strategies import LdpStrategy
 
-ROOT = Path(__file__).parents[1]
 HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"}
 # Where the two halves may meet: whoever runs both, alone or beside other methods, and
 # the audit, which attacks the
@@ -23,10 +23,6 @@ HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"
 MEETING_PLACES = ("simulation", "planning", "audit", "compare", "cli")
 # scikit-learn's face of strategies, which reaches clients by way of the simulation only.
 FACES = ("estimators",)
-
-
-def modules(folder):
-    return sorted((ROOT / folder).rglob("*.py"))
 
 
 def imported(path):
@@ -53,6 +49,12 @@ def test_every_package_folder_is_listed_in_pyproject():
             dotted = ".".join(init.parent.relative_to(ROOT).parts)
             found.add(dotted if folder == "ldp_flower" else f"ldp_flower.{dotted}")
     assert listed == found
+
+
+def test_no_folder_of_the_path_hides_the_package():
+    """As `tests` would, whose folder `ldp_flower` comes before an installation that is edited."""
+    found = [Path(entry) / "ldp_flower" for entry in sys.path]
+    assert [path for path in found if path.is_dir() and not (path / "__init__.py").exists()] == []
 
 
 def test_a_checkout_imports_as_the_wheel_does(tmp_path):
@@ -153,7 +155,6 @@ def test_statistics_have_names_on_the_wire_only():
 
 # -------------------------------------------------------------------------------- rooms
 
-LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "questions", "data", "guarantee"}
 SERVER = BOTH_SIDES | {"presentation", "expectation", "refusals", "models"}
 SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "sums")
@@ -215,38 +216,6 @@ MAY_IMPORT = {
     },
     "ldp_flower": {"data", "guarantee", "planning", "simulation"},
 }
-
-
-def library():
-    """Return the path of every module by its absolute name."""
-    found = {}
-    for folder in LIBRARY:
-        for path in modules(folder):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            parts = parts[:-1] if parts[-1] == "__init__" else parts
-            found[".".join(parts if folder == "ldp_flower" else ("ldp_flower", *parts))] = path
-    return found
-
-
-def imports(known, name, *, at_run_time=False):
-    """Return which known modules a module imports, in functions too."""
-    tree = ast.parse(known[name].read_text("utf-8"))
-    if at_run_time:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                node.body = [ast.Pass()]
-    package = name if known[name].name == "__init__.py" else name.rpartition(".")[0]
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package.split(".")[: 1 - node.level or None] if node.level else []
-            stem = ".".join([*base, *([node.module] if node.module else [])])
-            for alias in node.names:
-                full = f"{stem}.{alias.name}"
-                found.add(full if full in known else stem)
-    return (found & set(known)) - {name}
 
 
 def room_of(name):

@@ -1,19 +1,14 @@
 """What a privacy reviewer reads: all that runs beside the data, listed in the docs as it is.
 
-``python -m tests.test_reviewers`` writes the lists anew.
+``python tests/layout/test_reviewers.py`` writes the lists anew.
 """
 
 import ast
 import re
-import sys
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
-from test_layout import ROOT, imports, library
+from known_modules import ROOT, imports, library
 
 #: What runs beside the data: the client, the node's answering, the child process that trains.
 ROOTS = ("ldp_flower.clients", "ldp_flower.supernode.answering")
