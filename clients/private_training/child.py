@@ -31,10 +31,9 @@ from ldp_flower.randomness import RandomSource, SystemRandom
 from ldp_flower.validation import PlainFields, check_integer
 
 from .denormals import flushed
-from .records import Form, Rows
+from .records import Data, Form
 
 if TYPE_CHECKING:
-    from .network_gradients import NetworkGradients
     from .steps import RecordGradients
 
 Arrays = dict[str, NDArray[Any]]
@@ -45,7 +44,7 @@ class Round:
     """A network and the settings with which a node trains it in one round.
 
     ``optimizer`` is created anew in each round, and sees noisy means only. ``count`` is the public
-    number of records, which sets the number that sums are divided by.
+    number of the plan's units, records or users, by which sums are divided.
     """
 
     network: Network
@@ -55,13 +54,13 @@ class Round:
     count: int
     limits: Limits
 
-    def trained(self, records: Rows, targets: Rows, randomness: RandomSource) -> Arrays:
+    def trained(self, data: Data, randomness: RandomSource) -> Arrays:
         """Return the trainable parameters after the steps of a round.
 
         Records and targets have the types and shapes of the network's inputs. They may be empty.
         """
-        present = min(len(records), self.count)
-        return self._after(self._gradients(records, targets), present, randomness)
+        present = self.count if self.plan.unit == "user" else min(len(data.records), self.count)
+        return self._after(self._gradients(data, randomness), present, randomness)
 
     def without_records(self, randomness: RandomSource) -> Arrays:
         """Return the result of :meth:`trained` if no record is drawn: noise alone."""
@@ -71,11 +70,11 @@ class Round:
 
     def seconds(self, form: Form) -> float:
         """Return an estimate of the seconds that :meth:`trained` takes, from blocks of zeros."""
-        nothing = [np.zeros((0, *each.shape), each.dtype) for each in (form.record, form.target)]
+        nothing = form.nothing(of_users=self.plan.unit == "user")
         parameters = {name: each.detach() for name, each in self._parameters().items()}
         for _ in range(2):  # the first round includes imports, the second one is timed
             started = time.monotonic()
-            gradients = self._gradients(*nothing)
+            gradients = self._gradients(nothing, SystemRandom())
             frozen = time.monotonic()
             gradients.of(parameters, np.zeros(0, np.intp))
             ended = time.monotonic()
@@ -91,11 +90,12 @@ class Round:
         names = self.network.graph.trainable
         return {name: torch.nn.Parameter(torch.tensor(arrays[name])) for name in names}
 
-    def _gradients(self, records: Rows, targets: Rows) -> "NetworkGradients":
+    def _gradients(self, data: Data, randomness: RandomSource) -> "RecordGradients":
         import torch
 
         from .network_gradients import NetworkGradients
         from .steps import block_size
+        from .user_gradients import UserGradients, records_of_users
 
         graph = self.network.graph
         constants = {
@@ -105,14 +105,13 @@ class Round:
         }
         # Each intermediate has a value and a gradient; each trainable parameter has a gradient.
         held = self.network.num_trainable + 2 * self.network.check(self.limits).intermediates
-        return NetworkGradients(
-            graph,
-            constants,
-            torch.from_numpy(records),
-            torch.from_numpy(targets),
-            self.count,
-            block_size(self.plan, self.count, held),
-        )
+        each = self.plan.records_per_user or 1
+        block = each * block_size(self.plan, self.count, each * held)
+        tensors = torch.from_numpy(data.records), torch.from_numpy(data.targets)
+        if data.owners is None:
+            return NetworkGradients(graph, constants, *tensors, self.count, block)
+        places = records_of_users(data.owners, self.count, each, randomness)
+        return UserGradients(NetworkGradients(graph, constants, *tensors, None, block), places)
 
     def _after(
         self, gradients: "RecordGradients", present: int, randomness: RandomSource
@@ -220,13 +219,13 @@ class Child:
                 raise ChildError("The process ended while it checked the network.") from error
             return form, self._received(task)
 
-    def train(self, task: Round, records: Rows, targets: Rows) -> Arrays:
+    def train(self, task: Round, data: Data) -> Arrays:
         """Return the parameters after the prepared round.
 
         Raise ChildError if the process fails, or takes too much time or memory.
         """
         with self._in_time():
-            self._send((records, targets))
+            self._send(data)
             return self._received(task)
 
     @contextmanager
@@ -297,8 +296,8 @@ def _answer(answer: BinaryIO, seconds: int) -> None:
     answer.write(json.dumps(line).encode() + b"\n")
     write(alone)
     confine()
-    records, targets = pickle.load(sys.stdin.buffer)
-    write(task.trained(records, targets, SystemRandom()))
+    data: Data = pickle.load(sys.stdin.buffer)
+    write(task.trained(data, SystemRandom()))
 
 
 if __name__ == "__main__":

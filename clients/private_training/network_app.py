@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.ledger import StateLedger, texts
 from ldp_flower.guarantee.messages import MessageError, Report, Slots
 from ldp_flower.guarantee.training import (
     ARRAYS,
@@ -29,12 +31,12 @@ from ..update_mod import CallNext, whole_node
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from .child import Arrays, Child, ChildLimits, Round
 from .denormals import flushed
-from .record_mod import NUM_EXAMPLES, as_reply, asked_round, report_of
-from .records import Form, Rows
+from .record_mod import NUM_EXAMPLES, as_reply, asked_round, check_plan, report_of
+from .records import Data, Form, Loaded
 
-#: Function from a node's context to its records and their targets.
-LoadRecords = Callable[[Context], tuple[Any, Any]]
-RoundOf = Callable[[int], Round]  # function from the number of records to the round
+#: Function from a node's context to its records, their targets and, optionally, their owners.
+LoadRecords = Callable[[Context], tuple[Any, Any] | tuple[Any, Any, Any]]
+RoundOf = Callable[[int], Round]  # function from the number of units to the round
 
 
 class NetworkClientApp(ClientApp):
@@ -49,7 +51,9 @@ class NetworkClientApp(ClientApp):
     ----------
     load_records : callable
         Function from the Flower ``Context`` of a node to its records, shape (records, ...), and
-        their targets. Their numbers are converted to the network's types.
+        their targets. Their numbers are converted to the network's types. A third array, shape
+        (records,), has the name of the user whom each record is about, a text or an integer. It is
+        needed for runs that protect users (``unit="user"``).
     policy, seed
         As in :class:`LdpClientApp`.
     limits : Limits, optional
@@ -65,38 +69,43 @@ class NetworkClientApp(ClientApp):
 
     Notes
     -----
-    In a deployment, ``node_config`` is as for :class:`RecordDpSgdMod`. The app needs the extra
-    ``torch``.
+    In a deployment, ``node_config`` is as for :class:`RecordDpSgdMod`. For runs that protect users
+    it has ``noise="node"`` instead of ``unit="record"``, ``num-records`` and ``user-id``. The app
+    needs the extra ``torch``.
 
     Guarantee
     ---------
     1. Protected: a record's values against any other values of that record, including absent ones,
        at the plan's (epsilon, delta) for all rounds together, against the server and everyone who
-       sees the replies; in real arithmetic. ``num-records`` is public.
+       sees the replies; in real arithmetic. ``num-records`` is public. If a run protects users, a
+       user's records and their number are protected in the same way, for every user of the node.
+       The number of users with records is public.
     2. This holds for all networks made of the listed operations. No operation has randomness, files
        or memory, and on a CPU one record changes no bit of another record's gradient (tested for
        each operation). Indices and classes out of range are clamped or count nothing. A record that
        has another shape, or is no number, keeps its place and counts nothing.
     3. A gradient that is not finite counts as 0. Other gradients are clipped to ``max_grad_norm``
-       and summed, in doubles: one record moves a sum by twice ``max_grad_norm`` at most. Blocks
-       have a public size, and places without a record hold zeros, which are not added.
+       and summed, in doubles: one record moves a sum by twice ``max_grad_norm`` at most. A user's
+       gradient is the mean of those of its records, and is clipped in the same way. Blocks have a
+       public size, and places without a record hold zeros, which are not added.
     4. A network is refused, with a text about the network, before data are loaded and budget is
        spent. This includes a network that would take too long, by the time of a block of zeros.
        Kernels run in a separate process with limits of time and memory. Once this process has
        records, it can open neither ledger nor data nor connections (see :class:`~.child.Child`).
        Its answer is read as numbers of a declared size.
-    5. The plan's whole (epsilon, delta) is on the ledger before that process gets a record, and a
-       reply is on the ledger before it is sent. If the process ends without an answer, for any
+    5. The plan's whole (epsilon, delta) is on the ledger before that process gets a record, for the
+       silo or, if users are protected, for each of them, and a reply is on the ledger before it is
+       sent. If the process ends without an answer, for any
        reason, the reply is the result of a round without records, which was computed before. The
        same message gets the same bytes, and trains nothing.
     6. Arrays whose shape or type as a whole is not the network's are refused before anything is
        spent. So shape and type are public. The values are not, and only the operator's log shows
        how many records count.
-    7. A reply holds the trained parameters, the declared number of records, and whether the node
-       rehearses or is in a seeded simulation.
+    7. A reply holds the trained parameters, the declared number of records or the number of users,
+       and whether the node rehearses or is in a seeded simulation.
     8. Not covered: the time that training takes, except by ``reply-after``, up to the limit of
-       ``child_limits`` for the data; a person with several records; and results that
-       ``load_records`` has computed from all records before.
+       ``child_limits`` for the data; a person with several records, in runs that protect records;
+       and results that ``load_records`` has computed from all records before.
     """
 
     def __init__(
@@ -135,9 +144,14 @@ class NetworkClientApp(ClientApp):
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
-        kind, size = received.message.metadata.message_type, network.num_trainable
+        check_plan(node.terms.policy, asked.plan, network.num_trainable)
+        data = None
+        if asked.plan.unit == "user":  # the users' names are needed for the ledger
+            data = self._loaded(context)
+            node = _of_users(node, received, data)
         message = digest(content)
-        question = asked_round(node, asked.plan, asked.salt, size, kind, message)
+        kind = received.message.metadata.message_type
+        question = asked_round(node, asked.plan, asked.salt, kind, message)
         if (report := node.answered(question)) is None:
             how = asked.plan, asked.optimizer, asked.learning_rate
 
@@ -147,15 +161,15 @@ class NetworkClientApp(ClientApp):
             try:
                 if node.terms.simulated:
                     step = int(message[:15], 16)
-                    report = self._simulated(node, question, context, round_of, step)
+                    report = self._simulated(node, question, data, context, round_of, step)
                 else:
-                    report = self._deployed(node, question, context, round_of)
+                    report = self._deployed(node, question, data, context, round_of)
             except NetworkError as error:
                 raise Refusal(Refusal.MALFORMED, str(error)) from error
         return as_reply(report, ARRAYS, {})
 
     def _census(self, received: Received, context: Context) -> RecordDict:
-        """Return the census of one silo, with its public number of records."""
+        """Return the census of one silo, with its public numbers of records and of their owners."""
         try:
             query, _ = taken_apart(received.message.content)
         except MessageError as error:
@@ -165,68 +179,90 @@ class NetworkClientApp(ClientApp):
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
-        records = node.terms.policy.num_records or 0
-        if node.terms.simulated and not records:
-            records = max(len(called(self._load_records, context)[0]), 1)
-        return RecordDict({"census": MetricRecord({**node.census(), "records": records})})
+        policy = node.terms.policy
+        records, owners = policy.num_records or 0, 0
+        if policy.noise == "node":
+            data = self._loaded(context)
+            owners = len(data.names)
+            if node.terms.simulated and not records:
+                records = max(len(data.records), 1)
+        facts = node.census() | {"records": records, "owners": owners}
+        return RecordDict({"census": MetricRecord(facts)})
 
-    def _deployed(self, node: Node, question: Asked, context: Context, round_of: RoundOf) -> Report:
-        count = node.terms.policy.num_records
+    def _deployed(
+        self, node: Node, question: Asked, data: Loaded | None, context: Context, round_of: RoundOf
+    ) -> Report:
+        count = node.terms.policy.num_records if data is None else len(data.names)
         assert count is not None  # otherwise the policy would have refused the query
         task = round_of(count)
         with Child(self._child_limits) as child:
-            # The network is checked before data are loaded.
+            # The network is checked before data are loaded, unless users are protected.
             form, alone = child.prepare(task)
-            records, targets = self._loaded(context, form)
+            data = (data or self._loaded(context)).fit_for(form)
 
-            def trained(own: Node, _: Slots) -> Report:
+            def trained(own: Node, slots: Slots) -> Report:
                 if own.blind:
                     return _report_of(alone, task, own)
-                rows, goals = _fitted(form, records, targets, count)
-                most = 0 if own.terms.rehearsal else count
-                return _report_of(child.train(task, rows[:most], goals[:most]), task, own)
+                fitted = _fitted(form, data, task, slots)
+                rows = fitted.first(0) if own.terms.rehearsal else fitted
+                return _report_of(child.train(task, rows), task, own)
 
             return node.answer_once(question, trained)
 
     def _simulated(
-        self, node: Node, question: Asked, context: Context, round_of: RoundOf, step: int
+        self,
+        node: Node,
+        question: Asked,
+        data: Loaded | None,
+        context: Context,
+        round_of: RoundOf,
+        step: int,
     ) -> Report:
         """Answer in this process; the number of records is the true one if none is declared."""
         form = Form.of(round_of(1).network, self._limits)
-        records, targets = self._loaded(context, form)
-        task = round_of(node.terms.policy.num_records or max(len(records), 1))
+        of_users = data is not None
+        data = (data or self._loaded(context)).fit_for(form)
+        records = node.terms.policy.num_records or max(len(data.records), 1)
+        task = round_of(len(data.names) if of_users else records)
 
         def trained(own: Node, slots: Slots) -> Report:
-            randomness = own.private_randomness(step, slots)
+            randomness = own.private_randomness(step, np.zeros(1, np.int64))
             if own.blind:
                 return _report_of(task.without_records(randomness), task, own)
-            rows = _fitted(form, records, targets, task.count)
-            return _report_of(task.trained(*rows, randomness), task, own)
+            return _report_of(task.trained(_fitted(form, data, task, slots), randomness), task, own)
 
         return node.answer_once(question, trained)
 
-    def _loaded(self, context: Context, form: Form) -> tuple[Any, Any]:
-        """Return records and targets.
-
-        Raise Refusal if shape or type of the arrays does not fit, independently of their values.
-        Raise ValueError if the numbers of records and targets differ.
-        """
-        records, targets = called(self._load_records, context)
-        if len(records) != len(targets):
-            raise ValueError(
-                f"Expected a target for each of {len(records)} records, got {len(targets)}."
-            )
-        if (wrong := form.misfit(records, targets)) is not None:
-            text = f"The network takes {form}, and those of this node are others."
-            raise Refusal(Refusal.MALFORMED, text, wrong)
-        return records, targets
+    def _loaded(self, context: Context) -> "Loaded":
+        """Return records, targets and owners; raise ValueError if their numbers differ."""
+        return Loaded.of(*called(self._load_records, context))
 
 
-def _fitted(form: Form, records: Any, targets: Any, most: int) -> tuple[Rows, Rows]:
-    """Return the records and targets to train on; log how many records count."""
-    rows, goals, told = form.fitted(records, targets, most)
-    logging.getLogger(__name__).log(logging.WARNING if ":" in told else logging.INFO, "%s", told)
-    return rows, goals
+def _of_users(node: Node, received: Received, data: Loaded) -> Node:
+    """Return a silo's node on whose ledger each user with records has an account."""
+    if not len(data.names):
+        raise Refusal(Refusal.MISCONFIGURED, "The records of this node have no owners.")
+    if not node.terms.simulated:
+        texts(data.names)
+        return replace(node, accounts=data.names)
+    number = len(data.names)
+    return replace(node, ledger=StateLedger(received.state, number), accounts=np.arange(number))
+
+
+def _fitted(form: Form, data: Loaded, task: Round, slots: Slots) -> Data:
+    """Return the data to train on; log how many records count.
+
+    If the round protects users, these are the records of the users who pay.
+    """
+    of_users = task.plan.unit == "user"
+    most = len(data.records) if of_users else task.count
+    rows, goals, counted = form.fitted(data.records, data.targets, most)
+    logger = logging.getLogger(__name__)
+    logger.log(logging.WARNING if ":" in counted else logging.INFO, "%s", counted)
+    if not of_users:
+        return Data(rows, goals)
+    pays = np.isin(data.owners, slots)
+    return Data(rows[pays], goals[pays], data.owners[pays])
 
 
 def _report_of(arrays: Arrays, task: Round, node: Node) -> Report:

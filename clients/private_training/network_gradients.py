@@ -16,8 +16,8 @@ _MAX_KEPT = 1 << 30  # largest size of the encoders' outputs for all records, in
 class NetworkGradients:
     """The gradients of single records with respect to a checked network's trainable parameters.
 
-    ``constants`` are the values of the other parameters, ``count`` is the public number of records,
-    and ``block`` is the public number of records per block.
+    ``constants`` are the values of the other parameters, ``count`` is the public number of records
+    (None if it is not public), and ``block`` is the public number of records per block.
 
     All blocks have one shape and run the same kernels for any contents of the records. A place
     without a record holds a public record of zeros. The output of an encoder that is not trained is
@@ -30,31 +30,34 @@ class NetworkGradients:
         constants: Tensors,
         records: torch.Tensor,
         targets: torch.Tensor,
-        count: int,
+        count: int | None,
         block: int,
     ) -> None:
         self.block = block
         self._records, self._targets = records, targets
         self._loss = RecordLoss.of(graph, constants)
         self._known: list[torch.Tensor] = []
-        if self._loss.encoded:
+        if self._loss.encoded and count is not None:
             self._keep(count)
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
         """Return gradients by name, shape (block, *parameter's), and a mask of the records.
 
-        The gradients of the records ``drawn`` come first, in this order. ``kept`` are the trainable
-        parameters.
+        The gradients of the records ``drawn`` come first, in this order; -1 stands for no record.
+        ``kept`` are the trainable parameters.
         """
         places = torch.from_numpy(drawn)
         inputs = [self._rows(each, places) for each in (self._records, self._targets, *self._known)]
         each = vmap(grad(self._loss), in_dims=(None, *[0] * len(inputs)))(kept, *inputs)
-        return each, torch.arange(self.block) < len(drawn)
+        used = torch.zeros(self.block, dtype=torch.bool)
+        used[: len(places)] = places >= 0
+        return each, used
 
     def _rows(self, all_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Return some records in a new block, followed by zeros."""
+        """Return some records in a new block, with zeros in all other places."""
         rows = all_rows.new_zeros((self.block, *all_rows.shape[1:]))
-        rows[: len(places)] = all_rows[places]
+        held = torch.nonzero(places >= 0)[:, 0]
+        rows[held] = all_rows[places[held]]
         return rows
 
     def _keep(self, count: int) -> None:

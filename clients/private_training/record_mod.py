@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
 
-_NAME = "RecordDpSgd"  # name in the ledger; names of mechanisms for records begin with Record
 _MODEL, _METRIC = "model:", "metric:"  # prefixes of the arrays in a stored reply
 NUM_EXAMPLES = "num-examples"
 
@@ -241,7 +240,8 @@ class RecordDpSgdMod(LdpUpdateMod):
             public = {} if rehearsal else _metrics(reply, self._public(received))
             return report_of(training.trained, {NUM_EXAMPLES: training.count} | public)
 
-        round_of = asked_round(node, plan, node.run_id, len(flat), kind, asked)
+        check_plan(node.terms.policy, plan, len(flat))
+        round_of = asked_round(node, plan, node.run_id, kind, asked)
         report = node.answer_once(round_of, trained)
         if not report.arrays:
             raise Refusal(Refusal.FAILED, "Training failed on the node; its log says why.")
@@ -252,19 +252,29 @@ def _log_failure(_: str) -> None:
     log_failure("The train function failed.")
 
 
-def asked_round(
-    node: Node, plan: DpSgdPlan, run: int, num_parameters: int, kind: str, content: str
-) -> Asked:
-    """Return the query for one round, at the cost of a run's plan.
+def check_plan(policy: PrivacyPolicy, plan: DpSgdPlan, num_parameters: int) -> None:
+    """Raise Refusal if the operator does not allow a plan for this number of parameters."""
+    of_records = plan.unit == "record"
+    objection = policy.objection_to(
+        Cost(plan.epsilon, plan.delta, plan.name, plan.num_rounds),
+        num_parameters,
+        by_record=of_records,
+        at_node=not of_records,
+        exact=False,
+    )
+    forbid(plan.mechanism, objection)
 
-    ``content`` is the digest of the message's content. Raise Refusal if the operator does not allow
-    the plan.
+
+def asked_round(node: Node, plan: DpSgdPlan, run: int, kind: str, content: str) -> Asked:
+    """Return the query for one round, at the cost of a run's plan for each account of the node.
+
+    ``content`` is the digest of the message's content.
     """
     cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
-    forbid(_NAME, node.terms.policy.objection_to(cost, num_parameters, True, False))
     whole = json.dumps([kind, node.accounts.tolist(), cost.plan, content])
     identity = hashlib.sha256(whole.encode()).hexdigest()
-    return Asked(np.zeros(1, np.int64), cost, identity, (kind, _NAME))
+    slots = np.arange(len(node.accounts))
+    return Asked(slots, cost, identity, (kind, plan.mechanism))
 
 
 def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:

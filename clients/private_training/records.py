@@ -15,9 +15,74 @@ from numpy.typing import NDArray
 from ldp_flower.models.graph import Limits, Tensor
 from ldp_flower.models.network import Network
 
+from ..reply import Refusal
+
 Rows = NDArray[Any]
 
 NUMBERS = "biuf"  # kinds of NumPy types that count as numbers
+
+
+@dataclass(frozen=True)
+class Data:
+    """Records with their targets, as a network takes them.
+
+    ``owners`` has the number of the user whom each record is about; None if records are the units.
+    """
+
+    records: Rows
+    targets: Rows
+    owners: NDArray[np.intp] | None = None
+
+    def first(self, number: int) -> Self:
+        """Return the first records, at most this number."""
+        of_users = None if self.owners is None else self.owners[:number]
+        return type(self)(self.records[:number], self.targets[:number], of_users)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A node's records and targets as they were loaded, and the users whom they are about.
+
+    ``names`` are the users' names, and ``owners`` the number of each record's user among them.
+    Both are empty if no owners were loaded.
+    """
+
+    records: Any
+    targets: Any
+    names: NDArray[np.str_]
+    owners: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, records: Any, targets: Any, owners: Any = None) -> Self:
+        """Return the loaded data; raise ValueError if the numbers of entries differ.
+
+        ``owners`` has the name of each record's user, a text or an integer.
+        """
+        number = len(records)
+        if number != len(targets):
+            raise ValueError(f"Expected a target for each of {number} records, got {len(targets)}.")
+        if owners is None:
+            return cls(records, targets, np.zeros(0, str), np.zeros(0, np.intp))
+        own = np.asarray(owners)
+        if own.dtype == object and all(isinstance(name, str) for name in own.flat):
+            own = own.astype(str)
+        if own.shape != (number,) or own.dtype.kind not in "Uiu":
+            raise ValueError(
+                f"Expected owners to be {number} texts or integers, one a record, got "
+                f"{own.dtype} of shape {list(own.shape)}."
+            )
+        names, numbers = np.unique(own.astype(str), return_inverse=True)
+        return cls(records, targets, names, numbers.astype(np.intp))
+
+    def fit_for(self, form: "Form") -> Self:
+        """Return the data; raise Refusal if shape or type of the arrays does not fit the network.
+
+        This does not depend on their values.
+        """
+        if (wrong := form.misfit(self.records, self.targets)) is not None:
+            text = f"The network takes {form}, and those of this node are others."
+            raise Refusal(Refusal.MALFORMED, text, wrong)
+        return self
 
 
 @dataclass(frozen=True)
@@ -51,6 +116,11 @@ class Form:
         """Return a text with the shapes of records and targets."""
         record, target = (in_words(each.shape) for each in (self.record, self.target))
         return f"records of {record} and targets of {target}"
+
+    def nothing(self, of_users: bool) -> Data:
+        """Return no records."""
+        rows = [np.zeros((0, *each.shape), each.dtype) for each in (self.record, self.target)]
+        return Data(*rows, np.zeros(0, np.intp) if of_users else None)
 
     def misfit(self, records: Any, targets: Any) -> str | None:
         """Return why arrays do not fit the network's inputs, from their shape and type alone.

@@ -278,20 +278,24 @@ class PrivacyPolicy(PlainFields):
     def objection(self, randomizer: Randomizer) -> str | None:
         """Return the reason why the policy forbids one report of this mechanism, or None."""
         by_record = isinstance(randomizer, RecordMechanism)
-        if isinstance(randomizer, NodeSum) and self.noise != "node":
-            return "it adds noise to the node's sum, and noise is user"
+        at_node = isinstance(randomizer, NodeSum)
         cost = Cost.of(randomizer)
-        return self.objection_to(cost, randomizer.width, by_record, randomizer.exact)
+        return self.objection_to(
+            cost, randomizer.width, by_record=by_record, at_node=at_node, exact=randomizer.exact
+        )
 
-    def objection_to(self, cost: Cost, width: int, by_record: bool, exact: bool) -> str | None:
+    def objection_to(
+        self, cost: Cost, width: int, *, by_record: bool, at_node: bool, exact: bool
+    ) -> str | None:
         """Return the reason why the policy forbids an answer, or a plan, of this cost, or None.
 
         ``width`` is the number of coordinates of a value. ``by_record`` is True if the mechanism
-        protects single records only. ``exact`` is True if the guarantee also holds in
-        floating-point arithmetic.
+        protects single records only, ``at_node`` if it adds noise to sums over the node's users.
+        ``exact`` is True if the guarantee also holds in floating-point arithmetic.
         """
         each = cost.epsilon * cost.weight / cost.steps
         rules = (
+            (self.noise == "node" or not at_node, "it adds noise to sums, and noise is user"),
             (exact or self.allow_inexact, "it is inexact, and allow-inexact is false"),
             (self.unit == "record" or not by_record, "it protects records, and unit is user"),
             (self.min_epsilon <= each, f"epsilon {each} is below min-epsilon {self.min_epsilon}"),

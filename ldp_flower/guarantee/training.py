@@ -128,6 +128,7 @@ def with_parameters(
 ARRAYS, NETWORK, METRICS = "arrays", "network", "metrics"
 OPTIMIZERS = ("sgd", "adam")
 _OF_PLAN = tuple(field.name for field in fields(DpSgdPlan))
+_OF_USERS = "records_per_user"  # the one field that a plan for single records does not have
 
 
 @dataclass(frozen=True)
@@ -163,14 +164,16 @@ class NetworkRound(PlainFields):
     def to_config(self) -> ConfigRecord:
         """Encode for a Flower message."""
         own = {key: getattr(self, key) for key in ("text", *_OWN)}
-        return ConfigRecord({"version": FORMAT_VERSION, **own, **asdict(self.plan)})
+        plan = {key: value for key, value in asdict(self.plan).items() if value is not None}
+        return ConfigRecord({"version": FORMAT_VERSION, **own, **plan})
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Decode untrusted fields; raise MessageError if they are not a valid round."""
-        _check_fields(config, {*_OWN, *_OF_PLAN}, "a round of training")
+        of_plan = [key for key in _OF_PLAN if key in config or key != _OF_USERS]
+        _check_fields(config, {*_OWN, *of_plan}, "a round of training")
         try:
-            plan = DpSgdPlan(**{key: config[key] for key in _OF_PLAN})
+            plan = DpSgdPlan(**{key: config[key] for key in of_plan})
             return cls(config["text"], plan, *(config[key] for key in _OWN))
         except (ValueError, TypeError, OverflowError) as error:
             raise MessageError(f"Refused round: {error}") from error

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 _WEIGHT = "num-examples"
 _ARRAY = "array "  # prefix of the parameters' names in the store
-_MOST_RECORDS = float(1 << 53)  # limit on the number of records that a silo may declare
+_MOST_UNITS = float(1 << 53)  # limit on the number of records or users that a silo may declare
 
 
 @dataclass(frozen=True)
 class Models:
-    """Trained parameters of one silo, or their mean over several silos, weighted by records."""
+    """Trained parameters of one silo, or their mean over several silos, weighted by units."""
 
     arrays: Mapping[str, NDArray[Any]]
-    records: float  # number of records that they were trained on, as declared
+    units: float  # number of records or users that they were trained on, as declared
     count: int = 1  # number of silos
 
 
@@ -102,40 +102,40 @@ class NetworkAsk(Asked):
         except (MessageError, KeyError):
             return None
         finite = all(np.isfinite(array).all() for array in found.arrays.values())
-        return found if finite and 0 < found.records < _MOST_RECORDS else None
+        return found if finite and 0 < found.units < _MOST_UNITS else None
 
     def together(self, parts: Sequence[Models]) -> Models:
-        """Return the mean over silos, weighted by their declared numbers of records.
+        """Return the mean over silos, weighted by their declared numbers of units.
 
         The order of summation does not depend on the order in which silos answered.
         """
         sums = {name: np.zeros(tensor.shape) for name, tensor in self._wanted.items()}
         for part in parts:
             for name, array in part.arrays.items():
-                sums[name] += part.records * array
-        records = sum(part.records for part in parts)
+                sums[name] += part.units * array
+        units = sum(part.units for part in parts)
         mean = {
-            name: (sums[name] / (records or 1.0)).astype(tensor.dtype)
+            name: (sums[name] / (units or 1.0)).astype(tensor.dtype)
             for name, tensor in self._wanted.items()
         }
-        return Models(mean, records, len(parts))
+        return Models(mean, units, len(parts))
 
     def metrics(self, answer: Models) -> dict[str, int | float]:
-        """Return the number of silos that answered, and their declared number of records."""
-        return {"nodes": answer.count, "records": answer.records}
+        """Return the numbers of silos that answered, and of their records or users, as declared."""
+        return {"nodes": answer.count, f"{self.asked.plan.unit}s": answer.units}
 
     def to_bytes(self, answer: Models) -> bytes:
         """Return parameters and numbers as bytes for the store."""
         arrays = {f"{_ARRAY}{name}": array for name, array in answer.arrays.items()}
-        facts = np.array([answer.records, answer.count], np.float64)
+        facts = np.array([answer.units, answer.count], np.float64)
         return Report({"facts": facts, **arrays}).to_bytes()
 
     def from_bytes(self, kept: bytes) -> Models:
         """Return the parameters and numbers from the bytes of :meth:`to_bytes`."""
         arrays = Report.from_bytes(kept).arrays
-        records, count = arrays["facts"]
+        units, count = arrays["facts"]
         trained = {name: arrays[f"{_ARRAY}{name}"] for name in self._wanted}
-        return Models(trained, float(records), int(count))
+        return Models(trained, float(units), int(count))
 
 
 def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
@@ -169,23 +169,26 @@ class RecordDpSgdResult(Result):
     ----------
     text : str
         The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
+    unit : str
+        Unit that is protected: "record" or "user".
     epsilon, delta : float
-        Privacy cost of a record for all rounds of this run.
+        Privacy cost of a unit for all rounds of this run.
     planned_epsilon : float
-        Privacy cost of a record for all planned rounds. Nodes charge it with the first round.
+        Privacy cost of a unit for all planned rounds. Nodes charge it with the first round.
     planned_rounds, steps_per_round : int
         Number of planned rounds, and of steps in each.
     sampling_rate, noise_multiplier, max_grad_norm : float
-        Probability that a record is drawn for a step; standard deviation of the noise on a sum of
-        gradients, over ``max_grad_norm``; norm at which the gradient of a record is clipped.
+        Probability that a unit is drawn for a step; standard deviation of the noise on a sum of
+        gradients, over ``max_grad_norm``; norm at which the gradient of a unit is clipped.
     noise_to_signal : float
         The rule of thumb q: noise of the mean gradient over its largest norm, for the declared
-        numbers of records. Networks are useful up to 0.1.
+        numbers of units. Networks are useful up to 0.1.
     """
 
     _answerers: ClassVar[str] = "silos"
 
     text: str = ""
+    unit: str = "record"
     epsilon: float = 0.0
     delta: float = 0.0
     planned_epsilon: float = 0.0
@@ -208,9 +211,9 @@ class RecordDpSgdResult(Result):
         Returns
         -------
         DataFrame
-            ``round``; the number of ``silos`` that answered; their declared ``records``; the
-            ``epsilon spent`` so far; the metrics that ``evaluate_fn`` returned. If there was no
-            round, a table of the arrays.
+            ``round``; the number of ``silos`` that answered; their declared ``records``, or
+            ``users`` if these are protected; the ``epsilon spent`` so far; the metrics that
+            ``evaluate_fn`` returned. If there was no round, a table of the arrays.
         """
         from pandas import DataFrame
 
@@ -219,7 +222,7 @@ class RecordDpSgdResult(Result):
         rows: list[dict[str, Any]] = []
         for number, metrics in self.train_metrics_clientapp.items():
             row = {"round": f"round {number}", "silos": metrics["nodes"]}
-            row |= {"records": metrics["records"], "epsilon spent": metrics[SPENT]}
+            row |= {f"{self.unit}s": metrics[f"{self.unit}s"], "epsilon spent": metrics[SPENT]}
             measured = dict(self.evaluate_metrics_serverapp.get(number) or {})
             rows.append(row | {k: v for k, v in measured.items() if not isinstance(v, list)})
         return DataFrame(rows)
@@ -234,12 +237,12 @@ class RecordDpSgdResult(Result):
         for name, colour in zip(table.columns[4:], _COLOURS, strict=False):
             axes.plot(spent, table[name], "o-", ms=4, color=colour, label=name)
         if len(table.columns) > 4:
-            axes.set_xlabel("epsilon of a record, spent so far")
+            axes.set_xlabel(f"epsilon of a {self.unit}, spent so far")
             axes.legend()
         else:
             axes.plot(range(1, len(spent) + 1), spent, "o-", ms=4, color=charts.BLUE)
             axes.set_xlabel("rounds of this run")
-            axes.set_ylabel("epsilon of a record, spent so far")
+            axes.set_ylabel(f"epsilon of a {self.unit}, spent so far")
 
     def _findings(self) -> list[str]:
         ended = self.ended_early
@@ -260,16 +263,29 @@ class RecordDpSgdResult(Result):
             if done < self.planned_rounds
             else (f"all {self.planned_rounds} rounds")
         )
+        of_users = self.unit == "user"
+        protected = (
+            "are all records of one user of one silo, against any others and any number of them"
+            if of_users
+            else "is one record of one silo, any two values of it, absent ones included"
+        )
+        gradient = "the mean gradient of a user's records" if of_users else "a record's gradient"
+        account = "Each user's account" if of_users else "The silo's ledger"
+        several = (
+            "A person with records in several silos is protected less: with k silos, at k times "
+            "the epsilon and a larger delta."
+            if of_users
+            else "A person with several records is protected less: with k records, at k times "
+            "the epsilon and a larger delta."
+        )
         return [
-            "The accountant's statement: what is protected is one record of one silo, any two "
-            f"values of it, absent ones included. Over {rounds} together the "
+            f"The accountant's statement: protected {protected}. Over {rounds} together the "
             f"answers of its silo cost it epsilon {self.epsilon:.4g} at delta {self.delta:g}: "
-            f"{self.steps_per_round} steps a round, each on records drawn with probability "
-            f"{self.sampling_rate:g}, the gradient of a record shortened to "
+            f"{self.steps_per_round} steps a round, each on {self.unit}s drawn with probability "
+            f"{self.sampling_rate:g}, {gradient} shortened to "
             f"{self.max_grad_norm:g}, normal noise of {self.noise_multiplier:.4g} times that on "
             "a sum. The steps are composed by privacy loss distributions (Google's "
-            "dp-accounting), rounded up. The silo's ledger was charged with the whole plan, "
+            f"dp-accounting), rounded up. {account} was charged with the whole plan, "
             f"epsilon {self.planned_epsilon:g}, before its first answer left.",
-            "A person with several records is protected less: with k records, at k times "
-            "the epsilon and a larger delta.",
+            several,
         ]

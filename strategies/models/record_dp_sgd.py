@@ -10,6 +10,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.guarantee.budget import UNITS
 from ldp_flower.guarantee.training import NetworkRound
 from ldp_flower.models import Graph, Network
 from ldp_flower.models.graph import Operation, Reference, Tensor
@@ -18,7 +19,7 @@ from ldp_flower.presentation.words import counted
 from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import check_integer
+from ldp_flower.validation import check_choice, check_integer
 
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
 from ..runtime.facts import PrivacySpent
@@ -40,12 +41,12 @@ class RecordNoise:
     plan: DpSgdPlan  # noise, sampling rate, steps and rounds
     dim: int  # number of trained parameters
     silos: int  # number of silos
-    records: float  # total number of records of all silos
+    units: float  # total number of records of all silos, or of users if these are protected
 
     @property
     def of_a_sum(self) -> float:
         """Signal to noise of a parameter in one silo's sum of one step, if all gradients agree."""
-        drawn = self.plan.sampling_rate * self.records / self.silos
+        drawn = self.plan.sampling_rate * self.units / self.silos
         return drawn / (self.plan.noise_multiplier * math.sqrt(self.dim))
 
     @property
@@ -58,22 +59,23 @@ class RecordNoise:
         """Return a text with the value of q."""
         return (
             f"Noise to signal q = {self.of_the_run:.2g} for {counted(self.dim, 'parameter')}, "
-            f"{counted(self.silos, 'silo')} and {counted(round(self.records), 'record')} in all"
+            f"{counted(self.silos, 'silo')} and {counted(round(self.units), self.plan.unit)} in all"
         )
 
     def refusal(self) -> TooFew | None:
         """Return a TooFew if the network would be noise, or None."""
         if (ratio := self.of_the_run) <= REFUSE_ABOVE:
             return None
-        enough = math.ceil(self.records * ratio / REFUSE_ABOVE)
+        enough = math.ceil(self.units * ratio / REFUSE_ABOVE)
         fewer = math.floor(self.dim * (REFUSE_ABOVE / ratio) ** 2)
         parameters = f", or {counted(fewer, 'parameter')} (trainable=)" if fewer else ""
-        each = words.number(float(self.records / self.silos))
+        each = words.number(float(self.units / self.silos))
         return TooFew(
             f"The noise would drown the network: {self.told()}, above {REFUSE_ABOVE:g}.",
             "noise",
-            advice=f"What would do: {enough:,} records in all{parameters}, or a larger epsilon; "
-            f"got {counted(self.silos, 'silo')} of {each} records. force=True tries anyway.",
+            advice=f"What would do: {enough:,} {self.plan.unit}s in all{parameters}, or a larger "
+            f"epsilon; got {counted(self.silos, 'silo')} of {each} {self.plan.unit}s. force=True "
+            "tries anyway.",
         )
 
     def warning(self) -> list[str]:
@@ -98,7 +100,7 @@ class RecordNoise:
             high=ratio * (1 + spread),
             rounds=plan.num_rounds,
             randomizers=(
-                RecordGaussian(
+                RecordGaussian(  # it has the costs and the size of an answer
                     plan.epsilon, self.dim, plan.max_grad_norm, plan.delta, plan.num_rounds
                 ),
             ),
@@ -106,7 +108,7 @@ class RecordNoise:
                 f"{counted(self.dim, 'parameter')} are trained, in {all_steps} steps: "
                 f"{counted(plan.num_rounds, 'round')} of {plan.steps}, sampling rate "
                 f"{plan.sampling_rate:g}.",
-                f"Every silo declares {words.number(float(self.records / self.silos))} records.",
+                f"Every silo has {words.number(float(self.units / self.silos))} {plan.unit}s.",
             ),
             notes=(
                 f"Noise multiplier {plan.noise_multiplier:.3g}; epsilon at delta {plan.delta:g}: "
@@ -131,11 +133,17 @@ def linear_network(parameters: int) -> Network:
 logger = logging.getLogger("flwr")
 
 _USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # in a plan for which no strategy was constructed
-_CHARGED = "The ledger of a silo that has spent holds the whole plan, epsilon {:g} at delta {:g}."
+_CHARGED = "The ledger of {} that has spent holds the whole plan, epsilon {:g} at delta {:g}."
 _NO_RECORDS = (
     "No node declares how many records it trains on: are they NetworkClientApp, or started with "
     "ldp-flower supernode --records, of this version?"
 )
+_NO_OWNERS = (
+    "No node has users whose records it trains on: do the records have owners, and does each "
+    'operator allow noise="node"?'
+)
+_USUAL_RATE = {"record": 0.05, "user": 1.0}
+_USUAL_RECORDS_PER_USER = 10
 
 
 @dataclass(eq=False, repr=False)
@@ -151,18 +159,25 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     ----------
     network : Network
         The network, with its initial parameters.
-    epsilon : float
-        Privacy parameter of a record, for all rounds together.
-    delta : float
-        Privacy parameter of a record, for all rounds together.
+    epsilon, delta : float
+        Privacy parameters of a record, or of a user, for all rounds together.
     num_rounds : int
         Number of rounds.
     steps : int (default: 10)
         Number of steps of the optimiser in a round.
-    sampling_rate : float (default: 0.05)
-        Probability that a record is drawn for a step. With few records use 1.
+    unit : {"record", "user"} (default: "record")
+        Unit that is protected. With ``"user"``, it is a person (patient) with all records about
+        this person. The nodes' records need owners, and their operators have to allow
+        ``noise="node"``.
+    sampling_rate : float, optional
+        Probability that a record, or a user, is drawn for a step. By default 0.05 for records and 1
+        for users: everybody is in every step. With few records use 1.
     max_grad_norm : float (default: 1.0)
-        Norm at which the gradient of a record's loss is clipped.
+        Norm at which the gradient of a record's loss, or a user's mean gradient, is clipped.
+    records_per_user : int, optional
+        Number of records of a user in one round, with ``unit="user"``; by default 10. Of a user
+        with more records, other ones are drawn in each round. Time and memory of a node grow with
+        this number even if users have fewer records.
     optimizer : {"sgd", "adam"} (default: "sgd")
         The optimiser on the nodes. It starts anew in every round.
     learning_rate : float (default: 0.1)
@@ -178,15 +193,19 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     Source: Abadi et al. (2016) for the training on a node, McMahan et al. (2017) for the averaging.
 
     Rule of thumb: q = s sqrt(d K / T) / (r N) is the noise of the mean gradient over its largest
-    norm, for noise multiplier s, d parameters, K silos with N records in all, T steps and sampling
-    rate r. Silos declare their numbers of records in a census, which costs no privacy. A run with q
-    above 1 is refused before any silo spends budget; :func:`ldp_flower.plan` refuses it, too.
+    norm, for noise multiplier s, d parameters, K silos with N records (or users) in all, T steps
+    and sampling rate r. Silos declare their numbers of records, or of users, in a census, which
+    costs no privacy. A run with q above 1 is refused before any silo spends budget;
+    :func:`ldp_flower.plan` refuses it, too.
 
     Guarantee
     ---------
     1. Protected: every record of every silo, against any other record in its place, at
-       (``epsilon``, ``delta``) for the whole run, against everybody but its own silo.
-    2. The rounds are one plan of the silo's ledger, paid as a whole with the first. A round's
+       (``epsilon``, ``delta``) for the whole run, against everybody but its own silo. With
+       ``unit="user"``: every user of every silo, against any other records, and any number of
+       them, in place of the user's. A person in several silos is a user of each.
+    2. The rounds are one plan of the silo's ledger, paid as a whole with the first. With
+       ``unit="user"`` each user has an account, and the same plan is paid by each. A round's
        ``epsilon-spent`` is what a record's answers cost up to it, by the same accountant.
     3. No matter what the strategy sends, the nodes enforce this: see
        :class:`ldp_flower.clients.NetworkClientApp`.
@@ -211,8 +230,10 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     delta: float
     num_rounds: int
     steps: int = 10
-    sampling_rate: float = 0.05
+    unit: str = "record"
+    sampling_rate: float | None = None
     max_grad_norm: float = 1.0
+    records_per_user: int | None = None
     optimizer: str = "sgd"
     learning_rate: float = 0.1
     min_nodes: int = 1
@@ -224,9 +245,18 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         if not isinstance(self.network, Network):
             raise ValueError(f"Expected a Network, got {type(self.network).__name__}.")
         check_integer("min_nodes", self.min_nodes, 1)
+        check_choice("unit", self.unit, UNITS)
+        of_users = self.unit == "user"
+        if self.records_per_user is not None and not of_users:
+            raise ValueError(
+                f'Expected no records_per_user with unit="record", got {self.records_per_user}.'
+            )
+        self.protects = self.unit
         self.plan = DpSgdPlan(
-            *(self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate),
+            *(self.epsilon, self.delta, self.num_rounds, self.steps),
+            _USUAL_RATE[self.unit] if self.sampling_rate is None else self.sampling_rate,
             self.max_grad_norm,
+            self.records_per_user or _USUAL_RECORDS_PER_USER if of_users else None,
         )
         self._text = self.network.graph.to_text()
         self._round(1)  # raises an error now if arguments are invalid
@@ -246,13 +276,17 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the expected q for ``num_users`` silos of ``rows_per_user`` records each."""
-        silos, records = setting.num_users, setting.num_users * setting.rows_per_user
-        if refusal := self._too_few(silos) or self._drowned(silos, records):
+        silos, units = setting.num_users, setting.num_users * setting.rows_per_user
+        if refusal := self._too_few(silos) or self._drowned(silos, units):
             raise WouldRefuse(refusal)
-        return self._noise(silos, records).expectation()
+        return self._noise(silos, units).expectation()
 
-    def _noise(self, silos: int, records: float) -> RecordNoise:
-        return RecordNoise(self.plan, self.network.num_trainable, silos, records)
+    def _noise(self, silos: int, units: float) -> RecordNoise:
+        return RecordNoise(self.plan, self.network.num_trainable, silos, units)
+
+    def _units(self, run: Run) -> int:
+        """Return the number of records, or of users, that the silos declare."""
+        return (run.num_owners if self.unit == "user" else run.num_records) or 0
 
     def _too_few(self, num_users: int) -> TooFew | None:
         """Return a TooFew if there are fewer silos than ``min_nodes``, or None."""
@@ -261,16 +295,16 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         why = f"{counted(num_users, 'silo')} are too few."
         return TooFew(why, "cohorts", self.min_nodes, unit="silos")
 
-    def _drowned(self, silos: int, records: float) -> TooFew | None:
+    def _drowned(self, silos: int, units: float) -> TooFew | None:
         """Return a TooFew if the noise is too large and ``force`` is False, or None."""
-        if not records:
-            return TooFew(_NO_RECORDS, "data")
-        return None if self.force else self._noise(silos, records).refusal()
+        if not units:
+            return TooFew(_NO_OWNERS if self.unit == "user" else _NO_RECORDS, "data")
+        return None if self.force else self._noise(silos, units).refusal()
 
     def check_census(self, run: Run) -> None:
         """Raise TooFewReports if the silos, or the records that they declare, are too few."""
-        silos, records = run.num_users, run.num_records or 0
-        if refusal := self._too_few(silos) or self._drowned(silos, records):
+        silos = run.num_users
+        if refusal := self._too_few(silos) or self._drowned(silos, self._units(run)):
             raise TooFewReports(refusal)
 
     def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
@@ -302,7 +336,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     @property
     def charged(self) -> str:
         """Text that states the charge of a silo's ledger: the whole plan."""
-        return _CHARGED.format(self.plan.epsilon, self.plan.delta)
+        of_users = "each user of a silo" if self.unit == "user" else "a silo"
+        return _CHARGED.format(of_users, self.plan.epsilon, self.plan.delta)
 
     def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
         """Return a record's total privacy cost of these rounds, from the accountant."""
@@ -314,7 +349,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         plan, arrays = self.plan, run.arguments.initial_arrays
         assert arrays is not None
         run.planned_steps = self.num_rounds
-        noise = self._noise(run.num_users, run.num_records or math.nan)
+        noise = self._noise(run.num_users, self._units(run) or math.nan)
         notes = noise.warning()
         for note in notes:
             logger.warning("\t├── %s", note)
@@ -332,6 +367,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
             arrays=arrays,
             notes=notes,
             text=self._text,
+            unit=self.unit,
             delta=plan.delta,
             planned_epsilon=plan.epsilon,
             planned_rounds=plan.num_rounds,

@@ -78,6 +78,7 @@ class Census:
     rehearsing: int  # number of nodes whose reports hold only noise
     others: int  # number of nodes left out: their users' rows have another number of features
     records: int  # number of records that nodes declare to hold and to train on
+    owners: int  # number of users whom these records are about
 
 
 class LiveRun(Run):
@@ -96,7 +97,7 @@ class LiveRun(Run):
         self.strategy = strategy
         self.kept = kept
         self.facts = Result(num_users=census.num_users, steps=[census.step])
-        self.num_records = census.records
+        self.num_records, self.num_owners = census.records, census.owners
         self.ended = ""  # the reason, if the run ended early
         self._exchange, self._census = exchange, census
         self._asked: list[Asked] = []
@@ -354,6 +355,7 @@ def start_run(
         rehearsing=sum(facts.rehearsing for facts in fitting.values()),
         others=len(nodes) - len(fitting),
         records=sum(facts.records for facts in fitting.values()),
+        owners=sum(facts.owners for facts in fitting.values()),
     )
     population = strategy.population(keys, kept.get("salt"))
     logger.info("[CENSUS] %d users", census.num_users)

@@ -16,7 +16,7 @@ from ldp_flower.validation import PlainFields
 MAX_USERS_PER_NODE = 1 << 24  # hashes of this many users take some 400 MB
 _FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
 # Facts that a node need not declare, with their default values.
-_OPTIONAL = {"features": -1, "exhausted": 0, "records": 0}
+_OPTIONAL = {"features": -1, "exhausted": 0, "records": 0, "owners": 0}
 _SHOWN = 3  # largest number of feature counts, or of column names, in an error message
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
@@ -81,6 +81,7 @@ class Facts:
     # Number of its users who have no budget left for any report; 0 if not declared
     exhausted: int = 0
     records: int = 0  # number of records that it holds and trains on; 0 if not declared
+    owners: int = 0  # number of users whom these records are about; 0 if not declared
 
 
 def census_content(content: RecordDict) -> bytes:
@@ -107,14 +108,15 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     try:
         group, first, users, *flags = (int(number) for number in text.split())
         # A store from an older version may lack some of these numbers.
-        features, exhausted, records = [*flags[3:], *[*_OPTIONAL.values()][len(flags) - 3 :]]
+        optional = [*flags[3:], *[*_OPTIONAL.values()][len(flags) - 3 :]]
+        features, exhausted, records, owners = optional
         seeded, rehearsing, simulated = map(bool, flags[:3])
         numbers = np.frombuffer(own, "<i8").astype(np.uint64) if own else None
     except ValueError:
         return None
     # Keys have group 0 in a simulation and the node's own id elsewhere.
     possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
-    if not possible or not 0 <= exhausted <= users <= max_users or records < 0:
+    if not possible or not 0 <= exhausted <= users <= max_users or min(records, owners) < 0:
         return None
     known = features if features >= 0 else None
     keys = NodeKeys(group, first, users)
@@ -123,7 +125,7 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
         if len(numbers) != users or len(np.unique(numbers)) != users or (numbers >> 63).any():
             return None
         keys = NodeKeys(0, 0, users, numbers)
-    return Facts(keys, seeded, rehearsing, simulated, known, exhausted, records)
+    return Facts(keys, seeded, rehearsing, simulated, known, exhausted, records, owners)
 
 
 def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:

@@ -97,6 +97,8 @@ class Run:
         estimate.
     num_records : int, optional
         Number of records that silos declare to train on; None if no census was taken.
+    num_owners : int, optional
+        Number of users whom the silos' records are about; None if no census was taken.
     estimate : ArrayRecord, optional
         The estimate so far, if the protocol has one before its end.
     found : Result, optional
@@ -114,6 +116,7 @@ class Run:
         self.arguments = arguments or Arguments()
         self.planned_steps: int | None = None
         self.num_records: int | None = None
+        self.num_owners: int | None = None
         self.estimate = self.arguments.initial_arrays
         self.found: Any = None
 

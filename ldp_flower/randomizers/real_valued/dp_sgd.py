@@ -114,19 +114,24 @@ def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int)
 
 @dataclass(frozen=True)
 class DpSgdPlan(PlainFields):
-    """Plan of DP-SGD over all rounds of a run: its privacy cost for a record, and its noise.
+    """Plan of DP-SGD over all rounds of a run: its privacy cost for one unit, and its noise.
+
+    The unit is a record or, with ``records_per_user``, a user with all records about this user. A
+    unit has one gradient in a step: a user's gradient is the mean of those of its records.
 
     Parameters
     ----------
     epsilon, delta : float
-        Privacy parameters of all rounds together, for any two values of one record; delta is at
+        Privacy parameters of all rounds together, for any two values of one unit; delta is at
         least 1e-10 and below 1.
     num_rounds, steps : int
         Number of rounds, and number of steps in each round.
     sampling_rate : float
-        Probability that a record is drawn for a step, in [1e-6, 1].
+        Probability that a unit is drawn for a step, in [1e-6, 1].
     max_grad_norm : float
-        Length to which a record's gradient is clipped, in [1e-30, 1e30].
+        Length to which a unit's gradient is clipped, in [1e-30, 1e30].
+    records_per_user : int, optional
+        Largest number of a user's records in one round. The unit is a record without it.
     """
 
     epsilon: float
@@ -135,6 +140,7 @@ class DpSgdPlan(PlainFields):
     steps: int
     sampling_rate: float
     max_grad_norm: float
+    records_per_user: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,12 +156,25 @@ class DpSgdPlan(PlainFields):
         check_range("sampling_rate", self.sampling_rate, _SMALLEST_RATE, 1)
         check_positive("max_grad_norm", self.max_grad_norm)
         check_range("max_grad_norm", self.max_grad_norm, _SMALLEST_NORM, _LARGEST_NORM)
+        if self.records_per_user is not None:
+            check_integer("records_per_user", self.records_per_user, 1)
+
+    @property
+    def unit(self) -> str:
+        """Unit that the plan protects: "record" or "user"."""
+        return "record" if self.records_per_user is None else "user"
+
+    @property
+    def mechanism(self) -> str:
+        """Name of the mechanism in the ledger; it begins with Record if records are protected."""
+        return "RecordDpSgd" if self.records_per_user is None else "UserDpSgd"
 
     @property
     def name(self) -> str:
         """Text that identifies the plan within a run: all numbers on which its noise depends."""
-        numbers = (self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate)
-        return " ".join(["RecordDpSgd", *map(repr, numbers)])
+        numbers = [self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate]
+        of_users = [] if self.records_per_user is None else [self.records_per_user]
+        return " ".join([self.mechanism, *map(repr, numbers + of_users)])
 
     @cached_property
     def noise_multiplier(self) -> float:

@@ -13,13 +13,14 @@ import pytest
 from test_network_app import LABELS, PLAN, ROWS, network, wide
 
 from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits, Round
+from ldp_flower.clients.private_training.records import Data
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.models import Limits
 from ldp_flower.models.graph import NetworkError
 from ldp_flower.randomness import KeyedRandom, derive
 
 TASK = Round(network(), PLAN, "adam", 0.5, len(ROWS), Limits())
-NOTHING = ROWS[:0], LABELS[:0]
+EVERY = Data(ROWS, LABELS)
 
 
 def test_a_round_without_records_is_noise_and_nothing_else():
@@ -30,8 +31,8 @@ def test_a_round_without_records_is_noise_and_nothing_else():
 
     for task in (TASK, replace(TASK, optimizer="sgd")):
         alone = task.without_records(noise())
-        assert np.array_equal(alone["w"], task.trained(*NOTHING, noise())["w"])
-        assert not np.array_equal(alone["w"], task.trained(ROWS, LABELS, noise())["w"])
+        assert np.array_equal(alone["w"], task.trained(EVERY.first(0), noise())["w"])
+        assert not np.array_equal(alone["w"], task.trained(EVERY, noise())["w"])
 
 
 def in_a_process(code, *arguments):
@@ -103,7 +104,7 @@ def test_the_process_knows_of_nothing_and_has_nothing_open(monkeypatch):
         links = {os.readlink(each).partition(":")[0] for each in (of / "fd").iterdir()}
         own = os.readlink("/proc/self/fd/2").partition(":")[0]
         assert links <= {"pipe", own}
-        trained = child.train(TASK, ROWS, LABELS)  # and yet it trains
+        trained = child.train(TASK, EVERY)  # and yet it trains
     assert trained["w"].any()
 
 
@@ -142,7 +143,7 @@ def test_a_child_that_dies_is_an_error():
         with pytest.raises(ChildError):
             child.prepare(TASK)
         with pytest.raises(ChildError):
-            child.train(TASK, ROWS, LABELS)
+            child.train(TASK, EVERY)
 
 
 def test_a_child_that_dies_while_it_trains_is_an_error(monkeypatch):
@@ -157,7 +158,7 @@ def test_a_child_that_dies_while_it_trains_is_an_error(monkeypatch):
 
         monkeypatch.setattr(Child, "_send", sent_before_it_dies)
         with pytest.raises(ChildError, match="for lack of time or memory"):
-            child.train(TASK, np.repeat(ROWS, 10_000, 0), np.repeat(LABELS, 10_000))
+            child.train(TASK, Data(np.repeat(ROWS, 10_000, 0), np.repeat(LABELS, 10_000)))
 
 
 def test_a_round_that_would_take_too_long_is_refused_without_data():

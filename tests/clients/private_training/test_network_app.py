@@ -159,8 +159,8 @@ class ChildOfThisProcess:
         form = Form.of(task.network, task.limits)
         return form, task.without_records(SystemRandom())
 
-    def train(self, task, records, targets):
-        return task.trained(records, targets, SystemRandom())
+    def train(self, task, data):
+        return task.trained(data, SystemRandom())
 
 
 @pytest.fixture

@@ -1,0 +1,247 @@
+"""Training that protects users with several records: draws, bounds, isolation, and who pays."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Message
+from test_network_app import LABELS, PLAN, ROWS, ChildOfThisProcess, content, deployed, network
+from test_network_app import simulated as answered
+
+from ldp_flower import InProcessGrid
+from ldp_flower.clients import NetworkClientApp, Refusal
+from ldp_flower.clients.private_training import network_app, steps
+from ldp_flower.clients.private_training.child import Round
+from ldp_flower.clients.private_training.records import Data
+from ldp_flower.clients.private_training.user_gradients import records_of_users
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.training import census
+from ldp_flower.models import Limits
+from ldp_flower.randomness import SystemRandom
+
+OF_USERS = replace(PLAN, records_per_user=4)
+#: Patients of one to eight records, in any order.
+SIZES = [1, 2, 3, 4, 5, 3, 1, 2, 1, 8] * 2
+OWNERS = np.random.default_rng(1).permutation(np.repeat(np.arange(20), SIZES))
+NAMES = [f"patient {owner}" for owner in OWNERS]
+COUNT = len(np.unique(OWNERS))
+
+
+def app_of(records=ROWS, targets=LABELS, owners=NAMES, **arguments):
+    return NetworkClientApp(lambda context: (records, targets, owners), **arguments)
+
+
+def weights(reply):
+    return reply.content["arrays"]["w"].numpy()
+
+
+@pytest.fixture
+def patients(node_config):
+    """Return the configuration of a clinic whose patients trust it."""
+    of_records = {"unit", "num-records"}
+    kept = {key: value for key, value in node_config.items() if key not in of_records}
+    return {**kept, "noise": "node"}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(network_app, "Child", ChildOfThisProcess)
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    monkeypatch.setattr(steps, "with_noise", lambda sums, sigma, rng: sums)
+
+
+@pytest.mark.usefixtures("silent")
+def test_steps_are_those_of_the_formula():
+    """A patient's gradient is the mean of those of all its records, clipped once."""
+    plan = replace(OF_USERS, sampling_rate=1.0, steps=4, max_grad_norm=0.8, records_per_user=8)
+    found = weights(answered(app_of(), content(plan=plan)))
+    theta, bias = np.zeros((4, 2)), network().arrays["b"]
+    for _ in range(4):
+        odds = np.exp(ROWS @ theta + bias)
+        errors = odds / odds.sum(1, keepdims=True) - np.eye(2)[LABELS]
+        each = ROWS[:, :, None] * errors[:, None]
+        means = np.array([each[owner == OWNERS].mean(0) for owner in np.unique(OWNERS)])
+        lengths = np.linalg.norm(means, axis=(1, 2), keepdims=True)
+        assert 0 < (lengths > 0.8).mean() < 1
+        theta -= 0.5 * (means * np.minimum(1.0, 0.8 / lengths)).sum(0) / COUNT
+    np.testing.assert_allclose(found, theta, atol=1e-6)
+
+
+class Uniforms:
+    """A source that gives all users the same number."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def uniforms(self, shape):
+        return np.full(shape, self.value)
+
+
+@pytest.mark.parametrize("most", [1, 3, 8])
+def test_each_record_of_a_user_is_equally_likely(most):
+    """The first record is drawn by one number: 840 of them, 840 being a multiple of 1 to 8."""
+    drawn = np.zeros(len(OWNERS))
+    for step in range(840):
+        places = records_of_users(OWNERS, 20, most, Uniforms((step + 0.5) / 840))
+        counts = np.bincount(OWNERS, minlength=20)
+        assert ((places >= 0).sum(1) == np.minimum(counts, most)).all()
+        held = places >= 0
+        owners = np.broadcast_to(np.arange(20)[:, None], places.shape)
+        assert (OWNERS[places[held]] == owners[held]).all()
+        assert len(np.unique(places[held])) == held.sum()
+        drawn[places[held]] += 1
+    sizes = np.bincount(OWNERS)[OWNERS]
+    np.testing.assert_array_equal(drawn, 840 * np.minimum(most / sizes, 1))
+
+
+def test_users_without_records_have_no_places():
+    nobody = records_of_users(np.zeros(0, np.intp), 3, 2, SystemRandom())
+    assert nobody.tolist() == [[-1, -1]] * 3
+
+
+ODD = {
+    "one record": lambda rows, goals: (rows[:1], goals[:1]),
+    "many": lambda rows, goals: (np.repeat(rows, 40, 0), np.repeat(goals, 40)),
+    "others": lambda rows, goals: (-30 * rows, 1 - goals),
+    "not a number": lambda rows, goals: (np.full_like(rows, math.nan), goals),
+    "infinite": lambda rows, goals: (np.full_like(rows, math.inf), goals),
+    "huge": lambda rows, goals: (np.full_like(rows, 3e38), goals),
+    "one of them huge": lambda rows, goals: (np.r_[rows[:1], rows[1:] * 1e38], goals),
+    "no class": lambda rows, goals: (rows, np.full_like(goals, -1)),
+    "far class": lambda rows, goals: (rows, np.full_like(goals, 1 << 40)),
+}
+
+
+def with_odd(odd, place=9):
+    """Return the records with others of one patient, who comes last: others move places."""
+    own = place == OWNERS
+    rows, goals = odd(ROWS[own], LABELS[own])
+    owners = np.r_[OWNERS[~own], np.full(len(rows), place)]
+    return Data(np.r_[ROWS[~own], rows], np.r_[LABELS[~own], goals], owners)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_no_bit_of_another_users_gradient_depends_on_a_user(odd):
+    """Whatever the records of one are, and however many."""
+    task = Round(network(), replace(OF_USERS, sampling_rate=1.0), "sgd", 0.5, 20, Limits())
+    kept = {name: each.detach() for name, each in task._parameters().items()}
+    before, after = (
+        task._gradients(data, Uniforms(0.4)).of(kept, np.arange(20))
+        for data in (with_odd(lambda *same: same), with_odd(ODD[odd]))
+    )
+    others = [user for user in range(20) if user != 9]
+    assert torch.equal(before[1], after[1])  # who has records
+    moved = 0
+    for name in before[0]:
+        bits = [each[0][name].view(torch.int32) for each in (before, after)]
+        assert torch.equal(bits[0][others], bits[1][others])
+        moved += not torch.equal(bits[0][9], bits[1][9])
+    assert moved
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("odd", ODD)
+def test_a_user_moves_a_sum_by_its_bound_at_most(odd):
+    plan = replace(OF_USERS, sampling_rate=0.7, steps=1, num_rounds=1, max_grad_norm=0.3)
+    data = with_odd(lambda *same: same), with_odd(ODD[odd])
+    found = [
+        weights(answered(app_of(*vars(each).values(), seed=1), content(plan=plan))) for each in data
+    ]
+    moved = np.linalg.norm(found[1] - found[0]) / 0.5 * 0.7 * COUNT
+    assert found[1].any() and moved <= 2 * 0.3 * (1 + 1e-5)
+
+
+@pytest.mark.usefixtures("quick")
+def test_every_user_pays_the_plan_once(ledger, patients):
+    first = deployed(app_of(), content(plan=OF_USERS), patients)
+    assert dict(first.content["metrics"]) == {"num-examples": COUNT} and weights(first).any()
+    everybody = dict.fromkeys(NAMES, Cost(2.0, 1e-5))
+    assert ledger.spent() == everybody
+    again = deployed(app_of(), content(plan=OF_USERS), patients)
+    assert again.content["arrays"]["w"].data == first.content["arrays"]["w"].data
+    assert deployed(app_of(), content(2, plan=OF_USERS), patients).has_content()
+    assert ledger.spent() == everybody
+    other = content(plan=OF_USERS, salt=6)
+    assert deployed(app_of(), other, patients).error.code == Refusal.EXHAUSTED
+    assert {row[4] for row in ledger.book()} == {"UserDpSgd"}
+
+
+@pytest.mark.usefixtures("quick", "silent")
+def test_who_cannot_pay_is_left_out(ledger, patients):
+    """The number that sums are divided by stays."""
+    one = OWNERS == 3
+    alone = app_of(ROWS[one], LABELS[one], np.array(NAMES)[one])
+    assert deployed(alone, content(plan=OF_USERS, salt=1), patients).has_content()
+    plan = replace(OF_USERS, sampling_rate=1.0, records_per_user=8)
+    found = weights(deployed(app_of(), content(plan=plan), patients))
+    nothing = np.where(one[:, None], np.float32(math.nan), ROWS)
+    wanted = weights(answered(app_of(nothing), content(plan=plan)))
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "plan", "code"),
+    [
+        ({"noise": "user"}, OF_USERS, Refusal.FORBIDDEN),
+        ({"allow-inexact": False}, OF_USERS, Refusal.FORBIDDEN),
+        ({"max-epsilon": 1.9}, OF_USERS, Refusal.FORBIDDEN),
+        ({"max-delta": 1e-6}, OF_USERS, Refusal.FORBIDDEN),
+        ({}, PLAN, Refusal.FORBIDDEN),  # whose unit is a record
+        ({"ledger-path": None}, OF_USERS, Refusal.MISCONFIGURED),
+    ],
+    ids=str,
+)
+def test_the_operator_decides(ledger, patients, wrong, plan, code):
+    config = {key: value for key, value in (patients | wrong).items() if value is not None}
+    loaded = []
+    app = NetworkClientApp(lambda context: loaded.append(1))
+    assert deployed(app, content(plan=plan), config).error.code == code
+    assert not loaded and ledger.spent() == {}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("owners", "code"),
+    [
+        (None, Refusal.MISCONFIGURED),
+        (NAMES[1:], Refusal.FAILED),
+        (np.arange(60) + 0.5, Refusal.FAILED),
+        ([None, *NAMES[1:]], Refusal.FAILED),
+        (np.array([NAMES]).T, Refusal.FAILED),
+        (["", *NAMES[1:]], Refusal.MISCONFIGURED),  # somebody whose name is missing
+    ],
+    ids=["none", "too few", "floats", "missing", "shape", "empty"],
+)
+def test_owners_that_name_nobody_are_refused(ledger, patients, owners, code):
+    reply = deployed(app_of(owners=owners), content(plan=OF_USERS), patients)
+    assert reply.error.code == code and "patient" not in reply.error.reason
+    assert ledger.spent() == {}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_rehearsal_draws_nobody_and_spends_nothing(ledger, patients):
+    found = [
+        deployed(app_of(rows), content(plan=OF_USERS), patients | {"rehearsal": True})
+        for rows in (ROWS, ROWS * 1e30)
+    ]
+    assert all(weights(each).any() for each in found) and ledger.spent() == {}
+
+
+def test_a_child_trains_users(ledger, patients):
+    """In the process of a deployment, too."""
+    reply = deployed(app_of(), content(plan=OF_USERS), patients)
+    assert weights(reply).any() and len(SqliteLedger(patients["ledger-path"]).spent()) == COUNT
+
+
+def test_the_census_counts_records_and_users():
+    grid = InProcessGrid(app_of(), 1)
+    (node,) = grid.get_node_ids()
+    (reply,) = grid.send_and_receive([Message(census(), node, "train")])
+    facts = reply.content["census"]
+    assert (facts["records"], facts["owners"], facts["users"]) == (60, COUNT, 1)
