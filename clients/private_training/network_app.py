@@ -256,9 +256,9 @@ def _fitted(form: Form, data: Loaded, task: Round, slots: Slots) -> Data:
     """
     of_users = task.plan.unit == "user"
     most = len(data.records) if of_users else task.count
-    rows, goals, counted = form.fitted(data.records, data.targets, most)
+    rows, goals, usable = form.fitted(data.records, data.targets, most)
     logger = logging.getLogger(__name__)
-    logger.log(logging.WARNING if ":" in counted else logging.INFO, "%s", counted)
+    logger.log(logging.WARNING if usable.faults else logging.INFO, "%s", usable)
     if not of_users:
         return Data(rows, goals)
     pays = np.isin(data.owners, slots)

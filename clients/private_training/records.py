@@ -5,6 +5,7 @@ only which records count, and this is visible in the operator's log only.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -142,10 +143,10 @@ class Form:
                 return f"Expected {name} of {in_words(tensor.shape)}, got {got}."
         return None
 
-    def fitted(self, records: Any, targets: Any, most: int) -> tuple[Rows, Rows, str]:
-        """Return the first ``most`` records, their targets, and a text for the operator.
+    def fitted(self, records: Any, targets: Any, most: int) -> tuple[Rows, Rows, "Usable"]:
+        """Return the first ``most`` records, their targets, and how many of them count.
 
-        The text says how many records count. Each record is converted separately. A record that
+        Each record is converted separately. A record that
         does not have the network's shape, or holds anything but numbers, keeps its place and
         counts nothing.
         """
@@ -165,12 +166,24 @@ class Form:
             f"have a target {wrong}": usable & known & ~meant,
         }
         count = number - np.count_nonzero(np.any([*faults.values()], axis=0))
-        told = [f"{np.count_nonzero(fault)} {what}" for what, fault in faults.items() if any(fault)]
-        return (
-            rows,
-            goals,
-            f"Of {number} records {count} count{': ' if told else ''}" + (f"{', '.join(told)}."),
-        )
+        found = {what: np.count_nonzero(fault) for what, fault in faults.items() if any(fault)}
+        return rows, goals, Usable(number, count, found)
+
+
+@dataclass(frozen=True)
+class Usable:
+    """Number of records, number of those that count, and numbers of the others by their fault.
+
+    Its text is for the operator alone.
+    """
+
+    number: int
+    count: int
+    faults: Mapping[str, int]
+
+    def __str__(self) -> str:
+        others = ", ".join(f"{number} {what}" for what, number in self.faults.items())
+        return f"Of {self.number} records {self.count} count{': ' if others else ''}{others}."
 
 
 def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[np.bool_]]:

@@ -6,6 +6,7 @@
 * ``independence`` checks that users do not share noise.
 * ``neighbours`` compares neighbouring nodes of a deployment; ``settings`` checks the effects of the
   operator's settings.
+* ``node_sums`` attacks noise at the node.
 * ``network_records`` attacks a node that trains networks.
 * ``records`` measures how far one record moves a silo's sum; ``extreme_users`` makes the users of
   all these nodes.

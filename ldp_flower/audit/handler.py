@@ -20,6 +20,7 @@ import numpy as np
 from ..clients.statistics import OwnStatistics
 from ..data.users import Users
 from ..guarantee.messages import HASH_END, NodeKeys, Query
+from ..randomizers import NodeSum
 from ..randomness import derive
 from ..simulation.grid import silenced
 from ..validation import check_fraction, check_integer, check_seed, plain_arguments
@@ -28,6 +29,7 @@ from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
 from .independence import independent, many_users
 from .neighbours import compared
+from .node_sums import Attack
 from .probe import Client, MakeApp, ldp_client_app
 from .records import bounded
 from .settings import kept
@@ -73,6 +75,10 @@ class Audit(Checked):
       noise and of the noise of other questions;
     * ``record bound``: one record moved a silo's sum, or a value before noise, by no more than
       the noise covers; for other mechanisms there is no such check;
+    * with noise at the node: ``user bound``, one user moved the node's sum by no more than the
+      noise covers, and by the same amount whoever the others are; ``noise``, it is normal with the
+      stated standard deviation (Kolmogorov & Smirnov) and independent, which honest noise passes
+      with probability ``confidence``. There is no check of ``completeness`` and ``own noise``;
     * for neighbouring nodes of a deployment: ``census``, it is the same byte by byte; ``reply's
       form``, metadata, names, types, sizes and texts (errors included) are the same, and so is the
       amount of drawn randomness; ``who answers``, exactly the users who are addressed and can pay
@@ -148,6 +154,8 @@ def audit_handler(
     if make_app is not None and statistics is not None:
         raise ValueError("Expected no statistics beside make_app, which makes an app with its own.")
     make_app = make_app or partial(ldp_client_app, statistics=statistics)
+    if isinstance(query.randomizer, NodeSum):
+        return _of_node(Attack(query, make_app, candidates), num_reports, confidence, seed)
     client = Client(replace(query, low=0, high=HASH_END), make_app)
     mechanism, names = query.randomizer, list(candidates)
 
@@ -193,6 +201,24 @@ def audit_handler(
         worst_pair=events[best].pair,
         exact=exact,
         checks=checks,
+    )
+
+
+def _of_node(attack: Attack, num_reports: int, confidence: float, seed: int | None) -> Audit:
+    tape_seed = secrets.randbits(62) if seed is None else seed
+    alpha = 1 - confidence
+    with silenced("ldp_flower"):
+        measured, pair = attack.loss(num_reports, alpha, tape_seed)
+        checks = attack.checks(num_reports, alpha, tape_seed)
+    claimed = attack.mechanism.epsilon
+    return Audit(
+        query=attack.client.query,
+        claimed=claimed,
+        measured=measured,
+        confidence=confidence,
+        worst_pair=pair,
+        exact=None,
+        checks={"loss": measured <= claimed, **checks},
     )
 
 

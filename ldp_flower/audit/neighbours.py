@@ -21,7 +21,7 @@ from ..guarantee.budget import Cost, PrivacyPolicy
 from ..guarantee.ledger import Entry, SqliteLedger
 from ..guarantee.messages import CENSUS, HASH_END, QUERY, NodeKeys, Query, Report
 from ..questions import Question
-from ..randomizers import Randomizer, RecordMechanism
+from ..randomizers import NodeSum, Randomizer, RecordMechanism
 from ..simulation.grid import InProcessGrid
 from .extreme_users import copied, crowd, halved, together, unlike
 from .probe import Block, MakeApp, RecordedRandomness, entering, replaying
@@ -50,6 +50,7 @@ def terms_for(randomizer: Randomizer, ledger: Path) -> dict[str, str | int | flo
         "max-width": 1 << 40,
         "features-public": True,
         "unit": "record" if by_record else "user",
+        "noise": "node" if isinstance(randomizer, NodeSum) else "user",
         **({"num-records": NUM_RECORDS} if by_record else {}),
         "ledger-path": str(ledger),
     }

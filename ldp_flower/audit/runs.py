@@ -1,7 +1,7 @@
 """Recording of the queries of runs for an audit: the protocols' own runs, or any other run."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,38 @@ def audited_runs() -> dict[str, Runs]:
         if issubclass(protocol, LdpStrategy)
     }
     return {name: run for name, run in runs.items() if run.__func__ is not without.__func__}
+
+
+def with_noise_at_node(name: str, dim: int, epsilon: float) -> list[Query]:
+    """Return the different queries of a protocol with noise at the node.
+
+    A plan may ask the same question with the same mechanism in many steps; it is listed once.
+    Raise ValueError if the protocol has no noise at the node.
+    """
+    from ..strategies.runtime.at_node import AtNode
+
+    queries: dict[tuple[object, ...], Query] = {}
+    for strategy, users in audited_runs()[name](dim, epsilon):
+        if not isinstance(strategy, AtNode):
+            raise ValueError(f"Expected a protocol with noise at the node, got {name}.")
+        try:
+            at_node = _at_node(strategy)
+        except ValueError:  # of more than two classes
+            continue
+        for query in recorded_queries(at_node, users):
+            used = query.randomizer
+            queries.setdefault((query.statistic, type(used), used.width, used.size), query)
+    return list(queries.values())
+
+
+def _at_node(strategy: "LdpStrategy[Any]") -> "LdpStrategy[Any]":
+    """Return a strategy with noise at the node and, if its other options forbid this, without."""
+    try:
+        return replace(strategy, noise="node")
+    except ValueError:
+        places = [f.name for f in fields(strategy) if f.init and not f.kw_only]
+        own = [getattr(strategy, name) for name in places]
+        return type(strategy)(*own, epsilon=strategy.epsilon, noise="node")
 
 
 class RecordingGrid(InProcessGrid):

@@ -14,7 +14,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from numpy.typing import NDArray
 
 from ..clients import LdpClientApp
-from ..clients.private_training.records import NUMBERS, Form, in_words
+from ..clients.private_training.records import NUMBERS, Form, Loaded, in_words
 from ..data import table_file
 from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
@@ -215,18 +215,27 @@ def _records(
         findings.problems.append(
             "There is no name for the silo on the ledger: set user-id in the node's configuration."
         )
-    if policy is not None and not (policy.unit == "record" and policy.allow_inexact):
-        findings.problems.append(
-            'Training on records needs unit="record", num-records, max-delta and '
-            "allow-inexact=true in the node's configuration."
-        )
     try:
-        records, targets = file()
+        loaded = Loaded.of(*file())
     except ValueError as error:
         findings.problems.append(str(error))
         return
+    records, targets, users = loaded.records, loaded.targets, len(loaded.names)
+    of_users = policy is not None and policy.noise == "node"
+    if policy is not None and not (policy.allow_inexact and (policy.unit == "record" or of_users)):
+        findings.problems.append(
+            "Training on records needs in the node's configuration: allow-inexact=true, max-delta, "
+            'and either unit="record" with num-records or, to protect all records of a user '
+            'together, noise="node".'
+        )
+    if of_users and not users:
+        findings.problems.append(
+            f'With noise="node" users are protected, and {Path(file.path).name} has no array '
+            "owners, which names the user of each record."
+        )
+    of = f" of {users} users" if users else ""
     findings.facts.append(
-        f"Records: {file.path}, {len(records)} records of {in_words(records.shape[1:])}."
+        f"Records: {file.path}, {len(records)} records of {in_words(records.shape[1:])}{of}."
     )
     for name, values in (("Records", records), ("Targets", targets)):
         if values.dtype.kind not in NUMBERS:
@@ -260,9 +269,8 @@ def _fit(network: Path, records: NDArray[Any], targets: NDArray[Any], findings: 
     if (wrong := form.misfit(records, targets)) is not None:
         findings.problems.append(f"The node would refuse {network.name}: {wrong}")
         return
-    *_, told = form.fitted(records, targets, len(records))
-    all_count = told == f"Of {len(records)} records {len(records)} count."
-    (findings.facts if all_count else findings.doubts).append(f"{network.name}: {told}")
+    *_, usable = form.fitted(records, targets, len(records))
+    (findings.doubts if usable.faults else findings.facts).append(f"{network.name}: {usable}")
 
 
 def _told(record: logging.LogRecord) -> str:

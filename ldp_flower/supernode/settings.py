@@ -45,12 +45,15 @@ class OwnApp:
         return app
 
 
-RECORDS, TARGETS = "records", "targets"
+RECORDS, TARGETS, OWNERS = "records", "targets", "owners"
 
 
 @dataclass(frozen=True)
 class RecordsFile:
-    """A NumPy file (.npz) with ``records`` and ``targets``, on which networks are trained."""
+    """A NumPy file (.npz) with ``records`` and ``targets``, on which networks are trained.
+
+    The array ``owners``, if there is one, has the name of the user whom each record is about.
+    """
 
     path: str
 
@@ -58,8 +61,13 @@ class RecordsFile:
         """Return the app that trains the networks in a server's messages on these records."""
         return NetworkClientApp(self)
 
-    def __call__(self, context: Context | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return records, shape (records, ...), and targets; raise ValueError for a bad file."""
+    def __call__(
+        self, context: Context | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        """Return records, shape (records, ...), targets, and owners or None.
+
+        Raise ValueError for a bad file.
+        """
         expected = (
             f"Expected --records to be a file of numpy.savez({RECORDS}=, {TARGETS}=), "
             f"got {Path(self.path).name}"
@@ -67,6 +75,7 @@ class RecordsFile:
         try:
             with np.load(self.path, allow_pickle=False) as found:
                 arrays = {name: found[name] for name in (RECORDS, TARGETS)}
+                owners = found.get(OWNERS)
         except OSError as error:
             raise ValueError(f"{expected}: {error.strerror or error}.") from error
         except Exception as error:  # NumPy's reader fails in many ways
@@ -77,7 +86,7 @@ class RecordsFile:
                 f"{expected}, with one target a record: it has records of shape "
                 f"{list(records.shape)} and targets of shape {list(targets.shape)}."
             )
-        return records, targets
+        return records, targets, owners
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ldp_flower.presentation.words import counted
 from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import check_choice, check_integer
+from ldp_flower.validation import check_choice, check_integer, check_unused
 
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
 from ..runtime.facts import PrivacySpent
@@ -247,16 +247,16 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         check_integer("min_nodes", self.min_nodes, 1)
         check_choice("unit", self.unit, UNITS)
         of_users = self.unit == "user"
-        if self.records_per_user is not None and not of_users:
-            raise ValueError(
-                f'Expected no records_per_user with unit="record", got {self.records_per_user}.'
-            )
+        if not of_users:
+            check_unused(self, "with unit='record'", "records_per_user")
         self.protects = self.unit
         self.plan = DpSgdPlan(
             *(self.epsilon, self.delta, self.num_rounds, self.steps),
             _USUAL_RATE[self.unit] if self.sampling_rate is None else self.sampling_rate,
             self.max_grad_norm,
-            self.records_per_user or _USUAL_RECORDS_PER_USER if of_users else None,
+            _USUAL_RECORDS_PER_USER
+            if of_users and self.records_per_user is None
+            else self.records_per_user,
         )
         self._text = self.network.graph.to_text()
         self._round(1)  # raises an error now if arguments are invalid

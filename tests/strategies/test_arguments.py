@@ -306,7 +306,9 @@ MODES = [
         {
             "num_rounds": 3,
             "steps": 4,
+            "unit": "user",
             "sampling_rate": 0.5,
+            "records_per_user": 3,
             "max_grad_norm": 2.0,
             "optimizer": "adam",
             "learning_rate": 0.2,
@@ -316,8 +318,9 @@ MODES = [
 
 
 def records_of(users):
-    """Return the records of a silo that trains, and their targets."""
-    return users.features.astype(np.float32), users.targets.astype(np.float32)
+    """Return the records of a silo that trains, their targets, and their owners."""
+    records = users.features.astype(np.float32), users.targets.astype(np.float32)
+    return *records, np.arange(len(records[1])) // 2
 
 
 class Recording(InProcessGrid):

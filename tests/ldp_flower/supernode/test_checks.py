@@ -288,6 +288,23 @@ def test_a_node_with_records_is_as_it_should_be(records, monkeypatch):
     assert started[0][1].source.path == str(records) and started[0][1].name == str(records)
 
 
+def test_a_node_with_records_of_users_is_as_it_should_be(records):
+    of_users = RECORDS_CONFIG.replace('unit="record" num-records=40', 'noise="node"')
+    SqliteLedger.create("users.db")
+    of_users = of_users.replace("records.db", "users.db")
+    arrays = {"records": np.zeros((50, 4), np.float32), "targets": np.zeros(50, np.int64)}
+    np.savez(records, **arrays, owners=[f"patient {i % 7}" for i in range(50)])
+    checked = invoke("check", of_users, "--records", "records.npz")
+    assert checked.exit_code == 0, checked.stderr
+    assert "50 records of 4 of 7 users." in " ".join(checked.stdout.split())
+    np.savez(records, **arrays)
+    checked = invoke("check", of_users, "--records", "records.npz")
+    assert checked.exit_code == 2 and "has no array owners" in " ".join(checked.stderr.split())
+    np.savez(records, **arrays, owners=np.arange(50) + 0.5)
+    checked = invoke("check", of_users, "--records", "records.npz")
+    assert checked.exit_code == 2 and "Expected owners to be 50 texts" in checked.stderr
+
+
 @pytest.mark.parametrize(
     ("arrays", "told"),
     [
@@ -345,7 +362,7 @@ def test_a_network_that_cannot_be_read_is_found(records, net, tmp_path):
     ("left_out", "told"),
     [
         ('user-id="clinic" ', "set user-id"),
-        ("allow-inexact=true ", "allow-inexact=true in the node's configuration"),
+        ("allow-inexact=true ", "in the node's configuration: allow-inexact=true"),
         ('unit="record" num-records=40 ', "needs a ledger|unit|record"),
     ],
 )

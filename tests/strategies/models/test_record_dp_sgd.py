@@ -63,6 +63,36 @@ def test_silos_train_a_network_and_each_round_says_what_is_spent(network):
     assert set(result.arrays) == set(network.arrays)
 
 
+def of_patients(silo, each=4):
+    """Records of patients, each of whom has several that are alike."""
+    rows, targets = data_of(silo)
+    alike = np.repeat(rows[::each], each, 0) + 0.1 * rows
+    return alike, np.repeat(targets[::each], each), np.repeat(np.arange(RECORDS // each), each)
+
+
+def test_users_are_protected_with_all_their_records(network):
+    app = NetworkClientApp(lambda context: of_patients(partition(context)), seed=1)
+    options = {**PLAN, "num_rounds": 6, "sampling_rate": None}
+    strategy = RecordDpSgd(network, **options, unit="user", force=True)
+    assert (strategy.protects, strategy.plan.sampling_rate) == ("user", 1.0)
+    result = strategy.start(InProcessGrid(app, SILOS), num_nodes=SILOS)
+    assert result.train_metrics_clientapp[1]["users"] == SILOS * RECORDS / 4
+    assert (result.unit, result.privacy.unit) == ("user", "user")
+    assert "500 users in all" in " ".join(result.notes)
+    page = result.to_html()
+    assert "all records of one user of one silo" in page and "Each user's account" in page
+    assert list(result.table()["users"]) == [500] * 6
+    # Four records a patient count once: with the noise for records the loss would be a quarter.
+    of_records = RecordDpSgd(network, **options, force=True).start(grid_of(), num_nodes=SILOS)
+    assert of_records.noise_to_signal < result.noise_to_signal
+
+
+def test_without_owners_users_cannot_be_protected(network):
+    strategy = RecordDpSgd(network, **{**PLAN, "sampling_rate": None}, unit="user")
+    with pytest.raises(TooFewReports, match="do the records have owners"):
+        strategy.start(grid_of(), num_nodes=SILOS)
+
+
 def test_silos_that_fail_the_census_are_left_out_and_told(network):
     result = RecordDpSgd(network, **PLAN).start(grid_of(fails=(1, 3)), num_nodes=SILOS)
     assert result.train_metrics_clientapp[1]["nodes"] == result.num_users == 3
@@ -183,6 +213,9 @@ def test_arguments_are_checked(network):
         ({"learning_rate": 0}, "Expected learning_rate > 0"),
         ({"min_nodes": 0}, "Expected an integer min_nodes >= 1"),
         ({"steps": 0}, "Expected an integer steps >= 1"),
+        ({"unit": "patient"}, "Expected unit in"),
+        ({"records_per_user": 3}, "records_per_user"),
+        ({"unit": "user", "records_per_user": 0}, "Expected an integer records_per_user >= 1"),
     ):
         with pytest.raises(ValueError, match=words):
             RecordDpSgd(network, **{**PLAN, **changes})

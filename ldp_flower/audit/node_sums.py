@@ -1,0 +1,159 @@
+"""Attacks on a client whose noise is at the node: the effect of one user, and the law of the noise.
+
+A reply is the exact sum over a node's users plus noise. With replayed randomness the noise of two
+nodes is the same, so their difference is what the data move.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import kstest
+
+from ..data.users import Users
+from ..guarantee.messages import HASH_END, Query, Report
+from ..randomizers import NodeSum
+from ..randomizers.discrete_gaussian import SIGMA, Integers
+from ..randomizers.sums import PARTS
+from ..randomness import derive
+from ..validation import Floats
+from .distinguish import Sample, likeliest_events
+from .extreme_users import crowd, together, unlike
+from .neighbours import compared
+from .probe import Client, MakeApp
+from .settings import kept
+
+_USERS = 7  # number of users of a node whose sum is attacked
+_PLACE = 3  # the user among them who changes
+_CROWDS = 2  # numbers of different companies of this user
+_COORDINATES = 16  # coordinates of a sum whose noise is tested, at most
+
+
+class Attack:
+    """Attack on one query for a node's noisy sum."""
+
+    def __init__(self, query: Query, make_app: MakeApp, candidates: Mapping[str, Users]) -> None:
+        mechanism = query.randomizer
+        assert isinstance(mechanism, NodeSum)
+        # Of the plan, so that a deployed node can answer twice.
+        self.mechanism = replace(mechanism, parts=min(mechanism.parts, PARTS // 2))
+        query = replace(query, randomizer=self.mechanism, low=0, high=HASH_END)
+        self.client = Client(query, make_app)
+        self.candidates = candidates
+        self._num_features = next(iter(candidates.values())).num_features
+
+    def checks(self, num_reports: int, alpha: float, seed: int) -> dict[str, bool]:
+        """Return the checks by name, with True for a check that found nothing."""
+        people = list(self.candidates.values())
+        # A single user is a node of its own in these comparisons of deployments.
+        rules = [
+            each(self.client.query, self.client.make_app, 1, people, seed)
+            for each in (compared, kept)
+        ]
+        found = {
+            "user bound": self._within_bound(),
+            "noise": self._noise(num_reports, alpha, seed),
+            "replay": self._replays(),
+        }
+        for each in rules:
+            found |= {name: right and found.get(name, True) for name, right in each.items()}
+        return found
+
+    def loss(self, num_reports: int, alpha: float, seed: int) -> tuple[float, tuple[str, str]]:
+        """Return a lower bound on the loss, and the two users whose sums differ most.
+
+        One half of the sums suggests an event, and the other half gives the bound for it.
+        """
+        names = self._farthest()
+        halves: list[dict[str, Sample]] = [{}, {}]
+        for phase, name in enumerate(names):
+            sums = self._sums(self.candidates[name], num_reports, seed, phase)
+            for half, some in zip(halves, np.array_split(sums, 2), strict=True):
+                half[name] = Sample(np.zeros(len(some), np.uint64), some * self.mechanism.unit)
+        delta = self.mechanism.delta
+        events = likeliest_events(halves[0], 2, delta, alpha / 2)
+        bounds = [event.bound(halves[1], delta, alpha / 2) for event in events]
+        best = int(np.argmax(bounds))
+        return max(bounds[best], 0.0), events[best].pair
+
+    def _farthest(self) -> tuple[str, str]:
+        """Return the names of the two candidates whose sums are farthest apart."""
+        sums = {name: self._sum(user) for name, user in self.candidates.items()}
+        return max(combinations(sums, 2), key=lambda pair: _distance(sums[pair[0]], sums[pair[1]]))
+
+    def _sum(self, users: Users, seed: int = 1) -> Integers:
+        """Return a node's sum with the noise of a seed."""
+        (answer,) = self.client.answers(users, [seed])
+        return _sum_in(answer, self.mechanism)
+
+    def _sums(self, users: Users, number: int, seed: int, phase: int) -> Integers:
+        """Return sums with independent noise, shape (number, dim)."""
+        seeds = [int(word) for word in derive(seed, phase, np.arange(number, dtype=np.uint64))]
+        return np.array(
+            [_sum_in(each, self.mechanism) for each in self.client.answers(users, seeds)]
+        )
+
+    def _within_bound(self) -> bool:
+        """Return True if a user moves a sum by its bound at most, and alike in any company."""
+        most = self.mechanism.diameter * self.mechanism.one
+        moves = []
+        for company in self._companies():
+            sums = [self._sum(together(users)) for users in self._changed(company)]
+            if max(_distance(one, other) for one, other in combinations(sums, 2)) > most:
+                return False
+            moves.append(np.array(sums) - sums[0])
+        return all(np.array_equal(moves[0], other) for other in moves[1:])
+
+    def _companies(self) -> list[list[Users]]:
+        everybody = crowd(_CROWDS * _USERS, self._num_features)
+        return [everybody[i * _USERS : (i + 1) * _USERS] for i in range(_CROWDS)]
+
+    def _changed(self, company: Sequence[Users]) -> Iterator[list[Users]]:
+        """Yield the users of a node with each candidate in one place."""
+        for other in [*self.candidates.values(), *unlike(self._num_features)]:
+            yield [*company[:_PLACE], other, *company[_PLACE + 1 :]]
+
+    def _noise(self, num_reports: int, alpha: float, seed: int) -> bool:
+        """Return True if noise is normal with the stated variance, and independent.
+
+        Half of the sums are subtracted from the others about the same data. The checks are of the
+        law (Kolmogorov & Smirnov), and of the correlations of neighbouring coordinates and replies.
+        """
+        users = together(self._companies()[0])
+        sums = self._sums(users, num_reports, seed, len(self.candidates))
+        half = num_reports // 2
+        some = sums[: 2 * half, :: max(1, sums.shape[1] // _COORDINATES)]
+        noise = (some[:half] - some[half:]) / (np.sqrt(2) * SIGMA)
+        rows, columns = noise[1:] * noise[:-1], noise[:, 1:] * noise[:, :-1]
+        tests = [kstest(noise.ravel(), "norm").pvalue, _of_mean(rows), _of_mean(columns)]
+        return bool(min(tests) > alpha / len(tests))
+
+    def _replays(self) -> bool:
+        """Return True if the same query gets the same sum, and another step another sum."""
+        query, users = self.client.query, together(self._companies()[0])
+        asked = [query, query, replace(query, step=query.step + 1)]
+        one, again, other = (
+            _sum_in(each, self.mechanism) for each in self.client.answers(users, [None], asked)
+        )
+        return bool((one == again).all() and (one != other).any())
+
+
+def _sum_in(answer: Report, mechanism: NodeSum) -> Integers:
+    """Return the noisy sum in an answer; raise RuntimeError if it has none of the right form."""
+    found = answer.arrays.get("noisy_sum")
+    if found is None or found.dtype != np.int64 or found.shape != (mechanism.dim,):
+        raise RuntimeError("The client sends no noisy sum of its node.")
+    return np.asarray(found)
+
+
+def _distance(one: Integers, other: Integers) -> float:
+    return float(np.linalg.norm((one - other).astype(np.float64)))
+
+
+def _of_mean(products: Floats) -> float:
+    """Return the p-value of products of independent standard normal numbers having mean 0."""
+    if not products.size:
+        return 1.0
+    return float(2 * ndtr(-abs(products.mean()) * np.sqrt(products.size)))

@@ -1,0 +1,124 @@
+"""The audit of noise at the node: an honest client passes, and planted faults are found.
+
+An honest client fails with probability .001 for a new seed; the seeds are fixed.
+"""
+
+import numpy as np
+import pytest
+
+from ldp_flower.audit import audit_handler, extremes
+from ldp_flower.audit.runs import audited_runs, with_noise_at_node
+from ldp_flower.clients import node_sums
+from ldp_flower.randomizers import BallSum, CellSum, sums
+from ldp_flower.strategies.runtime.at_node import AtNode
+
+DIM = 6
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return {name: with_noise_at_node(name, DIM, 2.0)[0] for name in ("Means", "Counts")}
+
+
+def audited(query, num_reports=400):
+    return audit_handler(query, extremes(query, DIM), num_reports=num_reports, seed=1)
+
+
+@pytest.mark.parametrize("name", ["Means", "Counts"])
+def test_an_honest_client_passes(queries, name):
+    found = audited(queries[name])
+    assert found.passed, found.checks
+    assert found.claimed == 2.0 and 0 <= found.measured < 2.0
+    assert set(found.checks) >= {"user bound", "noise", "replay", "ledger", "rehearsal"}
+
+
+def test_half_of_the_variance_is_found(queries, monkeypatch):
+    honest = sums.discrete_gaussian
+    monkeypatch.setattr(
+        sums,
+        "discrete_gaussian",
+        lambda size, rng: np.rint(honest(size, rng) / np.sqrt(2)).astype(np.int64),
+    )
+    found = audited(queries["Means"])
+    assert not found.checks["noise"] and found.checks["user bound"]
+
+
+@pytest.mark.slow
+def test_one_draw_for_all_coordinates_is_found(queries, monkeypatch):
+    honest = sums.discrete_gaussian
+    monkeypatch.setattr(
+        sums, "discrete_gaussian", lambda size, rng: np.repeat(honest(1, rng), size)
+    )
+    assert not audited(queries["Means"]).checks["noise"]
+
+
+@pytest.mark.slow
+def test_missing_noise_is_measured(queries, monkeypatch):
+    honest = sums.discrete_gaussian
+    monkeypatch.setattr(sums, "discrete_gaussian", lambda size, rng: honest(size, rng) // 1000)
+    found = audited(queries["Counts"])
+    assert found.measured > 2.0 and not found.checks["loss"]
+
+
+@pytest.mark.parametrize(
+    ("name", "mechanism", "tenths"),
+    [("Counts", CellSum, 11), pytest.param("Means", BallSum, 12, marks=pytest.mark.slow)],
+    ids=["cells", "ball"],
+)
+def test_a_user_who_moves_more_is_found(queries, monkeypatch, name, mechanism, tenths):
+    """Users of the audit move a histogram by all of its bound, and a mean by .9 of it."""
+    honest = mechanism.integers
+    monkeypatch.setattr(
+        mechanism, "integers", lambda self, values: honest(self, values) * tenths // 10
+    )
+    found = audited(queries[name])
+    assert not found.checks["user bound"] and found.checks["noise"]
+
+
+@pytest.mark.slow
+def test_users_who_change_each_other_are_found(queries, monkeypatch):
+    """A total is scaled by a number that depends on all of them."""
+    honest = BallSum.integers
+
+    def scaled(self, values):
+        found = honest(self, values)
+        return found // (1 + int((found[:, 0] > 0).sum()) % 2)
+
+    monkeypatch.setattr(BallSum, "integers", scaled)
+    assert not audited(queries["Means"]).checks["user bound"]
+
+
+@pytest.mark.slow
+def test_a_client_that_tells_who_has_rows_is_found(queries, monkeypatch):
+    """By the number of users whose sum it is said to be."""
+    honest = node_sums.of_node
+
+    def telling(node, query, slots):
+        rows = node.take(slots).num_rows
+        found = honest(node, query, slots)
+        return type(found).of_node(int((rows > 0).sum()), found.arrays["noisy_sum"])
+
+    monkeypatch.setattr("ldp_flower.clients.respond.of_node", telling)
+    assert not audited(queries["Means"]).checks["who answers"]
+
+
+def test_protocols_with_noise_at_the_node_are_audited():
+    found = {}
+    for name in audited_runs():
+        try:
+            found[name] = with_noise_at_node(name, DIM, 2.0)
+        except ValueError as error:
+            assert "noise at the node" in str(error)
+    with_it = {kind.__name__ for kind in AtNode.__subclasses__()}
+    assert found.keys() >= {"Means", "Describe", "PrivateRegression", "PrivateClassification"}
+    assert all(found.values()) and with_it
+    kinds = {query.statistic for queries in found.values() for query in queries}
+    assert kinds >= {"moments", "cell_shares", "bin_shares", "shortened_ridge_move", "error_pair"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["TwoWay", "Quantiles", "Describe", "PrivateRegression"])
+def test_every_step_of_a_protocol_passes(name):
+    for query in with_noise_at_node(name, DIM, 2.0):
+        found = audited(query)
+        assert found.passed, (query.statistic, found.checks)
