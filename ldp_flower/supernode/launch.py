@@ -1,5 +1,6 @@
 """Start and supervision of a SuperNode that can run the operator's programs only."""
 
+import ctypes
 import fcntl
 import logging
 import os
@@ -11,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -23,6 +25,7 @@ from .settings import Settings
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _MIN_UPTIME: Final = 60.0  # seconds; a SuperNode that ran at least this long has worked
 _MAX_PAUSE: Final = 60.0  # longest pause before a restart, in seconds
+_PR_SET_PDEATHSIG: Final = 1  # of <linux/prctl.h>
 _LOOK: Final = 5.0  # seconds between two checks of a SuperNode
 _log = logging.getLogger("flwr")
 
@@ -115,7 +118,8 @@ class _EndSignal:
         The process is also ended, with code 1 instead of 0, if one of its children has ended. A
         SuperNode would go on without the program that looks for tasks, and answer no more messages.
         """
-        with subprocess.Popen(command, env=environment) as self._process:
+        ends_with_this = partial(_end_with, os.getpid())
+        with subprocess.Popen(command, env=environment, preexec_fn=ends_with_this) as self._process:
             if self.to_end:  # signalled before there was a process
                 self._process.terminate()
             ended: set[int] = set()
@@ -135,6 +139,18 @@ class _EndSignal:
         while not self.to_end and time.monotonic() < end:
             time.sleep(0.1)
         return self.to_end
+
+
+def _end_with(parent: int) -> None:
+    """Have this process signalled to end when its parent ends, even if the parent is killed.
+
+    Otherwise Flower's process would go on answering without the command that supervises it. Only
+    Linux has such a signal.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # the parent has ended before
+            os._exit(1)
 
 
 def _ended_children(pid: int) -> set[int]:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -256,8 +257,7 @@ def test_a_supernode_that_has_lost_its_part_that_looks_for_tasks_is_ended(monkey
     assert supervise([], SETTINGS) == -signal.SIGTERM
 
 
-def test_whoever_stops_the_command_stops_the_supernode(tmp_path):
-    code = """
+COMMAND = """
 import sys
 from ldp_flower.supernode import flower, launch
 from ldp_flower.supernode.settings import OwnApp, Settings
@@ -266,12 +266,23 @@ child = "import os, time; print(os.environ['PATH'], os.getpid(), flush=True); ti
 flower.command = lambda *_: [sys.executable, "-c", child]
 sys.exit(launch.supervise([], Settings(OwnApp("a:b"), "")))
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as told:
-        path, pid = told.stdout.readline().split()
+
+
+@pytest.mark.parametrize("kill", [signal.SIGTERM, signal.SIGKILL])
+def test_whoever_stops_the_command_stops_the_supernode(kill):
+    if kill == signal.SIGKILL and sys.platform != "linux":
+        pytest.skip("only Linux tells a process that its parent has ended")
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True
+    ) as run:
+        path, _ = run.stdout.readline().split()
         assert "ldp-flower-" in path and os.pathsep not in path
-        told.terminate()
-        assert told.wait(30) == 0
-    assert not os.path.exists(f"/proc/{pid}") and not os.path.exists(path)
+        run.send_signal(kill)
+        assert run.wait(30) == (0 if kill == signal.SIGTERM else -kill)
+        assert run.stdout.read() == ""  # the child had the other end open
+    # A killed command cannot remove its folder.
+    assert not os.path.exists(path) or kill == signal.SIGKILL
+    shutil.rmtree(path, ignore_errors=True)
 
 
 # ------------------------------------------------------------------------ a SuperNode's own process
