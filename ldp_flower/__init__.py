@@ -4,9 +4,11 @@ This package holds the code that clients and strategies share. The private half 
 :mod:`ldp_flower.clients`, and the untrusted half is :mod:`ldp_flower.strategies`.
 """
 
-# ruff: noqa: E402 -- the paths of the two halves must be known before anything is imported
+# ruff: noqa: F403, F405 -- the module public has the imports
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
@@ -17,13 +19,8 @@ _HERE = Path(__file__).parent
 if not (_HERE / "clients").is_dir():
     __path__ = [str(_HERE), str(_HERE.parent)]
 
-from .data.items import hash_items
-from .data.schema import Categories, Numeric, Schema
-from .data.table_file import read_table
-from .data.users import Users
-from .guarantee.budget import PrivacyPolicy
-from .planning import plan
-from .simulation.grid import GeneratedUsers, InProcessGrid, simulate
+if TYPE_CHECKING:
+    from .public import *
 
 __all__ = [
     "Categories",
@@ -38,3 +35,15 @@ __all__ = [
     "read_table",
     "simulate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when one is first used: commands that need none start sooner."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.public"), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, too, for completion in notebooks."""
+    return sorted({*globals(), *__all__})

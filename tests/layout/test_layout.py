@@ -214,7 +214,8 @@ MAY_IMPORT = {
         "compare",
         "supernode",
     },
-    "ldp_flower": {"data", "guarantee", "planning", "simulation"},
+    "ldp_flower": {"public"},
+    "public": {"data", "guarantee", "planning", "simulation"},
 }
 
 
