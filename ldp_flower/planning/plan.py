@@ -3,7 +3,7 @@
 import inspect
 import math
 import textwrap
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,14 @@ class Plan:
             axes = charts.new_axes(_HEIGHT) if axes is None else axes
             self._draw(axes)
         return axes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain values, for JSON, with a report's size for mechanisms."""
+        plain = asdict(self)
+        if self.expected is not None:
+            del plain["expected"]["randomizers"]
+            plain["expected"]["report_bytes"] = self.expected.report_bytes
+        return plain
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return an HTML page for a reviewer or an ethics board, and write it if a path is given.
