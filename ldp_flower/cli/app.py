@@ -14,13 +14,11 @@ import typer
 from rich.text import Text
 
 from .. import __version__
-from ..audit.app.loading import declared_nodes, project_of
-from ..presentation.words import what_lacks
-from ..randomizers import RandomizedResponse
-from .audit import NamesProtocols, audit
+from .audit import audit
 from .compare import TakesSeveral, compare
 from .console import (
     FAILED,
+    INTERRUPTED,
     USAGE,
     AppSettings,
     Scalar,
@@ -33,20 +31,20 @@ from .console import (
 )
 from .demo import demo
 from .ledger import ledger
+from .names import AUDITED
 from .plan import plan
 from .protocols import protocols
-from .run import FlowerError, declared_config, ended_by_signals, private_superlink
+from .run import NODES, FlowerError, declared_config, ended_by_signals, private_superlink
 from .screen import Screen
 from .supernode import check, supernode
 
-INTERRUPTED = 130
-_NODES = 4
 _SIMULATION_FAILED = "Simulation failed with exception: "  # Flower's prefix of the exception
 _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
+    suggest_commands=False,  # click suggests similar commands, too
     rich_markup_mode="markdown",  # joins the lines of a paragraph
 )
 app.add_typer(ledger, name="ledger")
@@ -65,51 +63,59 @@ def main(
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
     ] = False,
 ) -> None:
-    """Local differential privacy protocols for Flower."""
+    """Plan, run, audit and deploy protocols of local differential privacy for Flower."""
 
 
 @app.command()
 def run(
     app_path: Annotated[Path, typer.Argument(metavar="APP", help="Directory of the Flower app.")],
     users: Annotated[
-        int | None, typer.Option(min=1, help="Number of simulated users (num-users).")
+        int | None,
+        typer.Option(min=1, help="Number of simulated users (the app's setting num-users)."),
     ] = None,
     nodes: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="Number of simulated SuperNodes.",
-            show_default=f"the app's num-nodes or num-supernodes, or {_NODES}",
+            show_default=f"the app's num-nodes or num-supernodes, or {NODES}",
         ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="Privacy parameter of each user (epsilon).")
+        float | None,
+        typer.Option(help="Privacy parameter of each user (the app's setting epsilon)."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the simulation (seed).")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the simulation (the app's setting seed).")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Directory for results.", show_default="results/APP")
+        Path | None, typer.Option(help="Directory for the results.", show_default="results/APP")
     ] = None,
     config: AppSettings = None,
 ) -> None:
-    """Run the Flower app in directory APP in Flower's simulation engine.
+    """Run the Flower app in the directory APP in Flower's simulation engine.
 
-    Exit code: 0 if the run completed and left its result, 1 if it failed,
-    2 for what the app does not know, 130 after Ctrl-C. Nothing that was started for the run is
-    left running, also after a SIGTERM, as of `timeout 600 ldp-flower run APP`.
+    When the run ends, the command stops all processes that it has started, also after a SIGTERM, as
+    in `timeout 600 ldp-flower run APP`.
+
+    Exit codes: 0 if the run completed and wrote its result, 1 if it failed, 2 if the app does not
+    accept a setting, 130 after Ctrl-C.
     """
+    from ..audit.app.loading import declared_nodes, project_of
+
     app_path = app_path.expanduser().resolve()
     where = (output or Path("results", app_path.name)).expanduser().resolve()
     given = {"num-users": users, "epsilon": epsilon, "seed": seed, "output-dir": output}
     with failing(ValueError):
         declared = declared_config(app_path)
         settings = _settings(declared, given, config or [])
-    nodes = nodes or declared_nodes(project_of(app_path), declared) or _NODES
+    nodes = nodes or declared_nodes(project_of(app_path), declared) or NODES
     own: dict[str, Scalar] = {"num-nodes": nodes, "output-dir": str(where)}
     settings |= {key: value for key, value in own.items() if key in declared}
     if os.name == "nt":
-        fail("`ldp-flower run` needs Linux or macOS; on Windows use WSL.", FAILED)
+        fail("`ldp-flower run` needs Linux or macOS. On Windows, use WSL.", FAILED)
     if importlib.util.find_spec("ray") is None:
-        fail('Flower\'s engine is missing: pip install "ldp-flower[sim]"', FAILED)
+        fail('Flower\'s engine is not installed: pip install "ldp-flower[sim]"', FAILED)
     try:
         where.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -126,7 +132,7 @@ def _run(
     result: Path | None,
 ) -> None:
     started, before = time.monotonic(), _modified(result)
-    console.print(f"Starting Flower for {app_path.name} with {nodes} nodes (takes a while) ...")
+    console.print(f"Starting Flower for {app_path.name} with {nodes} nodes. This takes a while ...")
     try:
         with (
             ended_by_signals(),
@@ -138,18 +144,19 @@ def _run(
                     screen.show(line)
             status, details = superlink.outcome()
     except FlowerError as error:
-        fail(f"{error} Its log may say why: {log}", FAILED)
+        fail(f"{error} The reason may be in its log: {log}", FAILED)
     except KeyboardInterrupt:
-        fail(f"Interrupted; Flower has been stopped. The log so far: {log}", INTERRUPTED)
+        fail(f"Interrupted. Flower has been stopped. The log so far: {log}", INTERRUPTED)
     if not status:
-        fail(f"{screen.refusal or 'It says why above.'}\nFlower did not accept {app_path}.", FAILED)
+        reason = screen.refusal or "The lines above give the reason."
+        fail(f"{reason}\nFlower did not accept {app_path}.", FAILED)
     why = "\nThen: ".join(_reasons(screen, details.removeprefix(_SIMULATION_FAILED)))
     if status != "finished:completed":
         ended = f"The run ended as {status.rpartition(':')[2]}."
         fail("\n".join(filter(None, [why, f"{ended} All tracebacks are in {log}"])), FAILED)
     if result is not None and _modified(result) == before:
-        left = f"The run ended without writing {result}: the ServerApp may have left early."
-        fail("\n".join(filter(None, [why, left, f"All that it said is in {log}"])), FAILED)
+        left = f"The run ended without writing {result}. The ServerApp may have returned early."
+        fail("\n".join(filter(None, [why, left, f"All of its output is in {log}"])), FAILED)
     if why:
         errors.print(Text.assemble(("Warning: ", "yellow"), f"{why}\nAll tracebacks are in {log}"))
     else:
@@ -160,6 +167,8 @@ def _run(
 
 def _reasons(screen: Screen, details: str) -> list[str]:
     """Return the reasons of a failure in order, with a remedy for a missing module."""
+    from ..presentation.words import what_lacks
+
     reasons = [*screen.reasons]
     if details and not any(details in each for each in reasons):
         reasons.append(details)
@@ -174,6 +183,8 @@ def _settings(
     declared: dict[str, Scalar], given: Mapping[str, object], texts: list[str]
 ) -> dict[str, Scalar]:
     """Return the app's settings from named options and from ``-c``, which takes precedence."""
+    from ..randomizers import RandomizedResponse
+
     settings = {
         key: override(declared, key, str(value))
         for key, value in given.items()
@@ -200,7 +211,7 @@ app.command()(check)
 app.command()(demo)
 app.command()(protocols)
 app.command()(plan)
-app.command(cls=NamesProtocols)(audit)
+app.command(epilog=f"PROTOCOL is one of: {', '.join(AUDITED)}.")(audit)
 
 if __name__ == "__main__":
     sys.exit(app())

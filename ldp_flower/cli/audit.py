@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from click.core import ParameterSource
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperCommand
 
-from ..audit import Audit, audit_handler, extremes, recorded_queries
 from .console import (
     FAILED,
     USAGE,
@@ -26,33 +24,31 @@ from .console import (
     scalar,
     unknown,
 )
+from .names import AUDITED, OF_NETWORKS, completion
 from .run import declared_config
+
+if TYPE_CHECKING:
+    from ..audit import Audit, NetworkAudit
+    from ..audit.handler import Checked
 
 _of_app = partial(typer.Option, rich_help_panel="With --app")
 _OF_APP = (
     *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds", "runs"),
     "html",
 )
-_OF_NETWORKS = "RecordDpSgd"  # the protocol whose nodes train networks
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed")
 # Options of the command, by the argument names that errors use.
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_APP, *_OF_PROTOCOL)}
 
 
-class NamesProtocols(TyperCommand):
-    """Command whose help lists the protocols; they are imported only for this help."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        from ..audit.runs import audited_runs
-
-        self.epilog = f"PROTOCOL is one of: {', '.join([*audited_runs(), _OF_NETWORKS])}."
-        super().format_help(ctx, formatter)
-
-
 def audit(
     ctx: typer.Context,
-    protocol: Annotated[str | None, typer.Argument()] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a protocol of this library.", autocompletion=completion(AUDITED)
+        ),
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
     dim: Annotated[int, typer.Option(min=2, help="Number of features, or of items.")] = 8,
     reports: Annotated[
@@ -61,66 +57,89 @@ def audit(
             "--reports",
             "--num-reports",
             min=100,
-            help="Reports of either user that confirm a finding.",
+            help="Number of reports of each of two users that confirm a finding.",
         ),
     ] = 4000,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of the reports.", show_default="the system's")
+        int | None, typer.Option(help="Seed of the reports.", show_default="random")
     ] = None,
     app: Annotated[
-        Path | None, _of_app(metavar="DIR", help="Attack the Flower app in this directory.")
+        Path | None, _of_app(metavar="DIR", help="Directory of the Flower app to attack.")
     ] = None,
     loader: Annotated[
         str | None,
         _of_app(
             metavar="MODULE:FUNCTION",
-            help="The app's function that returns its data.",
-            show_default="looked for",
+            help="Function of the app that returns its data.",
+            show_default="found by a search",
         ),
     ] = None,
     claim: Annotated[
         float | None,
         _of_app(
-            metavar="EPSILON", help="What is claimed of a whole run.", show_default="by its mods"
+            metavar="EPSILON",
+            help="Claimed epsilon of a whole run.",
+            show_default="the claim of the app's mods",
         ),
     ] = None,
-    delta: Annotated[float | None, _of_app(help="Of the claim.", show_default="its mods'")] = None,
+    delta: Annotated[
+        float | None,
+        _of_app(help="Claimed delta of a whole run.", show_default="the claim of the app's mods"),
+    ] = None,
     unit: Annotated[
         str | None,
         _of_app(
-            help="Whose data neighbours differ in: node or record.",
-            show_default="what its mods protect, or node",
+            help="Protected unit, in which neighbouring data differ: node or record.",
+            show_default="the unit of the app's mods, or node",
         ),
     ] = None,
     nodes: Annotated[
         int | None,
-        _of_app(min=2, help="Number of nodes.", show_default="the app's, or what it starts with"),
+        _of_app(
+            min=2,
+            help="Number of nodes.",
+            show_default="the app's, or the fewest that are tried with which it starts",
+        ),
     ] = None,
     config: Annotated[
         list[str] | None,
-        _of_app("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
+        _of_app(
+            "-c",
+            "--config",
+            metavar="KEY=VALUE",
+            help="Value for a setting of the app; repeatable.",
+        ),
     ] = None,
     node_config: Annotated[
-        list[str] | None, _of_app(metavar="KEY=VALUE", help="A node's own settings (node_config).")
+        list[str] | None,
+        _of_app(
+            metavar="KEY=VALUE", help="Value for a setting of a node (node_config); repeatable."
+        ),
     ] = None,
-    seconds: Annotated[float, _of_app(min=1.0, help="CPU time of runs with noise, about.")] = 10.0,
+    seconds: Annotated[
+        float, _of_app(min=1.0, help="Approximate CPU time of the runs with noise.")
+    ] = 10.0,
     runs: Annotated[
         int | None,
-        _of_app(min=1, help="Runs that are compared on either data set, instead of --seconds."),
+        _of_app(min=1, help="Number of runs on each of two data sets, instead of --seconds."),
     ] = None,
-    html: Annotated[Path | None, _of_app(metavar="FILE", help="Write a page, too.")] = None,
+    html: Annotated[
+        Path | None, _of_app(metavar="FILE", help="File of a page with the result.")
+    ] = None,
 ) -> None:
-    """Try to break the promise of PROTOCOL's client, or of the Flower app in --app DIR.
+    """Attack the client of PROTOCOL, or the Flower app in the directory --app.
 
-    PROTOCOL, by its name: prints the claimed epsilon, the largest that was measured (at 99.9 %
-    confidence), the exact one where outputs can be enumerated, and which checks failed:
-    completeness, isolation, replay, own noise, record bound, and what neighbouring nodes of a
-    deployment show (census, reply's form, who answers, ledger) and with an operator's settings
-    (rehearsal, row limit, waiting). The exit code is 1 if anything contradicts the claim.
+    With PROTOCOL, the command prints the claimed epsilon, the largest measured one (at 99.9 %
+    confidence), the exact one if outputs can be enumerated, and the checks that failed. It checks
+    clients for completeness, isolation, replay, own noise and record bound. It compares the census,
+    the reply's form, the users who answer and the ledger of neighbouring nodes of a deployment. It
+    checks an operator's settings, too: rehearsal, row limit and waiting.
 
-    --app: runs the app's own server, answers its messages on neighbouring data, and prints
-    what of the replies depends on data and what their noise is worth. The exit code is 0 if
-    nothing was found, 1 if something was, 2 if it could not be tried.
+    With --app, the command runs the app's own server and answers its messages on neighbouring data.
+    It prints which parts of the replies depend on data, and the epsilon of their noise.
+
+    Exit codes: 0 if nothing was found; 1 if something contradicts the claim, or the client of
+    PROTOCOL does not answer; 2 if an argument is not valid, or the app could not be attacked.
     """
     if (protocol is None) == (app is None):
         fail("Expected either PROTOCOL or --app DIR.", USAGE)
@@ -130,7 +149,7 @@ def audit(
     of_other = _OF_APP if app is None else _OF_PROTOCOL
     if idle := [_OPTIONS[name] for name in given if name in of_other]:
         what = "PROTOCOL" if app is None else "--app"
-        fail(f"Expected no {', '.join(idle)} with {what}, where it has no effect.", USAGE)
+        fail(f"Expected no {', '.join(idle)} with {what}, which does not use it.", USAGE)
     if {"seconds", "runs"} <= set(given):
         fail("Expected --seconds or --runs, not both.", USAGE)
     if app is None:
@@ -150,10 +169,11 @@ def audit(
         fail(str(error), USAGE)
     except Exception as error:  # an app's objects may behave in unknown ways
         fail(f"The attack itself failed: {type(error).__name__}: {error}", USAGE)
+    if html is not None:
+        to_html(found, html)
     # Wrap at the width of the terminal, since these are tables of words.
     console.print(shown(found), soft_wrap=False)
     if html is not None:
-        to_html(found, html)
         console.print(f"Wrote {html}")
     console.print(verdict(found), style="bold red" if found.found else "green")
     if found.found:
@@ -172,25 +192,47 @@ def _progress() -> Iterator[Callable[[str], None]]:
 def _audit_protocol(
     protocol: str, epsilon: float, dim: int, reports: int, seed: int | None
 ) -> None:
+    if protocol not in AUDITED:
+        fail(unknown(protocol, (), AUDITED), USAGE)
+    of_networks = protocol == OF_NETWORKS
+    with failing(ValueError), failing(RuntimeError, code=FAILED):
+        found: list[Any] = (
+            [_step(epsilon, dim, reports, seed)]
+            if of_networks
+            else _queries(protocol, epsilon, dim, reports, seed)
+        )
+    console.print(_step_shown(*found) if of_networks else _table(found))
+    noun = "step" if of_networks else "query" if len(found) == 1 else "queries"
+    if failed := sum(not each.passed for each in found):
+        fail(f"The claim does not hold in {failed} of {len(found)} {noun}.", FAILED)
+    console.print(f"{len(found)} {noun}, nothing found.", style="green")
+
+
+def _queries(
+    protocol: str, epsilon: float, dim: int, reports: int, seed: int | None
+) -> list["Audit"]:
+    from ..audit import audit_handler, extremes, recorded_queries
     from ..audit.runs import audited_runs
 
-    if protocol == _OF_NETWORKS:
-        _audit_network(epsilon, dim, reports, seed)
-        return
-    if protocol not in audited_runs():
-        fail(unknown(protocol, (), [*audited_runs(), _OF_NETWORKS]), USAGE)
-    audits: list[Audit] = []
-    with (
-        failing(ValueError),
-        failing(RuntimeError, code=FAILED),
-        console.status("Recording the protocol's queries") as status,
-    ):
+    audits = []
+    with console.status("Recording the protocol's queries") as status:
         runs = list(audited_runs()[protocol](dim, epsilon))
         queries = [query for run in runs for query in recorded_queries(*run)]
         for number, query in enumerate(queries, 1):
             status.update(f"Auditing query {number} of {len(queries)}: {query.statistic}")
             people = extremes(query, dim)
             audits.append(audit_handler(query, people, num_reports=reports, seed=seed))
+    return audits
+
+
+def _step(epsilon: float, dim: int, reports: int, seed: int | None) -> "NetworkAudit":
+    from ..audit import audit_network
+
+    with console.status("Sending a training step to silos"):
+        return audit_network(epsilon, dim, num_reports=reports, seed=seed)
+
+
+def _table(audits: list["Audit"]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("statistic, mechanism, worst pair", overflow="fold")
     for name in ("claimed", "measured", "exact"):
@@ -198,9 +240,7 @@ def _audit_protocol(
     table.add_column("passed", no_wrap=True)
     for found in audits:
         tried = [found.query.statistic, type(found.query.randomizer).__name__]
-        tried.append(" / ".join(found.worst_pair))
-        if gave_way := [name for name, passed in found.checks.items() if not passed]:
-            tried.append(f"fails: {', '.join(gave_way)}")
+        tried += [" / ".join(found.worst_pair), *_failed(found)]
         table.add_row(
             "\n".join(tried),
             f"{found.claimed:g}",
@@ -208,28 +248,19 @@ def _audit_protocol(
             "" if found.exact is None else f"{found.exact:.6f}",
             "yes" if found.passed else "no",
         )
-    console.print(table)
-    failed = sum(not found.passed for found in audits)
-    if failed:
-        fail(f"{failed} of {len(audits)} queries break their promise.", FAILED)
-    console.print(f"{len(audits)} queries, nothing found.", style="green")
+    return table
 
 
-def _audit_network(epsilon: float, dim: int, reports: int, seed: int | None) -> None:
-    from ..audit import audit_network
-
-    with (
-        failing(ValueError),
-        failing(RuntimeError, code=FAILED),
-        console.status("Asking silos for a step"),
-    ):
-        found = audit_network(epsilon, dim, num_reports=reports, seed=seed)
-    console.print(
+def _step_shown(found: "NetworkAudit") -> str:
+    told = (
         f"One step of a linear network: claimed epsilon {found.claimed:g} at delta "
         f"{found.delta:g}, measured {found.measured:.3f} at least. One record moved a sum by "
-        f"{found.moved:.6f} lengths of a gradient, 2 at most."
+        f"{found.moved:.6f} lengths of a gradient. At most 2 is allowed."
     )
-    if not found.passed:
-        failed = [name for name, passed in found.checks.items() if not passed]
-        fail(f"The silo breaks its promise: {', '.join(failed)}.", FAILED)
-    console.print("1 step, nothing found.", style="green")
+    return "\n".join([told, *_failed(found)])
+
+
+def _failed(found: "Checked") -> list[str]:
+    """Return a line with the checks that failed, or no line."""
+    failed = [name for name, passed in found.checks.items() if not passed]
+    return [f"fails: {', '.join(failed)}"] if failed else []

@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ..audit.app.loading import AuditedApp
-from .console import FAILED, USAGE, AppSettings, console, fail, overrides, pair, scalar
+from .console import (
+    FAILED,
+    INTERRUPTED,
+    USAGE,
+    AppSettings,
+    console,
+    fail,
+    overrides,
+    pair,
+    scalar,
+)
 from .run import declared_config
 
 if TYPE_CHECKING:
     from ..compare.nodes import App
 
-_INTERRUPTED = 130
 _NODES = 100
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf", re.I)
 
@@ -28,7 +36,7 @@ class TakesSeveral(TyperCommand):
     """Command whose option ``--epsilons`` takes all numbers that follow it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each number, since click needs it so."""
+        """Repeat the option before each number, since click accepts one number per option."""
         spread: list[str] = []
         several = False
         for arg in args:
@@ -48,38 +56,46 @@ def compare(
         list[float] | None,
         typer.Option(help="Privacy parameters, as in --epsilons 1 2 4.", show_default="1 2 4"),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs of each method.")] = 5,
     nodes: Annotated[
         int | None,
         typer.Option(
             "--nodes",
             "--num-nodes",
             min=1,
-            help="Number of nodes.",
+            help="Number of simulated nodes.",
             show_default=f"the app's, or {_NODES}",
         ),
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, help="Rounds of all methods.", show_default="20; LdpFedAvg: its rule"),
+        typer.Option(
+            min=1,
+            help="Number of rounds of all methods.",
+            show_default="20; LdpFedAvg follows its own rule",
+        ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Of methods that are not pure.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="Delta of the methods that are not pure.")] = 1e-5,
     clip: Annotated[
         float | None,
-        typer.Option(help="Longest update of Flower's methods.", show_default="the median length"),
+        typer.Option(
+            help="Length to which Flower's methods clip an update.",
+            show_default="the median length",
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("-m", "--method", "--methods", help="One of the methods; may be repeated."),
+        typer.Option("-m", "--method", "--methods", help="Method to compare; repeatable."),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to show.", show_default="first that is no loss")
+        str | None,
+        typer.Option(help="Metric to show.", show_default="the first that is not a loss"),
     ] = None,
     evaluate: Annotated[
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="Judges models, as Flower's evaluate_fn.",
+            help="Function that evaluates models, as Flower's evaluate_fn.",
             show_default="the app's",
         ),
     ] = None,
@@ -87,25 +103,32 @@ def compare(
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="Makes the ClientApp with DP-SGD from epsilon, delta and rounds.",
+            help="Function that makes the ClientApp with DP-SGD from epsilon, delta and rounds.",
         ),
     ] = None,
     ldp: Annotated[
         list[str] | None,
-        typer.Option("-l", "--ldp", metavar="KEY=VALUE", help="An argument of LdpFedAvg."),
+        typer.Option("-l", "--ldp", metavar="KEY=VALUE", help="Argument of LdpFedAvg; repeatable."),
     ] = None,
     config: AppSettings = None,
     output: Annotated[
-        Path | None, typer.Option(help="Directory for results.", show_default="results/compare/APP")
+        Path | None,
+        typer.Option(help="Directory for the results.", show_default="results/compare/APP"),
     ] = None,
 ) -> None:
-    """Compare the app in directory APP under FedAvg, DP-FedAvg, LocalDpMod and LdpFedAvg.
+    """Compare the app in the directory APP under FedAvg, DP-FedAvg, LocalDpMod and LdpFedAvg.
 
-    The app's own main is run up to its strategy's start, which says model, settings and
-    evaluation; then every method trains the same ClientApp, in this process. Finished cells are
-    kept in cells.csv: the same command goes on where it was interrupted. Prints the table, and
-    writes table.md, compare.png and compare.html.
+    The command runs the app's own main function up to the start of its strategy, and takes the
+    model, the settings and the evaluation from there. Each method then trains the same ClientApp in
+    this process.
+
+    The command prints a table, and writes table.md, compare.png and compare.html. It keeps finished
+    cells in cells.csv. After an interruption, the same command continues from there.
+
+    Exit codes: 0 with a comparison, 1 if the app cannot be compared, 2 for a bad argument, 130
+    after Ctrl-C.
     """
+    from ..audit.app.loading import AuditedApp
     from ..compare.capture import captured
     from ..compare.comparison import Plan
     from ..compare.nodes import CannotCompareError
@@ -149,12 +172,12 @@ def compare(
         fail(str(error), USAGE)
     except KeyboardInterrupt:
         fail(
-            f"Interrupted. What is finished is in {cells}; the same command goes on.", _INTERRUPTED
+            f"Interrupted. Finished cells are in {cells}. The same command continues.", INTERRUPTED
         )
     console.print(found)
     if (strategy_name := load(0).strategy) != "FedAvg":
         console.print(
-            f"The app itself uses {strategy_name}; here all methods average as FedAvg does.",
+            f"The app itself uses {strategy_name}. Here, all methods average as FedAvg does.",
             style="yellow",
         )
     written = found.write(where)

@@ -1,4 +1,4 @@
-"""Shared code of the commands: terminal output, ``KEY=VALUE`` options, and errors."""
+"""Shared code of the commands: output, ``KEY=VALUE`` options, errors and their exit codes."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,12 +14,14 @@ from rich.text import Text
 Scalar = bool | int | float | str
 
 #: Exit codes.
-FAILED, USAGE = 1, 2
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 #: Settings of a Flower app that an option overrides.
 AppSettings = Annotated[
     list[str] | None,
-    typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
+    typer.Option(
+        "-c", "--config", metavar="KEY=VALUE", help="Value for a setting of the app; repeatable."
+    ),
 ]
 
 console = Console(highlight=False)
@@ -74,9 +76,9 @@ def overrides(declared: Mapping[str, Scalar], texts: Iterable[str]) -> dict[str,
 
 
 def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
-    """Return an error text for an unknown name of a protocol, with similar names as suggestions.
+    """Return an error text for an unknown protocol, with similar names as suggestions.
 
-    The ``few`` names are listed in full. For other names, the text refers to the list of protocols.
+    The text lists the ``few`` names in full, and refers to the list of protocols for the others.
     """
     few, plain = list(few), {each.lower(): each for each in [*few, *known]}
     near = [plain[each] for each in get_close_matches(name.lower(), plain, 3, 0.6)]
@@ -106,6 +108,6 @@ def failing(*errors: type[Exception], code: int = USAGE) -> Iterator[None]:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Print what went wrong and end the command with an exit code."""
+    """Print an error and end the command with an exit code."""
     errors.print(Text.assemble(("Error: ", "bold red"), message))
     raise typer.Exit(code)

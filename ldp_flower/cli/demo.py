@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ..presentation.words import counted, guarantee
 from .console import FAILED, USAGE, console, fail
 
 if TYPE_CHECKING:
@@ -23,16 +22,17 @@ _BAR = 32  # characters of the bar of the largest share
 def demo(
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each aircraft.")] = 2.0,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Makes the run reproducible.", show_default="chance")
+        int | None,
+        typer.Option(min=0, help="Seed for a reproducible run.", show_default="random"),
     ] = None,
-    output: Annotated[Path, typer.Option(help="The page that is written.", dir_okay=False)] = Path(
+    output: Annotated[Path, typer.Option(help="File of the page.", dir_okay=False)] = Path(
         "ldp-flower-demo.html"
     ),
 ) -> None:
-    """Ask 4,043 aircraft for their airline, each with one private report.
+    """Ask 4,043 aircraft for their airline, with one private report each.
 
-    Shows what one aircraft sends, the estimated share of each airline, and the true one, and
-    writes the same as a page. Takes some ten seconds, without a network.
+    The command shows the reports of one aircraft, and the estimated and the true share of each
+    airline. It writes the same as a page. It takes about ten seconds and needs no network.
     """
     from pandas import read_csv
 
@@ -49,7 +49,7 @@ def demo(
     except (ValueError, TooFewReports) as error:
         fail(str(error), USAGE)
     truth = [float(share) for share in table["airline"].value_counts(normalize=True)]
-    sends = _what_one_sends(table, airlines, epsilon, seed)
+    sends = _reports_of_one(table, airlines, epsilon, seed)
     console.print(Text(f"{len(table):,} aircraft report their airline, once each.", "bold"))
     console.print(Text(f"{sends}\n"))
     _show(result, truth)
@@ -61,16 +61,19 @@ def demo(
 
 
 def _protection(result: "CountsResult") -> str:
+    from ..presentation.words import guarantee
+
     assert result.privacy is not None
     return guarantee(result.privacy.epsilon, result.privacy.delta, "aircraft")
 
 
-def _what_one_sends(
+def _reports_of_one(
     table: "DataFrame", airlines: list[str], epsilon: float, seed: int | None
 ) -> str:
-    """Return a text with the first aircraft's possible reports and their probabilities."""
+    """Return a text with some reports of the first aircraft, and their probabilities."""
     import numpy as np
 
+    from ..presentation.words import counted
     from ..randomizers import best_frequency_oracle
     from ..randomness import KeyedRandom, SystemRandom, derive
 
@@ -84,9 +87,9 @@ def _what_one_sends(
         held = oracle.support(oracle.estimate(oracle.summarize(report, coin)))
         drawn.append(" + ".join(airlines[i] for i in np.flatnonzero(held > 0.5)))  # 0 or 1 each
     return (
-        f"{name} flies for {airline}. Its report of {counted(oracle.report_bytes, 'byte')} speaks "
-        f"for its own airline with probability {float(oracle.own):.2f}, for any other with "
-        f"{float(oracle.other):.2f}. Drawn {_REPEATS} times: {'; '.join(drawn)}."
+        f"{name} flies for {airline}. Its report of {counted(oracle.report_bytes, 'byte')} holds "
+        f"its own airline with probability {float(oracle.own):.2f}, and any other airline with "
+        f"probability {float(oracle.other):.2f}. {_REPEATS} draws: {'; '.join(drawn)}."
     )
 
 
@@ -123,9 +126,9 @@ def _write(result: "CountsResult", truth: list[float], sends: str, path: Path) -
     axes.legend(loc="lower right")
     found = result.table().assign(true=truth)
     sections = [
-        Section("What one aircraft sends", [sends]),
+        Section("Reports of one aircraft", [sends]),
         Section("Shares of airlines", [charts.svg(axes, "Estimated and true shares")]),
-        Section("In numbers", [table_of(found)]),
-        Section("What is protected", [_protection(result), f"Data: {_SOURCE}."]),
+        Section("Numbers", [table_of(found)]),
+        Section("Guarantee", [_protection(result), f"Data: {_SOURCE}."]),
     ]
     page(f"{result.num_reports:,} aircraft report their airline privately", sections, path)

@@ -2,39 +2,56 @@
 
 import csv
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..guarantee.ledger import BOOK, SqliteLedger
-from ..guarantee.ledger_file import LedgerError
-from ..presentation.words import printable
 from .console import FAILED, USAGE, console, fail, failing
 
-ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from ..guarantee.ledger import SqliteLedger
+
+ledger = typer.Typer(
+    help="Keep the ledger of the budgets that users have spent.",
+    no_args_is_help=True,
+    suggest_commands=False,  # click suggests similar commands, too
+)
 
 # First characters of formulas in cells (also in full width), and the quote that marks a text.
 _ACTIVE = (*"=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", "'")
 
-LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
+LedgerPath = Annotated[Path, typer.Argument(help="File of the ledger.")]
+
+
+@contextmanager
+def _opened(path: Path, *, new: bool = False) -> Iterator["SqliteLedger"]:
+    """Open or create a ledger, and end the command if it fails."""
+    from ..guarantee.ledger import SqliteLedger
+    from ..guarantee.ledger_file import LedgerError
+
+    with failing(LedgerError, code=FAILED):
+        yield SqliteLedger.create(path) if new else SqliteLedger(path)
 
 
 @ledger.command("init")
 def ledger_init(path: LedgerPath) -> None:
-    """Create an empty ledger in the file PATH, once per node, before its first query."""
-    with failing(LedgerError, code=FAILED):
-        SqliteLedger.create(path)
-    console.print(Text(f"Created {path}. Keep it: it remembers what every user has spent."))
+    """Create an empty ledger in the file PATH, once for each node, before its first query."""
+    with _opened(path, new=True):
+        console.print(Text(f"Created {path}. Keep it: it records the budget that users spend."))
 
 
 @ledger.command("show")
 def ledger_show(path: LedgerPath) -> None:
-    """Show what every user on the ledger in the file PATH has spent."""
-    with failing(LedgerError, code=FAILED):
-        spent = SqliteLedger(path).spent()
+    """Show the budget that each user on the ledger in the file PATH has spent."""
+    from ..presentation.words import printable
+
+    with _opened(path) as opened:
+        spent = opened.spent()
     table = Table()
     table.add_column("user", overflow="fold")
     for name in ("epsilon", "delta"):
@@ -48,16 +65,18 @@ def ledger_show(path: LedgerPath) -> None:
 
 @ledger.command("export")
 def ledger_export(path: LedgerPath) -> None:
-    r"""Print all that ever happened on the ledger in the file PATH as CSV: by user and run.
+    r"""Print all entries of the ledger in the file PATH as CSV, by user and run.
 
-    A quote stands before ids that a spreadsheet would take for formulas (=, +, -, @), before
-    ids that begin with a quote, and before what does so behind a semicolon or spaces; control
-    characters are written out (\x1b).
+    Some ids get a quote in front: ids that a spreadsheet would read as formulas (=, +, -, @), and
+    ids that begin with a quote, also after a semicolon or spaces. Control characters are written
+    out (\x1b).
     """
+    from ..guarantee.ledger import BOOK
+
     writer = csv.writer(sys.stdout)
-    with failing(LedgerError, code=FAILED):
+    with _opened(path) as opened:
         writer.writerow(BOOK)
-        for row in SqliteLedger(path).book():
+        for row in opened.book():
             writer.writerow(_cell(value) for value in row)
 
 
@@ -65,17 +84,20 @@ def ledger_export(path: LedgerPath) -> None:
 def ledger_report(
     path: LedgerPath,
     written: Annotated[
-        Literal["html", "json", "prometheus"], typer.Option("--format", help="How it is written.")
+        Literal["html", "json", "prometheus"],
+        typer.Option("--format", help="Format of the report."),
     ] = "html",
     max_epsilon: Annotated[
-        float | None, typer.Option(min=0.0, help="The node's max-epsilon, to show what is left.")
+        float | None,
+        typer.Option(min=0.0, help="The node's max-epsilon, to show the budget that is left."),
     ] = None,
 ) -> None:
-    """Print an auditor's report of the ledger in the file PATH: users, spent, left; by run and day.
+    """Print a report of the ledger in the file PATH for an auditor.
 
-    As one HTML page, as JSON, or as metrics in Prometheus' text format, which name no user.
+    The report shows the budget that each user has spent and has left, and all charges by run and by
+    day. It is one HTML page, JSON, or metrics in Prometheus' text format, which name no user.
     """
-    # Imported here, since only reports need pandas and further packages.
+    from ..guarantee.ledger_file import LedgerError
     from ..supernode.accounts import FORMATS, Accounts
 
     with failing(LedgerError, code=FAILED):
@@ -86,39 +108,47 @@ def ledger_report(
 @ledger.command("renew")
 def ledger_renew(
     path: LedgerPath,
-    user: Annotated[list[str] | None, typer.Option(help="A user; may be repeated.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="All users of the ledger.")] = False,
+    user: Annotated[
+        list[str] | None, typer.Option(help="User who gets a new budget; repeatable.")
+    ] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Renew all users of the ledger.")
+    ] = False,
 ) -> None:
     """Give users on the ledger in the file PATH their whole budget again.
 
-    What they have answered already stays known: over two such times the guarantee is that
-    of twice the limits. The ledger keeps a record of it.
+    The server keeps the answers from before a renewal. Over both periods, the guarantee is
+    therefore that of twice the limits. The ledger records the renewal.
     """
     if bool(user) == everybody:
         fail("Expected either --user, once or more, or --all.", USAGE)
-    with failing(LedgerError, code=FAILED):
-        renewed = SqliteLedger(path).renew(None if everybody else user)
+    with _opened(path) as opened:
+        renewed = opened.renew(None if everybody else user)
     console.print(f"{renewed} user{'' if renewed == 1 else 's'} may spend again.")
 
 
 @ledger.command("forget")
 def ledger_forget(
     path: LedgerPath,
-    days: Annotated[float, typer.Option(min=0.0, help="Only replies older than this; 0: all.")],
+    days: Annotated[
+        float, typer.Option(min=0.0, help="Age of the youngest reply to delete, in days; 0: all.")
+    ],
 ) -> None:
-    """Delete stored replies from the ledger in the file PATH; what they cost stays.
+    """Delete stored replies from the ledger in the file PATH; their costs stay.
 
-    A server that never got one of them cannot have it again.
+    A server that did not receive a deleted reply cannot get it again.
     """
-    with failing(LedgerError, code=FAILED):
-        forgotten = SqliteLedger(path).forget_replies(days)
+    with _opened(path) as opened:
+        forgotten = opened.forget_replies(days)
     console.print(f"{forgotten} repl{'y' if forgotten == 1 else 'ies'} deleted.")
 
 
 def _cell(value: str | float) -> str | float:
-    """Return a number unchanged, or a text such that no spreadsheet takes it for a formula."""
+    """Return a number unchanged, and a text so that no spreadsheet reads it as a formula."""
     if not isinstance(value, str):
         return value
+    from ..presentation.words import printable
+
     # In locales with decimal commas, a semicolon begins a new cell. Some spreadsheets skip spaces
     # at the beginning of a cell.
     pieces = value.split(";")

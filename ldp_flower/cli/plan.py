@@ -2,21 +2,19 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..planning import NoPlan, Plan, Setting
-from ..planning import plan as planned
-from ..planning.series import SPREAD, plan_series
-from ..presentation.words import counted, number
+from . import names
 from .console import USAGE, console, fail, grid_of, unknown
 
 if TYPE_CHECKING:
-    from ..strategies import LdpStrategy
+    from ..planning import Plan
+    from ..planning.series import SeriesPlan
 
 #: Names of questions, each with the name of the protocol that answers it.
 QUESTIONS = {
@@ -34,9 +32,15 @@ _DRIFT = 0.005  # assumed drift per collection, relative to the width; .036 in a
 
 
 def plan(
-    question: str,
+    question: Annotated[
+        str,
+        typer.Argument(
+            help="Question, or name of a protocol.",
+            autocompletion=names.completion([*QUESTIONS, *names.PROTOCOLS]),
+        ),
+    ],
     users: Annotated[
-        int, typer.Option("--users", "--num-users", min=1, help="How many people would be asked.")
+        int, typer.Option("--users", "--num-users", min=1, help="Number of people to be asked.")
     ],
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 1.0,
     features: Annotated[
@@ -45,12 +49,12 @@ def plan(
             "--features",
             "--num-features",
             min=1,
-            help="Features of a row, items to choose from, or the model's parameters.",
+            help="Number of features of a row, of possible items, or of the model's parameters.",
         ),
     ] = None,
     rows: Annotated[
         float,
-        typer.Option("--rows", "--rows-per-user", min=1, help="Rows of one user, in the mean."),
+        typer.Option("--rows", "--rows-per-user", min=1, help="Mean number of rows of a user."),
     ] = 1,
     quality: Annotated[
         float | None,
@@ -66,27 +70,31 @@ def plan(
         ),
     ] = None,
     target: Annotated[
-        float | None, typer.Option(help="The error that is wanted.", show_default="half of it")
+        float | None,
+        typer.Option(help="Desired error.", show_default="half of the expected error"),
     ] = None,
     collections: Annotated[
-        int | None, typer.Option(min=2, help="How often they are asked, for a Series.")
+        int | None, typer.Option(min=2, help="Number of collections, for a Series.")
     ] = None,
     drift: Annotated[
         float | None,
         typer.Option(min=0, help="Change from one collection to the next.", show_default="assumed"),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page for a reviewer to this file.")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(help="File of a page for a reviewer.")] = None,
 ) -> None:
-    """Show what error to expect of QUESTION, before anybody is asked.
+    """Show the expected error of QUESTION, before any query.
 
-    QUESTION is regression, classification, mean, counts, quantiles, distribution, heavy-hitters
-    or model, or a protocol by its name (`ldp-flower protocols`).
+    QUESTION is regression, classification, mean, counts, quantiles, distribution, heavy-hitters or
+    model, or the name of a protocol (`ldp-flower protocols` lists them).
 
-    From public numbers alone: no data are read. The exit code is 0 with an answer, also if it
-    is that the run would be refused or that it is not known, and 2 for a bad argument.
+    A plan needs public numbers only, and reads no data.
+
+    Exit codes: 0 with an answer, also if the answer is that the error is not known or that the run
+    would be refused; 2 for a bad argument.
     """
+    from ..planning import NoPlan, Setting
+    from ..planning import plan as planned
+    from ..planning.series import plan_series
     from ..strategies.catalogue import PROTOCOLS
 
     name = QUESTIONS.get(question, question)
@@ -99,7 +107,9 @@ def plan(
     try:
         if collections is not None:
             setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
-            _show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
+            drift = _DRIFT if drift is None else drift
+            series = plan_series(PROTOCOLS[name], setting, epsilon, collections, drift)
+            _show_series(series, users, epsilon, collections, drift)
             return
         with console.status("Simulating runs on synthetic users"):
             made = planned(
@@ -127,24 +137,20 @@ def plan(
 
 
 def _show_series(
-    protocol: "type[LdpStrategy[Any]]",
-    setting: Setting,
-    epsilon: float,
-    collections: int,
-    drift: float | None,
+    plan: "SeriesPlan", users: int, epsilon: float, collections: int, drift: float
 ) -> None:
     """Show the errors of a series side by side: split budgets, panels, permanent answers."""
-    drift = _DRIFT if drift is None else drift
-    plan = plan_series(protocol, setting, epsilon, collections, drift)
+    from ..planning.series import SPREAD
+
     table = Table(title=f"Expected {plan.error}", title_justify="left")
     table.add_column(f"{collections} collections, epsilon {epsilon:g} for all of them")
     table.add_column("error", justify="right")
     for what, expected in (
-        (f"split: everybody each time, at {epsilon / collections:.2g}", plan.split),
-        (f"panel of {setting.num_users // collections:,}: its own estimate", plan.panel),
+        (f"split: all users each time, at {epsilon / collections:.2g}", plan.split),
+        (f"panel of {users // collections:,}: its own estimate", plan.panel),
         ("panels: today's level", plan.today),
         ("panels: past levels", plan.past),
-        ("memoised: everybody each time, times of changes public", plan.memoised),
+        ("memoised: all users each time, times of changes public", plan.memoised),
     ):
         if math.isinf(expected):  # the protocol does not support this kind of series
             continue
@@ -156,7 +162,9 @@ def _show_series(
     )
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: "Plan") -> None:
+    from ..presentation.words import counted
+
     for sentence in plan.sentences():
         console.print(Text(sentence), width=_WIDTH, soft_wrap=False)
     if expected := plan.expected:
@@ -166,7 +174,7 @@ def _show(plan: Plan) -> None:
             ("a report", counted(expected.report_bytes, "byte")),
             ("rounds", str(expected.rounds)),
             *(("assumes", text) for text in expected.assumes),
-            *(("know", text) for text in expected.notes),
+            *(("note", text) for text in expected.notes),
             *(("limit", str(bound)) for bound in plan.lower_bounds),
         ]
         console.print(Padding(grid_of(facts), (1, 0)), width=_WIDTH, soft_wrap=False)
@@ -183,4 +191,6 @@ def _show(plan: Plan) -> None:
 
 
 def _error(error: float) -> str:
+    from ..presentation.words import number
+
     return "refused" if math.isnan(error) else number(error)

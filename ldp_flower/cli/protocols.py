@@ -9,8 +9,7 @@ _MARGIN = 2
 
 
 def protocols() -> None:
-    """List the protocols: what they guarantee and cost, when to use them and when not."""
-    # Imported here, since it imports SciPy and scikit-learn, which would slow down other commands.
+    """List the protocols with their guarantees, their costs, and when to use them."""
     from ..strategies.catalogue import PROTOCOLS
 
     for name, protocol in PROTOCOLS.items():

@@ -23,9 +23,10 @@ from pathlib import Path
 
 import psutil
 
-from ..audit.app.loading import flattened, project_of
 from .console import Scalar
 
+#: Number of simulated nodes if neither a command nor the app states one.
+NODES = 4
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else ()
 
 
@@ -113,6 +114,8 @@ class FlowerError(RuntimeError):
 
 def declared_config(app: Path) -> dict[str, Scalar]:
     """Return the settings that the Flower app in a directory declares, flattened as Flower does."""
+    from ..audit.app.loading import flattened, project_of
+
     return flattened(project_of(app)["app"].get("config", {}))
 
 

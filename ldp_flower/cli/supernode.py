@@ -1,67 +1,65 @@
 """The commands ``ldp-flower supernode`` and ``ldp-flower check``."""
 
-import math
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from flwr.app import Context, Message, RecordDict
 from rich.text import Text
 
-from ..audit.app.loading import AuditedApp, quiet
-from ..data.names import MissingIds
-from ..guarantee.messages import CENSUS, QUERY, MessageError
-from ..guarantee.training import RIDER, taken_apart
-from ..simulation.grid import InProcessGrid
-from ..supernode import flower
-from ..supernode.checks import Findings, examine
-from ..supernode.launch import LaunchError, supervise
-from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
-from ..supernode.settings import OwnApp, RecordsFile, Settings, Table
-from .console import USAGE, AppSettings, Scalar, console, errors, fail, failing, overrides
-from .run import declared_config
+from .console import (
+    USAGE,
+    AppSettings,
+    console,
+    errors,
+    fail,
+    failing,
+    overrides,
+)
+from .run import NODES, declared_config
+
+if TYPE_CHECKING:
+    from ..data.names import MissingIds
+    from ..supernode.checks import Findings
+    from ..supernode.settings import Settings
 
 App = Annotated[
-    str | None, typer.Option(metavar="MODULE:ATTRIBUTE", help="The operator's ClientApp.")
+    str | None, typer.Option(metavar="MODULE:ATTRIBUTE", help="The operator's own ClientApp.")
 ]
 TableFile = Annotated[
-    Path | None, typer.Option(help="Answer from this CSV or Parquet file, without an app.")
+    Path | None,
+    typer.Option(help="CSV or Parquet file from which the node answers, without an app."),
 ]
 SchemaFile = Annotated[
-    Path | None, typer.Option(help="JSON file of the schema that was agreed on (Schema.to_dict).")
+    Path | None, typer.Option(help="JSON file of the agreed schema (Schema.to_dict).")
 ]
 UserColumn = Annotated[str | None, typer.Option(help="Column with the user of each row.")]
 Ids = Annotated[
     Path | None,
-    typer.Option(help="Text file of all users, one a line, also of those without rows."),
+    typer.Option(help="Text file of all users, one on each line, with those who have no rows."),
 ]
 Unquoted = Annotated[
     bool,
-    typer.Option(
-        "--unquoted",
-        help="The CSV file was written without quotes: they are characters like any other.",
-    ),
+    typer.Option("--unquoted", help="Read quotes in the CSV file as ordinary characters."),
 ]
 DropMissingIds = Annotated[
     bool,
     typer.Option(
         "--drop-missing-ids",
-        help="Leave rows without the name of a user out; otherwise they refuse the table.",
+        help="Leave out rows without the id of a user. Without this option, they are an error.",
     ),
 ]
 RecordsOf = Annotated[
     Path | None,
     typer.Option(
-        help="Train networks that come as data on this file (.npz with records and targets), "
-        "without an app."
+        help="File (.npz with records and targets) on which the node trains networks that come as "
+        "data, without an app."
     ),
 ]
 NetworkFile = Annotated[
     Path | None,
     typer.Option(
-        help="With --records: a network (Network.save) that they are held against; its .npz lies "
+        help="Network whose inputs --records must match: a file of Network.save, with its .npz "
         "beside it."
     ),
 ]
@@ -73,7 +71,7 @@ Removed = Annotated[
 
 def supernode(
     arguments: Annotated[
-        list[str], typer.Argument(metavar="-- ARGUMENTS", help="Those of flower-supernode.")
+        list[str], typer.Argument(metavar="-- ARGUMENTS", help="Arguments of flower-supernode.")
     ],
     app: App = None,
     table: TableFile = None,
@@ -85,11 +83,19 @@ def supernode(
     records: RecordsOf = None,
     train_on: Removed = None,
 ) -> None:
-    """Start Flower's SuperNode with the operator's own app, and keep it running.
+    """Start Flower's SuperNode with the operator's own app, and restart it after an error.
 
-    Every message of every run is answered by this app, from this table or with what these records
-    train. Of what a run brings along nothing is unpacked, imported or executed.
+    The node answers every message of every run by this app, from this table, or by training on
+    these records. It never unpacks, imports or executes the code of a run.
+
+    Exit codes: 0 after a signal to end, 2 if the configuration, the data or the installed Flower
+    has a problem, otherwise that of the SuperNode.
     """
+    from ..supernode import flower
+    from ..supernode.checks import examine
+    from ..supernode.launch import LaunchError, supervise
+    from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of
+
     _refuse_removed(train_on)
     settings = _settings(app, table, schema, user_column, ids, unquoted, drop_missing_ids, records)
     with failing(flower.UntestedFlower, ArgumentsError):
@@ -110,7 +116,7 @@ def check(
         str,
         typer.Argument(
             metavar="NODE_CONFIG|APP",
-            help="As for flower-supernode's --node-config, or the directory of a Flower app.",
+            help="Value of flower-supernode's --node-config, or directory of a Flower app.",
         ),
     ],
     app: App = None,
@@ -128,35 +134,43 @@ def check(
         typer.Option(
             min=1,
             help="Number of simulated SuperNodes of APP.",
-            show_default="the app's num-nodes or num-supernodes, or 4",
+            show_default=f"the app's num-nodes or num-supernodes, or {NODES}",
         ),
     ] = None,
     config: AppSettings = None,
 ) -> None:
-    """Look for what is wrong before any query: exit code 0, or 2 if there is anything.
+    """Check a node's configuration or a Flower app, before any query.
 
-    NODE_CONFIG: a node's configuration, its data and its app. Without --app or --table it is a
-    plain SuperNode's configuration that is looked at.
+    NODE_CONFIG is the configuration of a node, which is checked with the node's data and app.
+    Without --app, --table and --records, it is the configuration of a plain SuperNode.
 
-    APP: a Flower app, whose ServerApp runs in this process up to its first question. What
-    such a run is refused for first is shown, with the number of nodes that it starts with.
+    APP is the directory of a Flower app, whose ServerApp runs in this process up to its first
+    question. The command prints why such a run would be refused, and how many nodes would suffice.
+
+    Exit codes: 0 if nothing was found, 2 if there is an error or a warning.
     """
+    from ..supernode.checks import examine
+    from ..supernode.node_arguments import ArgumentsError, read
+    from .check_app import examine_app
+
     _refuse_removed(train_on)
     given = (app, table, schema, user_column, ids, unquoted, drop_missing_ids, records)
     anything = any(each not in (None, False) for each in (*given, network))
-    if Path(what).expanduser().is_dir():
+    if (folder := Path(what).expanduser()).is_dir():
         if anything:
             fail("Expected no options of a node with the directory of an app.", USAGE)
-        check_app(Path(what).expanduser().resolve(), nodes, config or ())
-        return
-    if nodes is not None or config:
-        fail("Expected --nodes and --config with the directory of an app.", USAGE)
-    if network is not None and records is None:
-        fail("Expected --network with --records.", USAGE)
-    settings = _settings(*given) if anything else None
-    with failing(ArgumentsError):
-        node = read(what)
-    findings = examine(node, settings, network)
+        folder = folder.resolve()
+        with failing(ValueError):
+            settings_of_app = overrides(declared_config(folder), config or ())
+            findings: Findings = examine_app(folder, nodes, settings_of_app)
+    else:
+        if nodes is not None or config:
+            fail("Expected --nodes and --config with the directory of an app.", USAGE)
+        if network is not None and records is None:
+            fail("Expected --network with --records.", USAGE)
+        settings = _settings(*given) if anything else None
+        with failing(ArgumentsError):
+            findings = examine(read(what), settings, network)
     _show(findings)
     if findings.problems or findings.doubts:
         raise typer.Exit(USAGE)
@@ -171,12 +185,14 @@ def _settings(
     unquoted: bool,
     drop_missing_ids: bool,
     records: Path | None,
-) -> Settings:
+) -> "Settings":
+    from ..supernode.settings import OwnApp, RecordsFile, Settings, Table
+
     path = os.environ.get("PATH", os.defpath)
     of_table = (table, schema, user_column, ids, unquoted or None, drop_missing_ids or None)
     if records is not None:
         if any(given is not None for given in (app, *of_table)):
-            fail("Expected --records alone: it needs no app and no table.", USAGE)
+            fail("Expected --records alone, which needs neither an app nor a table.", USAGE)
         return Settings(RecordsFile(str(records.expanduser().resolve())), path)
     if app is not None:
         if any(given is not None for given in of_table):
@@ -193,106 +209,16 @@ def _settings(
 def _refuse_removed(train_on: list[str] | None) -> None:
     if train_on:
         fail(
-            "--train-on and its options are removed: no code of a run is executed. Train networks "
-            "that come as data by --records, or an app of the operator's own by --app.",
+            "--train-on and its options are removed, since a node executes no code of a run. Use "
+            "--records to train networks that come as data, or --app for the operator's own app.",
             USAGE,
         )
 
 
-def _show(findings: Findings) -> None:
+def _show(findings: "Findings") -> None:
     for fact in findings.facts:
         console.print(Text(fact))
     for doubt in findings.doubts:
         errors.print(Text.assemble(("Warning: ", "yellow"), doubt))
     for problem in findings.problems:
         errors.print(Text.assemble(("Error: ", "bold red"), problem))
-
-
-_NODES = 4  # default number of nodes, as for `ldp-flower run`
-_MAX_NODES = 10_000  # largest number tried if there are too few nodes; its census takes seconds
-
-
-class _FirstQuestion(BaseException):
-    """Signal that ends a run before the first message that would query data, with its type."""
-
-
-class _CensusOnly(InProcessGrid):
-    """Grid of nodes that answer the census, and that ends the run at the next message."""
-
-    users = 0  # number of users that the nodes have declared
-
-    def _handle(self, message: Message) -> Message | None:
-        kind = message.metadata.message_type
-        try:
-            asked = kind == f"query.{CENSUS}" or taken_apart(message.content)[0] is None
-        except MessageError:  # the app's message does not carry a valid message of this library
-            asked = False
-        if not asked:
-            raise _FirstQuestion(kind, RIDER in message.content or kind == f"query.{QUERY}")
-        reply = super()._handle(message)
-        if reply is not None and reply.has_content() and "census" in reply.content:
-            self.users += int(reply.content.metric_records["census"]["users"])  # type: ignore[arg-type]
-        return reply
-
-
-def check_app(folder: Path, nodes: int | None, settings: Iterable[str]) -> None:
-    """Run an app's ServerApp up to its first question, and print the result.
-
-    The command ends with exit code 2 if the app cannot be imported or its run is refused.
-    """
-    with failing(ValueError):
-        app = AuditedApp(folder, overrides(declared_config(folder), settings))
-    nodes = nodes or app.num_nodes or _NODES
-    refusal, users = _refusal(app, nodes)
-    if refusal is None:
-        console.print(f"A run with {nodes} nodes starts. Nobody has been asked but for the census.")
-        return
-    if isinstance(refusal, _FirstQuestion):
-        errors.print(
-            f"Warning: a run with {nodes} nodes starts with a message ({refusal.args[0]}) that no "
-            "strategy of ldp-flower sends: nothing but mods of the ClientApp protects its replies. "
-            "To make training private give the ClientApp mods=[LdpUpdateMod()] and take "
-            "LdpFedAvg(epsilon=...) for its strategy."
-        )
-        raise typer.Exit(USAGE)
-    needed = getattr(refusal, "needed", None)  # needed users, then converted to needed nodes
-    needed = needed and math.ceil(needed * nodes / max(users, 1))
-    then = ""
-    if needed is not None and nodes < needed <= _MAX_NODES:
-        app.restore()
-        other, _ = _refusal(app, needed)
-        then = f"With {needed} nodes it starts (ldp-flower run APP --nodes {needed})."
-        if other is not None:
-            then = f"With {needed} nodes: {_sentence(other)}"
-    first = f"With {nodes} nodes: " if needed is not None else ""
-    fail("\n".join(filter(None, [f"{first}{_sentence(refusal)}", then])), USAGE)
-
-
-def _refusal(app: AuditedApp, nodes: int) -> tuple[BaseException | None, int]:
-    """Return the error that ends a run before this library's first question, and the user count.
-
-    The error is None if the run reaches such a question.
-    """
-    run_config: dict[str, Scalar] = {**app.run_config}
-    if "num-nodes" in run_config:
-        run_config["num-nodes"] = nodes
-    grid = _CensusOnly(app.client, nodes, run_config)
-    context = Context(
-        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run_config
-    )
-    try:
-        with quiet():
-            app.server(grid, context)
-    except _FirstQuestion as question:
-        return None if question.args[1] else question, grid.users
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # the app's own code may raise anything
-        return error, grid.users
-    return RuntimeError("The ServerApp ended without asking any node."), grid.users
-
-
-def _sentence(error: BaseException) -> str:
-    """Return the text of an error, preceded by its type if the text is not a sentence."""
-    text = str(error)
-    return text if text.endswith(".") else f"{type(error).__name__}: {text}"

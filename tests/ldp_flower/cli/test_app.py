@@ -18,9 +18,7 @@ from typer.testing import CliRunner
 
 import ldp_flower
 from ldp_flower.audit import Audit
-from ldp_flower.audit.runs import audited_runs
 from ldp_flower.cli.console import console, override
-from ldp_flower.cli.plan import QUESTIONS
 from ldp_flower.cli.run import Family, ended_by_signals
 from ldp_flower.cli.screen import Screen
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
@@ -529,34 +527,7 @@ def test_protocols_are_shown_whole_on_a_narrow_screen(monkeypatch, width):
     assert "…" not in outcome.stdout
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["", "run", "compare", "supernode", "check", "plan", "audit", "ledger report", "ledger export"],
-)
-def test_help_fits_a_narrow_screen(command):
-    shown = CliRunner(env={"COLUMNS": "60", "TERMINAL_WIDTH": "60"}).invoke(
-        cli.app, [*command.split(), "--help"]
-    )
-    assert shown.exit_code == 0
-    assert max(map(len, shown.stdout.splitlines())) <= 60
-
-
-def test_the_help_of_plan_names_the_questions():
-    shown = " ".join(invoke("plan", "--help").stdout.split())
-    assert all(question in shown.split("Arguments")[0] for question in QUESTIONS)
-
-
-def test_other_commands_do_not_wait_for_the_protocols():
-    code = "import sys, ldp_flower.cli; print('ldp_flower.strategies' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
-
-
 # ----------------------------------------------------------------------------- audit
-
-
-def test_the_help_of_audit_lists_what_can_be_audited():
-    shown = " ".join(invoke("audit", "--help").stdout.split())
-    assert f"PROTOCOL is one of: {', '.join([*audited_runs(), 'RecordDpSgd'])}." in shown
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -568,7 +539,7 @@ def test_findings_are_shown_whole_on_a_narrow_screen(monkeypatch, width):
         pair = tuple(people)[:2]
         return Audit(query=query, worst_pair=pair, checks={"loss": True}, **numbers)
 
-    monkeypatch.setattr("ldp_flower.cli.audit.audit_handler", found)
+    monkeypatch.setattr("ldp_flower.audit.audit_handler", found)
     monkeypatch.setattr(cli.console, "width", width)
     outcome = invoke("audit", "ConstrainedRegression", "--reports", 100, "--seed", 0)
     assert outcome.exit_code == 0

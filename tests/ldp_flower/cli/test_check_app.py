@@ -73,7 +73,7 @@ def check(tmp_path, monkeypatch):
 def test_an_app_that_starts_is_not_trained(check):
     assert check("--nodes", 60) == (
         0,
-        "A run with 60 nodes starts. Nobody has been asked but for the census.",
+        "A run with 60 nodes starts. This check has sent nothing but the census.",
     )
 
 
@@ -98,7 +98,9 @@ def test_too_few_nodes_are_refused_with_the_number_that_is_tried(check, options,
     assert f"With {nodes} nodes: {nodes} users are too few for 3 parameters" in told
     assert f"At least {needed} users are needed" in told
     assert "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod" in told
-    assert told.endswith(f"With {needed} nodes it starts (ldp-flower run APP --nodes {needed}).")
+    assert told.endswith(
+        f"With {needed} nodes, the run starts (ldp-flower run APP --nodes {needed})."
+    )
 
 
 @pytest.mark.parametrize(

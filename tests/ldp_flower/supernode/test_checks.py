@@ -17,6 +17,7 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.models import Network
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
+from ldp_flower.supernode import launch
 from ldp_flower.supernode.settings import Settings, Table
 
 cli = import_module("ldp_flower.cli.app")
@@ -153,7 +154,7 @@ def test_an_app_of_the_operators_own_is_said_to_be_imported_only(node, monkeypat
 def test_a_port_that_another_program_has_is_refused_before_anything_starts(node, monkeypatch):
     started = []
     monkeypatch.setattr(
-        import_module("ldp_flower.cli.supernode"),
+        launch,
         "supervise",
         lambda *given: started.append(given) or 0,
     )
@@ -233,9 +234,7 @@ def test_a_folder_in_which_everybody_may_replace_the_ledger_is_refused(node):
 
 def test_a_node_is_not_started_if_anything_is_wrong(node, monkeypatch):
     started = []
-    monkeypatch.setattr(
-        import_module("ldp_flower.cli.supernode"), "supervise", lambda *given: started.append(given)
-    )
+    monkeypatch.setattr(launch, "supervise", lambda *given: started.append(given))
     flowers = ("--", "--insecure", "--node-config")
     for arguments, told in (
         ((*TABLE, *flowers, 'max-epsilon=2.0 ledger-path="none.db"'), "No ledger at none.db"),
@@ -280,9 +279,7 @@ def test_a_node_with_records_is_as_it_should_be(records, monkeypatch):
     checked = invoke("check", far, "--records", "records.npz")
     assert "num-records=6500, but records.npz has 50" in " ".join(checked.output.split())
     started = []
-    monkeypatch.setattr(
-        import_module("ldp_flower.cli.supernode"), "supervise", lambda *given: started.append(given)
-    )
+    monkeypatch.setattr(launch, "supervise", lambda *given: started.append(given))
     flowers = ("--", "--insecure", "--node-config", RECORDS_CONFIG)
     assert invoke("supernode", "--records", "records.npz", *flowers).exit_code == 0
     assert started[0][1].source.path == str(records) and started[0][1].name == str(records)
@@ -375,7 +372,7 @@ def test_a_configuration_that_trains_on_no_records_is_found(records, left_out, t
 def test_the_guides_commands_check_and_start_a_node_without_an_app(node, monkeypatch):
     started = []
     monkeypatch.setattr(
-        import_module("ldp_flower.cli.supernode"),
+        launch,
         "supervise",
         lambda *given: started.append(given) or 0,
     )
