@@ -13,8 +13,8 @@ from rich.text import Text
 
 Scalar = bool | int | float | str
 
-#: Exit codes.
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+#: Exit codes; ``REFUSED`` is a plan's answer that the run would be refused.
+FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 
 #: Settings of a Flower app that an option overrides.
 AppSettings = Annotated[

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import names
-from .console import USAGE, console, fail, grid_of, unknown
+from .console import REFUSED, USAGE, console, fail, grid_of, unknown
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -89,7 +89,7 @@ def plan(
 
     A plan needs public numbers only, and reads no data.
 
-    Exit codes: 0 with an answer, also if the answer is that the error is not known or that the run
+    Exit codes: 0 with an answer, also if the answer is that the error is not known; 3 if the run
     would be refused; 2 for a bad argument.
     """
     from ..planning import NoPlan, Setting
@@ -110,6 +110,9 @@ def plan(
             drift = _DRIFT if drift is None else drift
             series = plan_series(PROTOCOLS[name], setting, epsilon, collections, drift)
             _show_series(series, users, epsilon, collections, drift)
+            errors = (series.split, series.panel, series.today, series.past, series.memoised)
+            if not any(map(math.isfinite, errors)):
+                raise typer.Exit(REFUSED)
             return
         with console.status("Simulating runs on synthetic users"):
             made = planned(
@@ -134,6 +137,8 @@ def plan(
         except OSError as error:
             fail(f"Cannot write {html}: {error.strerror}. Choose another --html.", USAGE)
         console.print(Text(f"Page: {html}"))
+    if made.expected is None:
+        raise typer.Exit(REFUSED)
 
 
 def _show_series(
