@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from click.core import ParameterSource
@@ -16,11 +17,13 @@ from rich.table import Table
 from .console import (
     FAILED,
     USAGE,
+    AsJson,
     console,
     fail,
     failing,
     overrides,
     pair,
+    print_json,
     scalar,
     unknown,
 )
@@ -126,6 +129,7 @@ def audit(
     html: Annotated[
         Path | None, _of_app(metavar="FILE", help="File of a page with the result.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Attack the client of PROTOCOL, or the Flower app in the directory --app.
 
@@ -154,7 +158,7 @@ def audit(
         fail("Expected --seconds or --runs, not both.", USAGE)
     if app is None:
         assert protocol is not None
-        _audit_protocol(protocol, epsilon, dim, reports, seed)
+        _audit_protocol(protocol, epsilon, dim, reports, seed, as_json)
         return
     from ..audit.app import Options, audit_app
     from ..audit.app.findings import shown, to_html, verdict
@@ -163,7 +167,7 @@ def audit(
         settings = overrides(declared_config(app.expanduser().resolve()), config or ())
         of_node = {key: scalar(value) for key, value in map(pair, node_config or ())}
         options = Options(loader, settings, of_node, nodes, claim, delta, unit, seconds, runs)
-        with _progress() as tell:
+        with _progress(sys.stderr if as_json else sys.stdout) as tell:
             found = audit_app(app, options, tell)
     except ValueError as error:
         fail(str(error), USAGE)
@@ -171,26 +175,29 @@ def audit(
         fail(f"The attack itself failed: {type(error).__name__}: {error}", USAGE)
     if html is not None:
         to_html(found, html)
-    # Wrap at the width of the terminal, since these are tables of words.
-    console.print(shown(found), soft_wrap=False)
-    if html is not None:
-        console.print(f"Wrote {html}")
-    console.print(verdict(found), style="bold red" if found.found else "green")
+    if as_json:
+        print_json(asdict(found))
+    else:
+        # Wrap at the width of the terminal, since these are tables of words.
+        console.print(shown(found), soft_wrap=False)
+        if html is not None:
+            console.print(f"Wrote {html}")
+        console.print(verdict(found), style="bold red" if found.found else "green")
     if found.found:
         raise typer.Exit(FAILED)
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
+def _progress(file: TextIO) -> Iterator[Callable[[str], None]]:
     """Show the current step: on a terminal in one line, elsewhere with one line per step."""
     # A separate console is needed, since an attack redirects the app's output, and sys.stdout.
-    screen = Console(file=sys.stdout, highlight=False, soft_wrap=not console.is_terminal)
+    screen = Console(file=file, highlight=False, soft_wrap=not console.is_terminal)
     with screen.status("Importing the app") as status:
         yield status.update if screen.is_terminal else screen.print
 
 
 def _audit_protocol(
-    protocol: str, epsilon: float, dim: int, reports: int, seed: int | None
+    protocol: str, epsilon: float, dim: int, reports: int, seed: int | None, as_json: bool
 ) -> None:
     if protocol not in AUDITED:
         fail(unknown(protocol, (), AUDITED), USAGE)
@@ -201,11 +208,16 @@ def _audit_protocol(
             if of_networks
             else _queries(protocol, epsilon, dim, reports, seed)
         )
-    console.print(_step_shown(*found) if of_networks else _table(found))
+    if as_json:
+        audits = [_plain(each) for each in found]
+        print_json({"protocol": protocol, "epsilon": epsilon, "audits": audits})
+    else:
+        console.print(_step_shown(*found) if of_networks else _table(found))
     noun = "step" if of_networks else "query" if len(found) == 1 else "queries"
     if failed := sum(not each.passed for each in found):
         fail(f"The claim does not hold in {failed} of {len(found)} {noun}.", FAILED)
-    console.print(f"{len(found)} {noun}, nothing found.", style="green")
+    if not as_json:
+        console.print(f"{len(found)} {noun}, nothing found.", style="green")
 
 
 def _queries(
@@ -230,6 +242,15 @@ def _step(epsilon: float, dim: int, reports: int, seed: int | None) -> "NetworkA
 
     with console.status("Sending a training step to silos"):
         return audit_network(epsilon, dim, num_reports=reports, seed=seed)
+
+
+def _plain(audit: Any) -> dict[str, Any]:
+    """Return an audit's attributes, with names in place of the query."""
+    plain = {**vars(audit), "passed": audit.passed}
+    if (query := plain.pop("query", None)) is not None:
+        plain["statistic"] = query.statistic
+        plain["mechanism"] = type(query.randomizer).__name__
+    return plain
 
 
 def _table(audits: list["Audit"]) -> Table:

@@ -1,5 +1,7 @@
 """Shared code of the commands: output, ``KEY=VALUE`` options, errors and their exit codes."""
 
+import json
+import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ AppSettings = Annotated[
         "-c", "--config", metavar="KEY=VALUE", help="Value for a setting of the app; repeatable."
     ),
 ]
+#: Output for programs; docs/command-line.md documents its keys.
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 console = Console(highlight=False)
 errors = Console(highlight=False, stderr=True)
@@ -96,6 +100,19 @@ def grid_of(facts: Iterable[tuple[str, str]]) -> Table:
     for label, text in facts:
         grid.add_row(label, Text(text))
     return grid
+
+
+def print_json(document: object) -> None:
+    """Print a document as JSON, where NaN is null and an infinite number is ``"infinite"``."""
+    typer.echo(json.dumps(_finite(document), indent=2, ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "infinite"
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The command ``ldp-flower plan``."""
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import names
-from .console import REFUSED, USAGE, console, fail, grid_of, unknown
+from .console import REFUSED, USAGE, AsJson, console, fail, grid_of, print_json, unknown
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -81,6 +82,7 @@ def plan(
         typer.Option(min=0, help="Change from one collection to the next.", show_default="assumed"),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="File of a page for a reviewer.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the expected error of QUESTION, before any query.
 
@@ -109,7 +111,10 @@ def plan(
             setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
             drift = _DRIFT if drift is None else drift
             series = plan_series(PROTOCOLS[name], setting, epsilon, collections, drift)
-            _show_series(series, users, epsilon, collections, drift)
+            if as_json:
+                print_json({"protocol": name, **asdict(series)})
+            else:
+                _show_series(series, users, epsilon, collections, drift)
             errors = (series.split, series.panel, series.today, series.past, series.memoised)
             if not any(map(math.isfinite, errors)):
                 raise typer.Exit(REFUSED)
@@ -126,17 +131,24 @@ def plan(
                 target=target,
             )
     except NoPlan as error:
-        console.print(Text(str(error)))
+        if as_json:
+            print_json({"protocol": name, "no_plan": str(error)})
+        else:
+            console.print(Text(str(error)))
         return
     except ValueError as error:
         fail(str(error), USAGE)
-    _show(made)
+    if as_json:
+        print_json(made.to_dict())
+    else:
+        _show(made)
     if html is not None:
         try:
             made.to_html(html)
         except OSError as error:
             fail(f"Cannot write {html}: {error.strerror}. Choose another --html.", USAGE)
-        console.print(Text(f"Page: {html}"))
+        if not as_json:
+            console.print(Text(f"Page: {html}"))
     if made.expected is None:
         raise typer.Exit(REFUSED)
 

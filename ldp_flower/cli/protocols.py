@@ -3,15 +3,23 @@
 from rich.padding import Padding
 from rich.text import Text
 
-from .console import console, grid_of
+from .console import AsJson, console, grid_of, print_json
 
 _MARGIN = 2
 
 
-def protocols() -> None:
+def protocols(as_json: AsJson = False) -> None:
     """List the protocols with their guarantees, their costs, and when to use them."""
     from ..strategies.catalogue import PROTOCOLS
 
+    if as_json:
+        print_json(
+            [
+                {"name": name, "protects": protocol.protects, **vars(protocol.card)}
+                for name, protocol in PROTOCOLS.items()
+            ]
+        )
+        return
     for name, protocol in PROTOCOLS.items():
         card = protocol.card
         facts = {

@@ -1,6 +1,7 @@
 """The commands ``ldp-flower supernode`` and ``ldp-flower check``."""
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +11,13 @@ from rich.text import Text
 from .console import (
     USAGE,
     AppSettings,
+    AsJson,
     console,
     errors,
     fail,
     failing,
     overrides,
+    print_json,
 )
 from .run import NODES, declared_config
 
@@ -138,6 +141,7 @@ def check(
         ),
     ] = None,
     config: AppSettings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check a node's configuration or a Flower app, before any query.
 
@@ -171,7 +175,10 @@ def check(
         settings = _settings(*given) if anything else None
         with failing(ArgumentsError):
             findings = examine(read(what), settings, network)
-    _show(findings)
+    if as_json:
+        print_json(asdict(findings))
+    else:
+        _show(findings)
     if findings.problems or findings.doubts:
         raise typer.Exit(USAGE)
 

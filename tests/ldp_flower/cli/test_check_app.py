@@ -1,6 +1,7 @@
 """``ldp-flower check APP``: what a run would be refused for, before it."""
 
 import itertools
+import json
 import sys
 from importlib import import_module
 
@@ -101,6 +102,17 @@ def test_too_few_nodes_are_refused_with_the_number_that_is_tried(check, options,
     assert told.endswith(
         f"With {needed} nodes, the run starts (ldp-flower run APP --nodes {needed})."
     )
+
+
+def test_as_json_a_check_has_the_nodes_that_are_needed(check):
+    code, told = check("--nodes", 4, "--json")
+    found = json.loads(told)
+    assert code == 2 and (found["nodes"], found["nodes_needed"]) == (4, 60)
+    assert set(found) == {"problems", "doubts", "facts", "nodes", "nodes_needed"}
+    code, told = check("--nodes", 60, "--json")
+    found = json.loads(told)
+    assert code == 0 and (found["nodes"], found["nodes_needed"]) == (60, None)
+    assert len(found["facts"]) == 1 and not found["problems"] + found["doubts"]
 
 
 @pytest.mark.parametrize(
