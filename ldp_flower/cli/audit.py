@@ -27,7 +27,7 @@ from .console import (
     scalar,
     unknown,
 )
-from .names import AUDITED, OF_NETWORKS, completion
+from .names import AUDITED, NOISE, OF_NETWORKS, completion
 from .run import declared_config
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _OF_APP = (
     *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds", "runs"),
     "html",
 )
-_OF_PROTOCOL = ("epsilon", "dim", "reports", "seed")
+_OF_PROTOCOL = ("epsilon", "dim", "reports", "seed", "noise")
 # Options of the command, by the argument names that errors use.
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_APP, *_OF_PROTOCOL)}
 
@@ -66,6 +66,9 @@ def audit(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the reports.", show_default="random")
     ] = None,
+    noise: Annotated[
+        str, typer.Option(help="Place of the noise: user, or node if the protocol has it.")
+    ] = "user",
     app: Annotated[
         Path | None, _of_app(metavar="DIR", help="Directory of the Flower app to attack.")
     ] = None,
@@ -137,7 +140,9 @@ def audit(
     confidence), the exact one if outputs can be enumerated, and the checks that failed. It checks
     clients for completeness, isolation, replay, own noise and record bound. It compares the census,
     the reply's form, the users who answer and the ledger of neighbouring nodes of a deployment. It
-    checks an operator's settings, too: rehearsal, row limit and waiting.
+    checks an operator's settings, too: rehearsal, row limit and waiting. With --noise node, it
+    checks user bound (how far one user moves a node's sum) and noise (its law) instead of
+    completeness, own noise and record bound.
 
     With --app, the command runs the app's own server and answers its messages on neighbouring data.
     It prints which parts of the replies depend on data, and the epsilon of their noise.
@@ -158,7 +163,7 @@ def audit(
         fail("Expected --seconds or --runs, not both.", USAGE)
     if app is None:
         assert protocol is not None
-        _audit_protocol(protocol, epsilon, dim, reports, seed, as_json)
+        _audit_protocol(protocol, epsilon, dim, reports, seed, noise, as_json)
         return
     from ..audit.app import Options, audit_app
     from ..audit.app.findings import shown, to_html, verdict
@@ -197,16 +202,26 @@ def _progress(file: TextIO) -> Iterator[Callable[[str], None]]:
 
 
 def _audit_protocol(
-    protocol: str, epsilon: float, dim: int, reports: int, seed: int | None, as_json: bool
+    protocol: str,
+    epsilon: float,
+    dim: int,
+    reports: int,
+    seed: int | None,
+    noise: str,
+    as_json: bool,
 ) -> None:
     if protocol not in AUDITED:
         fail(unknown(protocol, (), AUDITED), USAGE)
+    if noise not in NOISE:
+        fail(f"Expected --noise {' or '.join(NOISE)}, got {noise!r}.", USAGE)
     of_networks = protocol == OF_NETWORKS
+    if of_networks and noise != "user":
+        fail(f"Expected no --noise with {OF_NETWORKS}, whose noise is always at the node.", USAGE)
     with failing(ValueError), failing(RuntimeError, code=FAILED):
         found: list[Any] = (
             [_step(epsilon, dim, reports, seed)]
             if of_networks
-            else _queries(protocol, epsilon, dim, reports, seed)
+            else _queries(protocol, epsilon, dim, reports, seed, noise)
         )
     if as_json:
         audits = [_plain(each) for each in found]
@@ -221,15 +236,18 @@ def _audit_protocol(
 
 
 def _queries(
-    protocol: str, epsilon: float, dim: int, reports: int, seed: int | None
+    protocol: str, epsilon: float, dim: int, reports: int, seed: int | None, noise: str
 ) -> list["Audit"]:
     from ..audit import audit_handler, extremes, recorded_queries
-    from ..audit.runs import audited_runs
+    from ..audit.runs import audited_runs, with_noise_at_node
 
     audits = []
     with console.status("Recording the protocol's queries") as status:
-        runs = list(audited_runs()[protocol](dim, epsilon))
-        queries = [query for run in runs for query in recorded_queries(*run)]
+        if noise == "node":
+            queries = with_noise_at_node(protocol, dim, epsilon)
+        else:
+            runs = list(audited_runs()[protocol](dim, epsilon))
+            queries = [query for run in runs for query in recorded_queries(*run)]
         for number, query in enumerate(queries, 1):
             status.update(f"Auditing query {number} of {len(queries)}: {query.statistic}")
             people = extremes(query, dim)

@@ -15,6 +15,9 @@ OF_NETWORKS = "RecordDpSgd"
 #: Protocols that ``ldp-flower audit`` knows by name. An app with LdpFedAvg is audited with --app.
 AUDITED = tuple(name for name in PROTOCOLS if name != "LdpFedAvg")
 
+#: Where noise may be added.
+NOISE = ("user", "node")
+
 
 def completion(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Return a function that completes the beginning of a name."""

@@ -5,9 +5,11 @@ An honest client fails with probability .001 for a new seed; the seeds are fixed
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from ldp_flower.audit import audit_handler, extremes
 from ldp_flower.audit.runs import audited_runs, with_noise_at_node
+from ldp_flower.cli import app
 from ldp_flower.clients import node_sums
 from ldp_flower.randomizers import BallSum, CellSum, sums
 from ldp_flower.strategies.runtime.at_node import AtNode
@@ -114,6 +116,26 @@ def test_protocols_with_noise_at_the_node_are_audited():
     assert all(found.values()) and with_it
     kinds = {query.statistic for queries in found.values() for query in queries}
     assert kinds >= {"moments", "cell_shares", "bin_shares", "shortened_ridge_move", "error_pair"}
+
+
+def test_the_command_says_what_was_found(monkeypatch):
+    def run(*arguments):
+        return CliRunner().invoke(app.app, ["audit", *arguments, "--dim", "2", "--reports", "200"])
+
+    honest = run("Counts", "--noise", "node", "--seed", "1")
+    assert honest.exit_code == 0, honest.output
+    assert "cell_shares" in honest.stdout and "nothing found" in honest.stdout
+    draw = sums.discrete_gaussian
+    monkeypatch.setattr(sums, "discrete_gaussian", lambda size, rng: 2 * draw(size, rng))
+    planted = run("Counts", "--noise", "node", "--seed", "1")
+    assert planted.exit_code == 1 and "fails: noise" in planted.stdout
+    for arguments, words in (
+        (("Counts", "--noise", "server"), "Expected --noise user or node, got 'server'"),
+        (("LdpIht", "--noise", "node"), "Expected a protocol with noise at the node, got LdpIht"),
+        (("RecordDpSgd", "--noise", "node"), "Expected no --noise with RecordDpSgd"),
+    ):
+        refused = run(*arguments)
+        assert refused.exit_code == 2 and words in " ".join(refused.stderr.split())
 
 
 @pytest.mark.slow
