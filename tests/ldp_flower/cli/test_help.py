@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from ldp_flower.audit.runs import audited_runs
 from ldp_flower.cli import names
 from ldp_flower.cli.plan import QUESTIONS
+from ldp_flower.guarantee import budget
 from ldp_flower.strategies.catalogue import PROTOCOLS
 
 app = import_module("ldp_flower.cli.app").app
@@ -71,6 +72,7 @@ def test_the_help_names_the_questions_and_the_protocols():
 def test_the_names_are_those_of_the_protocols():
     assert tuple(PROTOCOLS) == names.PROTOCOLS
     assert {*names.AUDITED} == {*audited_runs(), names.OF_NETWORKS}
+    assert names.NOISE == budget.NOISE
     assert set(QUESTIONS.values()) < set(names.PROTOCOLS)
 
 
