@@ -39,14 +39,24 @@ def record_copies(users: Users, question: q.RecordCopies) -> Floats:
     return np.concatenate([y * x, *[x] * question.copies], axis=1)
 
 
+def valid_items(
+    users: Users, domain_size: int
+) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64]]:
+    """Return the user, the item and the number of each row with an item of the domain.
+
+    Items are in the first column of the features.
+    """
+    items = users.features[:, 0]
+    user = np.repeat(np.arange(len(users)), users.num_rows)
+    valid = (items >= 0) & (items < float(domain_size)) & (items == np.floor(items))
+    return user[valid], items[valid], np.flatnonzero(valid)
+
+
 @answers(q.DrawnItems)
 def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False) -> Floats:
     """Compute :class:`DrawnItems`; the users' rows are already in the drawn order."""
     size, end = question.set_size, float(question.domain_size)
-    items = users.features[:, 0]
-    user = np.repeat(np.arange(len(users)), users.num_rows)
-    valid = (items >= 0) & (items < end) & (items == np.floor(items))
-    user, items, row = user[valid], items[valid], np.flatnonzero(valid)
+    user, items, row = valid_items(users, question.domain_size)
     order = np.lexsort((row, items, user))
     user, items, row = user[order], items[order], row[order]
     differs = (np.diff(user, prepend=-1) != 0) | (np.diff(items, prepend=-1) != 0)

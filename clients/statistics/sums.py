@@ -10,7 +10,7 @@ from ldp_flower.randomizers.elementwise import row_dots
 from ldp_flower.validation import Floats
 
 from ..arithmetic import dot, mean_over_rows, ridge_coefficients, sum_over_rows
-from .records import column_of, rows_codes
+from .records import column_of, rows_codes, valid_items
 from .registry import answers
 
 
@@ -35,6 +35,16 @@ def bin_shares(users: Users, question: q.BinShares) -> Floats:
     entries = column_of(users, int(question.coordinates[0]))
     places = np.searchsorted(question.edges, entries, side="left")
     return _shares(users, places.astype(np.float64), len(question.edges) + 1)
+
+
+@answers(q.ItemShares)
+def item_shares(users: Users, question: q.ItemShares) -> Floats:
+    """Compute :class:`ItemShares`."""
+    user, items, _ = valid_items(users, question.domain_size)
+    held = (len(users), question.domain_size)
+    counts = np.zeros(held)
+    np.add.at(counts, (user, items.astype(np.int64)), 1.0)
+    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0))
 
 
 @answers(q.Moments)

@@ -8,7 +8,16 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import Coordinates, Marks, MessageError, PerFeature, Question, Rows, Signed
+from .base import (
+    AboutFeatures,
+    Coordinates,
+    Marks,
+    MessageError,
+    PerFeature,
+    Question,
+    Rows,
+    Signed,
+)
 from .columns import Cells, OneColumn
 
 #: Weight of a number's square, beside the number, in :class:`Moments`.
@@ -62,6 +71,24 @@ class BinShares(OneColumn):
     def width(self, num_features: int) -> int:
         """Return the number of bins."""
         return len(self.edges) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class ItemShares(AboutFeatures):
+    """The share of each item in the user's rows, shape (users, ``domain_size``).
+
+    Items are the integers from 0 to ``domain_size - 1`` in the first column of the features. Rows
+    with an invalid item (NaN, fractions, numbers out of range) do not count. Zeros for a user
+    without any other.
+    """
+
+    stem: ClassVar[str] = "item_shares"
+
+    domain_size: int
+
+    def width(self, num_features: int) -> int:
+        """Return the number of items."""
+        return self.domain_size
 
 
 @dataclass(frozen=True, eq=False)

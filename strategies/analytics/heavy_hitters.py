@@ -1,14 +1,14 @@
 """HeavyHitters: a strategy that finds the users' most frequent items and counts them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 from ldp_flower.data.items import hash_items
 from ldp_flower.data.users import Users
@@ -18,13 +18,16 @@ from ldp_flower.presentation.words import with_error
 from ldp_flower.questions import DrawnItems, FrequentItems
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
-from ldp_flower.validation import Floats, check_choice, check_fraction, check_integer
+from ldp_flower.validation import Floats, check_choice, check_fraction, check_integer, check_unused
 
 from ..forecasts.formulas import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
 from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run, guarantees
+from ..runtime.at_node import AtNode
 from ..runtime.population import MAX_USERS, fewest_users
 from ..runtime.result import Result, first_of, frame
+from ..sums.budget import Budget
+from ..sums.items import MOST_ITEMS, ask_items, too_few
 from .item_mechanism import MAX_DIRECT, Backend, Mechanism, choose_mechanism
 
 if TYPE_CHECKING:
@@ -184,14 +187,17 @@ _LARGEST_EPSILON = 16.0  # largest epsilon that the note advises
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HeavyHitters(LdpStrategy[HeavyHittersResult]):
+class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
     """Strategy that finds the most frequent items and estimates their counts.
 
     Every user sends one report, either on the item of a random row or on its most frequent item.
     The server returns the items whose estimated count is significantly above zero. Their number
     need not be known in advance.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
+    :class:`~..runtime.at_node.AtNode`. With noise at the node, all items of all users are counted,
+    so the domain has at most 65,536 items, and ``set_size``, ``item`` and ``backend`` have no
+    effect.
 
     Parameters
     ----------
@@ -270,6 +276,9 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         if self.false_alarm is not None:
             check_fraction("false_alarm", self.false_alarm)
         self._level = self.false_alarm or _LEVELS[self.cutoff]
+        if self.noise == "node":
+            check_unused(self, "with noise='node'", "set_size", "item", "backend")
+            check_integer("domain_size", self.domain_size, 2, MOST_ITEMS)
         direct = self.domain_size <= MAX_DIRECT and self.backend in ("auto", "direct")
         if self.cutoff == "fdr" and not direct:
             raise ValueError(
@@ -318,6 +327,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Query all users once and return the frequent items."""
+        if self.noise == "node":
+            return (yield from self._at_node(run))
         mechanism = self.randomizer(run.num_users)
         cohorts = run.cohorts([run.num_users])
         kind = DrawnItems if self.item == "random" else FrequentItems
@@ -327,15 +338,34 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             return self._counted(mechanism, answer)
         return self._descended(mechanism, answer)
 
+    def _at_node(self, run: Run) -> Generator[Ask, Any, HeavyHittersResult]:
+        (cohort,) = run.cohorts([run.num_users])
+        budget = Budget.of(run, self.delta)
+        counts, error, users = yield from ask_items(cohort, budget, self.domain_size)
+        law = norm(scale=error)
+        items, cut = self._found(counts, law.isf, law.sf)
+        shares = np.clip(counts[items] / users, 0.0, 1.0)
+        errors = np.full(len(items), error)
+        few = too_few(budget, self.domain_size, self._level)
+        return HeavyHittersResult(
+            domain_size=self.domain_size,
+            items=items,
+            counts=counts[items],
+            std_error=_of_population(errors, shares, users),
+            users_std_error=errors,
+            cutoff=cut,
+            all_counts=counts,
+            notes=[] if len(items) or few is None else [str(few)],
+        )
+
     def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> HeavyHittersResult:
         """Return the items with significant support, from the estimated counts of all items."""
         users = estimate.count
         gap, other = float(oracle.own - oracle.other), float(oracle.other)
         counts = users * estimate.mean[: self.domain_size]
         support = np.rint(counts * gap + users * other)
-        cut = self._cut(support, users, other)
-        order = np.argsort(-support, kind="stable")[: self.max_items]
-        items = order[support[order] > cut]
+        law = binom(users, other)
+        items, cut = self._found(support, law.isf, lambda found: law.sf(found - 1))
         shares = np.clip(counts[items] / users, 0.0, 1.0)
         errors = np.sqrt([users * oracle.variance_at(share) for share in shares])
         cutoff = (cut - users * other) / gap
@@ -350,26 +380,34 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             notes=[] if len(items) else [self._advice(oracle, users, cutoff)],
         )
 
-    def _cut(self, support: Floats, users: int, other: float) -> float:
-        """Return the support that an item must exceed.
+    def _found(
+        self,
+        scores: Floats,
+        quantile: Callable[[float], Any],
+        by_chance: Callable[[Floats], Floats],
+    ) -> tuple[Integers, float]:
+        """Return the items that stand out, the largest scores first, and the score to exceed.
 
         Parameters
         ----------
-        support : ndarray of float64, shape (domain_size,)
-            Number of reports that support each item.
-        users : int
-            Number of reports.
-        other : float
-            Probability that a report supports an item that its user does not hold.
+        scores : ndarray of float64, shape (domain_size,)
+            Score of each item, such as the number of reports that support it.
+        quantile : callable
+            Function from a probability to the score that an item of no user exceeds with it.
+        by_chance : callable
+            Function from scores to the probability that an item of no user reaches them.
         """
         level = self._level / self.domain_size
-        cut = float(binom.isf(level, users, other))
-        if self.cutoff == "any":
-            return cut
-        falling = np.sort(support)[::-1]
-        by_chance = binom.sf(falling - 1, users, other)
-        few = np.flatnonzero(by_chance <= level * np.arange(1, len(falling) + 1))
-        return float(falling[few[-1]] - 1) if len(few) else cut
+        cut = float(quantile(level))
+        order = np.argsort(-scores, kind="stable")
+        if self.cutoff == "fdr":
+            falling = scores[order]
+            allowed = level * np.arange(1, len(falling) + 1)
+            few = np.flatnonzero(by_chance(falling) <= allowed)
+            if len(few):
+                cut = float(np.nextafter(falling[few[-1]], -np.inf))
+        order = order[: self.max_items]
+        return order[scores[order] > cut], cut
 
     def _descended(self, tree: PrefixTree, answers: Answers) -> HeavyHittersResult:
         """Return the items that the tree finds, without the number that means "no item"."""

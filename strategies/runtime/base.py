@@ -165,8 +165,8 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
 
     #: The strategy that answers a question like this one's with noise at the node.
     instead_at_node: ClassVar[str] = (
-        "Means, Counts, TwoWay, Quantiles, Distribution, Describe, PrivateRegression or "
-        "PrivateClassification"
+        "Means, Counts, TwoWay, Quantiles, Distribution, Describe, HeavyHitters, "
+        "PrivateRegression or PrivateClassification"
     )
 
     epsilon: float

@@ -28,6 +28,7 @@ from ldp_flower.questions import (
     FrequentItems,
     Gradient,
     Grain,
+    ItemShares,
     Labels,
     LassoFeatures,
     LevelRounding,
@@ -290,6 +291,7 @@ PLAIN = [
         {"labels_per_user": 1.0, "label_bound": 1.5},
     ),
     (CellShares(SOME, B[:1]), "cell_shares", {"coordinates": SOME, "sizes": B[:1]}, {}),
+    (ItemShares(5), "item_shares", {}, {"domain_size": 5.0}),
     (BinShares(SOME[1:], B), "bin_shares", {"coordinates": SOME[1:], "edges": B}, {}),
     (
         Moments(SOME[:1], B[:0], -1.0, 3.0),
