@@ -200,7 +200,9 @@ MAY_IMPORT = {
     "strategies": of_strategies(*SHARED, *FAMILIES),
     "simulation": BOTH_SIDES | {"clients", "strategies"} | of_strategies("runtime"),
     "estimators": SERVER | {"strategies", "simulation"},
-    "audit": SERVER | {"accounting", "clients", "strategies", "simulation"},
+    "audit": SERVER
+    | {"accounting", "clients", "strategies", "simulation"}
+    | of_strategies("runtime"),
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation"},
     "supernode": BOTH_SIDES | {"clients", "presentation"},
     "cli": SERVER
