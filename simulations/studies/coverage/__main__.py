@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import astuple
 from fnmatch import fnmatch
 from itertools import product
 
@@ -15,13 +14,15 @@ from ...harness.tables import Table
 from .populations import COLUMNS
 from .protocols import OF_NUMBERS, PROTOCOLS, Cell, measure
 
-_USERS, _EPSILONS, _NUMBERS, _ROWS = (
+_USERS, _EPSILONS, _NUMBERS, _ROWS, _NODES = (
     (400, 4000, 40_000),
     (0.5, 1.0, 2.0, 4.0, 8.0),
     (1, 3, 9),
     ("one", "some"),
+    (0, 3, 10),
 )
 _MEASURED = ("intervals", "missed", "noted", "width", "error", "refused")
+_HUGE = 9  # stands for a domain that no node counts all items of
 _SHOWN = 40  # intervals from which a cell may be the worst
 
 
@@ -30,16 +31,21 @@ def cells() -> Iterator[tuple[str, Cell]]:
     for protocol in PROTOCOLS:
         columns = COLUMNS if protocol in OF_NUMBERS else ("zipf",)
         numbers = (1,) if protocol == "Distribution" else _NUMBERS
-        for key in product(columns, _USERS, _EPSILONS, numbers, _ROWS):
-            yield protocol, Cell(*key)
+        for key in product(columns, _USERS, _EPSILONS, numbers, _ROWS, _NODES):
+            cell = Cell(*key)
+            if protocol != "HeavyHitters" or not cell.nodes or cell.number < _HUGE:
+                yield protocol, cell
 
 
 def chosen(patterns: list[str]) -> list[tuple[str, Cell]]:
-    """Return what matches one of the patterns, as ``Quantiles/ratings/4000/1/3/one`` is named."""
+    """Return what matches one of the patterns, as ``Quantiles/ratings/4000/1.0/3/one`` is named.
+
+    With noise at nodes the number of nodes follows: ``Quantiles/ratings/4000/1.0/3/one/10``.
+    """
     return [
         (protocol, cell)
         for protocol, cell in cells()
-        if any(fnmatch("/".join(map(str, (protocol, *astuple(cell)))), each) for each in patterns)
+        if any(fnmatch(f"{protocol}/{cell.name}", each) for each in patterns)
     ]
 
 
@@ -70,7 +76,7 @@ sweep = sweep_of(Cell, _MEASURED, _measured)
 def table(runs: pd.DataFrame) -> Table:
     """Return, by protocol, column and epsilon, how many intervals miss, and in which cell most."""
     lines = []
-    for (protocol, column), own in runs.groupby(["method", "column"], sort=False):
+    for (protocol, column, nodes), own in runs.groupby(["method", "column", "nodes"], sort=False):
         told = own[own["refused"] == 0]
         by_cell = told.groupby(["users", "epsilon", "number", "rows"])[
             ["intervals", "missed"]
@@ -84,14 +90,15 @@ def table(runs: pd.DataFrame) -> Table:
         shares = [_share(told[told["epsilon"] == epsilon]) for epsilon in _EPSILONS]
         middle = [_median(told[name]) for name in ("width", "error")]
         noted = f"{told['noted'].mean():.0%}" if len(told) else "-"
-        lines.append([str(protocol), str(column), *shares, worst, *middle, noted])
-    head = ["protocol", "column", *(f"eps {epsilon:g}" for epsilon in _EPSILONS)]
+        noise = f"{nodes} nodes" if int(nodes) else "user"
+        lines.append([str(protocol), str(column), noise, *shares, worst, *middle, noted])
+    head = ["protocol", "column", "noise", *(f"eps {epsilon:g}" for epsilon in _EPSILONS)]
     head += ["worst cell", "width", "error", "noted"]
     return Table(
         "Coverage",
         head,
         lines,
-        {"protocol", "column", "worst cell"},
+        {"protocol", "column", "noise", "worst cell"},
         "Shares of the stated 95 % intervals that miss, in percent, +- their binomial standard "
         "error, by epsilon. Worst cell: users, epsilon, levels (columns, kinds of categories), "
         "rows of a user. Width, median of all runs: of intervals of quantiles in rank over "
@@ -118,9 +125,10 @@ def main(arguments: list[str] | None = None) -> None:
     command.add_argument(
         "--cells",
         nargs="+",
-        default=["*/4000/1.0/*", "*/4000/4.0/*"],
+        default=["*/4000/1.0/?/*e", "*/4000/4.0/?/*e"],
         metavar="PATTERN",
-        help="protocol/column/users/epsilon/number/rows (default: 4,000 users, epsilon 1 and 4)",
+        help="protocol/column/users/epsilon/number/rows, with noise at nodes also /nodes (default: "
+        "4,000 users, epsilon 1 and 4, noise at the user)",
     )
     command.add_argument(
         "--fifth", action="store_true", help="each seed a fifth of the cells, five seeds all"

@@ -32,13 +32,32 @@ _KINDS = {1: 2, 3: 8, 9: 40}  # categories of Counts; Describe has two more colu
 
 @dataclass(frozen=True)
 class Cell:
-    """A population, and ``number`` levels or columns, or kinds of categories; rows of a user."""
+    """A population, and ``number`` levels or columns, or kinds of categories; rows of a user.
+
+    ``nodes`` is the number of nodes that add noise to the sums over their users; 0 if users do.
+    """
 
     column: str
     users: int
     epsilon: float
     number: int
     rows: str
+    nodes: int = 0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of the strategy."""
+        return {"epsilon": self.epsilon, "noise": "node" if self.nodes else "user"}
+
+    @property
+    def name(self) -> str:
+        """The parts of its name in a pattern, and in the seeds of its random numbers."""
+        parts = astuple(self) if self.nodes else astuple(self)[:-1]
+        return "/".join(map(str, parts))
+
+    def asked(self, strategy: Any, users: Users, seed: int) -> Any:
+        """Return what a strategy finds."""
+        return simulate(strategy, users, seed=seed, num_nodes=self.nodes or 1)
 
 
 def measure(protocol: str, cell: Cell, seed: int) -> dict[str, Any]:
@@ -47,8 +66,7 @@ def measure(protocol: str, cell: Cell, seed: int) -> dict[str, Any]:
     ``width`` and ``error`` are those of quantiles in rank, and of distribution functions. Each
     cell has random numbers of its own: with those of another, it would miss where that one does.
     """
-    name = "/".join(map(str, (protocol, *astuple(cell))))
-    rng = np.random.default_rng([seed, crc32(name.encode())])
+    rng = np.random.default_rng([seed, crc32(f"{protocol}/{cell.name}".encode())])
     groups = groups_of(cell.users, cell.rows, rng)
     try:
         return _MEASURES[protocol](cell, groups, rng, int(rng.integers(1 << 31)))
@@ -81,9 +99,9 @@ def _noise(epsilon: float) -> float:
 def _quantiles(cell: Cell, groups: Integers, rng: np.random.Generator, seed: int) -> dict[str, Any]:
     column, levels = COLUMNS[cell.column], np.array(levels_of(cell.number))
     schema = Schema({"x": column.bounds})
-    strategy = Quantiles(schema, "x", levels.tolist(), epsilon=cell.epsilon)
+    strategy = Quantiles(schema, "x", levels.tolist(), **cell.options)
     users = schema.users({"x": column.draw(groups, rng)}, groups=groups)
-    found = simulate(strategy, users, seed=seed)
+    found = cell.asked(strategy, users, seed)
     slack = 1e-9 * (column.bounds.high - column.bounds.low)
     true = column.quantile(levels)
     missed = (true < found.lower - slack) | (true > found.upper + slack)
@@ -101,7 +119,7 @@ def _distribution(
     column = COLUMNS[cell.column]
     schema = Schema({"x": column.bounds})
     users = schema.users({"x": column.draw(groups, rng)}, groups=groups)
-    found = simulate(Distribution(schema, "x", epsilon=cell.epsilon), users, seed=seed)
+    found = cell.asked(Distribution(schema, "x", **cell.options), users, seed)
     band = found.band()
     at, lower, upper = (band[name].to_numpy() for name in ("x", "lower", "upper"))
     true = column.cdf(at)
@@ -137,7 +155,7 @@ def _means(cell: Cell, groups: Integers, rng: np.random.Generator, seed: int) ->
     column, names = COLUMNS[cell.column], [f"x{i}" for i in range(cell.number)]
     schema = Schema({name: column.bounds for name in names})
     users = schema.users({name: column.draw(groups, rng) for name in names}, groups=groups)
-    found = simulate(Means(schema, names, epsilon=cell.epsilon), users, seed=seed)
+    found = cell.asked(Means(schema, names, **cell.options), users, seed)
     true = np.full(len(names), column.entries.mean())
     return _missed(_stated(found.table(), "mean"), true, found)
 
@@ -146,7 +164,7 @@ def _counts(cell: Cell, groups: Integers, rng: np.random.Generator, seed: int) -
     shares = items(_KINDS[cell.number])
     schema = Schema({"x": _kinds(len(shares))})
     users = schema.users({"x": draw_items(shares, groups, rng).astype(str)}, groups=groups)
-    found = simulate(Counts(schema, "x", epsilon=cell.epsilon), users, seed=seed)
+    found = cell.asked(Counts(schema, "x", **cell.options), users, seed)
     return _missed(_stated(found.table(), "share"), shares, found)
 
 
@@ -156,7 +174,7 @@ def _two_way(cell: Cell, groups: Integers, rng: np.random.Generator, seed: int) 
     row, column = np.divmod(draw_items(shares, groups, rng), size)
     schema = Schema({"row": _kinds(size), "column": _kinds(size)})
     users = schema.users({"row": row.astype(str), "column": column.astype(str)}, groups=groups)
-    found = simulate(TwoWay(schema, "row", "column", epsilon=cell.epsilon), users, seed=seed)
+    found = cell.asked(TwoWay(schema, "row", "column", **cell.options), users, seed)
     return _missed(_stated(found.table(), "share"), shares, found)
 
 
@@ -171,8 +189,8 @@ def _describe(cell: Cell, groups: Integers, rng: np.random.Generator, seed: int)
     table: dict[str, Any] = {f"x{i}": column.draw(groups, rng) for i in range(number)}
     for i in range(cell.number // 3):
         table[f"k{i}"] = draw_items(shares, groups, rng).astype(str)
-    strategy = Describe(schema, epsilon=cell.epsilon)
-    found = simulate(strategy, schema.users(table, groups=groups), seed=seed)
+    strategy = Describe(schema, **cell.options)
+    found = cell.asked(strategy, schema.users(table, groups=groups), seed)
     true = np.array([column.entries.mean(), column.entries.std(), *column.quantile(_QUARTERS)])
     told, errors = (
         np.concatenate([numbers[1:].ravel(), *kinds])
@@ -192,7 +210,7 @@ def _heavy_hitters(
     domain = {1: 64, 3: 1 << 12, 9: 1 << 30}[cell.number]
     names = rng.permutation(min(domain, 1 << 20))[: len(shares)]
     users = Users.from_items(names[draw_items(shares, groups, rng)], groups)
-    found = simulate(HeavyHitters(domain, epsilon=cell.epsilon), users, seed=seed)
+    found = cell.asked(HeavyHitters(domain, **cell.options), users, seed)
     true = dict(zip(names.tolist(), cell.users * shares, strict=True))
     ends = _stated(found.table(), "users")
     return _missed(ends, np.array([true.get(int(item), 0.0) for item in found.items]), found)
