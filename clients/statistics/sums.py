@@ -67,11 +67,29 @@ def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
     """Compute :class:`RidgeMove`."""
     rows = users.features - question.means
     left = -LINKS[question.link].score(dot(rows, question.theta), users.targets)
+    return _moves(users, rows, left[:, None])
+
+
+@answers(q.ClassMoves)
+def class_moves(users: Users, question: q.ClassMoves) -> Floats:
+    """Compute :class:`ClassMoves`."""
+    rows, score = users.features - question.means, LINKS["logistic"].score
+    thetas = question.thetas.reshape(question.num_classes, -1)
+    left = [
+        -score(dot(rows, theta), (users.targets == place).astype(np.float64))
+        for place, theta in enumerate(thetas)
+    ]
+    return _moves(users, rows, np.column_stack(left))
+
+
+def _moves(users: Users, rows: Floats, left: Floats) -> Floats:
+    """Return users' ridge coefficients of each column of residuals, one after the other."""
     squares = row_dots(rows, rows)
     lengths = sum_over_rows(users, np.ones(len(rows)), squares[:, None])[:, 0]
     # A ridge of t / k beside Z Z' is one of t / k**2 beside Z Z' / k.
     ridge = lengths / np.maximum(users.num_rows, 1) ** 2
-    return ridge_coefficients(users, rows, left, np.where(ridge > 0, ridge, 1.0))
+    ridge = np.where(ridge > 0, ridge, 1.0)
+    return np.column_stack([ridge_coefficients(users, rows, each, ridge) for each in left.T])
 
 
 @answers(q.ErrorPair)

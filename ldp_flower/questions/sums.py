@@ -19,6 +19,7 @@ from .base import (
     Signed,
 )
 from .columns import Cells, OneColumn
+from .regression import ClassQuestion, NumClasses
 
 #: Weight of a number's square, beside the number, in :class:`Moments`.
 SQUARE = 0.25
@@ -143,6 +144,30 @@ class RidgeMove(Question):
     theta: PerFeature
     means: PerFeature
     link: str = "identity"
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMoves(ClassQuestion):
+    """A user's own ridge regressions for all classes, shape (users, classes x num_features).
+
+    Each is that of :class:`RidgeMove` with the logistic link, for rows of one class against all
+    others. ``thetas`` has the models of all classes, one after the other, as the value has.
+    """
+
+    stem: ClassVar[str] = "class_moves"
+
+    thetas: Marks
+    means: PerFeature
+    num_classes: NumClasses
+
+    def width(self, num_features: int) -> int:
+        """Return the number of coefficients; raise MessageError if ``thetas`` has another one."""
+        if len(self.thetas) != self.num_classes * num_features:
+            raise MessageError(
+                f"Expected thetas of {self.num_classes} classes with {num_features} features, got "
+                f"{len(self.thetas)} numbers."
+            )
+        return len(self.thetas)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ from .regression import (
     RidgeStep,
     RootCurvature,
 )
-from .sums import RidgeMove
+from .sums import ClassMoves, RidgeMove
 
 Path = tuple[type[Question], ...]
 
@@ -256,7 +256,7 @@ class Shortened(TransformedQuestion):
     stem: ClassVar[str] = "shortened_"
     linked: ClassVar[bool] = True
     inners: ClassVar[tuple[Path, ...]] = (
-        *((Gradient,), (Mean,), (LocalCoefficients,), (RidgeMove,)),
+        *((Gradient,), (Mean,), (LocalCoefficients,), (RidgeMove,), (ClassMoves,)),
     )
 
     radius: float

@@ -1,4 +1,4 @@
-"""Logistic regression of a table with two classes from noisy sums, with its AUC."""
+"""Logistic regression of a table with classes from noisy sums, with its AUC."""
 
 import math
 from collections.abc import Generator
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ldp_flower.data.schema import Schema
-from ldp_flower.questions import CellShares, Ranking
+from ldp_flower.questions import CellShares, ClassMoves, Question, Ranking, RidgeMove
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
@@ -16,7 +16,7 @@ from ldp_flower.validation import Floats
 from ..numerics.two_normals import Ranked, ranked
 from ..runtime import Ask, Cohort, Run, TooFewReports
 from .budget import Budget
-from .descent import STEPS, ask_centres, descend, times_too_few
+from .descent import LOGISTIC, STEPS, ask_centres, descend, times_too_few
 from .statistics import ask_cells
 
 # Shares of the budget: of the mean features, of the classes, of the scores.
@@ -28,56 +28,91 @@ _LEAST = 0.01  # of a class's share, where its noise could take it to 0
 
 @dataclass(frozen=True)
 class Classified:
-    """A logistic model: coefficients, the share of the second class, the AUC, with their errors."""
+    """Logistic models: coefficients, shares of all classes and AUC, with their errors.
 
-    theta: Floats
-    share: float
-    share_error: float
+    There is one model of each class against all others; of two classes, one of the second.
+    """
+
+    thetas: Floats
+    shares: Floats
+    share_errors: Floats
     auc: float
     auc_error: float
 
 
 def ask_auc(
-    cohort: Cohort, budget: Budget, theta: Floats, share: float
+    cohort: Cohort,
+    budget: Budget,
+    theta: Floats,
+    place: int,
+    classes: Floats,
+    share: float,
 ) -> Generator[Ask, Any, Ranked]:
-    """Return the AUC of a model over all users' rows, as if both classes' scores were normal.
+    """Return the AUC of a class's model over all users' rows, as if scores were normal.
 
-    ``theta`` is such that the mean score is 0. One number is asked for, which needs the least
-    noise: how much more often rows of the class score above the mean than other rows do.
+    ``theta`` is such that the mean score is 0; ``classes`` are the shares of all classes. One
+    number is asked for, which needs the least noise: how much more often rows of the class score
+    above the mean than other rows do.
     """
-    mechanism = budget.ball(1, max(share, 1 - share), _SCORES)
-    found: Estimate = yield Ask(cohort, Ranking(theta, 1.0, share, 2), mechanism)
-    sampling = math.sqrt(share * (1 - share) / max(found.count, 1))
-    return ranked(float(found.mean[0]), math.hypot(float(found.std_error[0]), sampling), share)
+    own = float(classes[place])
+    mechanism = budget.ball(1, max(own, 1 - own), share)
+    question = Ranking(theta, float(place), own, len(classes))
+    found: Estimate = yield Ask(cohort, question, mechanism)
+    sampling = math.sqrt(own * (1 - own) / max(found.count, 1))
+    return ranked(float(found.mean[0]), math.hypot(float(found.std_error[0]), sampling), own)
 
 
-def too_few(budget: Budget, dim: int) -> TooFew | None:
-    """Return why users are too few for a model whose AUC is known; None if they are enough."""
-    error = 2 * budget.error(budget.ball(1, 0.5, _SCORES))  # of classes of the same size
-    times = max(error / _UNKNOWN, times_too_few(budget, dim, _DESCENT))
-    what = f"fit {dim} coefficients and to tell the AUC within {_UNKNOWN:g}"
+def places_of(num_classes: int) -> list[int]:
+    """Return the classes that have a model: the second of two, otherwise all."""
+    return [1] if num_classes == 2 else list(range(num_classes))
+
+
+def too_few(budget: Budget, dim: int, num_classes: int) -> TooFew | None:
+    """Return why users are too few for models whose AUC is known; None if they are enough."""
+    models = len(places_of(num_classes))
+    # Of classes of the same size; for several classes it is the error of a mean AUC.
+    error = 2 * budget.error(budget.ball(1, 0.5, _SCORES, models)) / math.sqrt(models)
+    times = max(error / _UNKNOWN, times_too_few(budget, models * dim, _DESCENT))
+    what = f"fit {models * dim} coefficients and to tell the AUC within {_UNKNOWN:g}"
     return budget.too_few(what, math.ceil(times * budget.users))
 
 
 def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Classified]:
-    """Return the logistic model of a table whose target has two classes."""
-    budget, dim = Budget.of(run, delta), schema.num_features
-    if refusal := too_few(budget, dim):
+    """Return the logistic models of a table whose target is classes."""
+    budget, dim, number = Budget.of(run, delta), schema.num_features, len(schema.classes)
+    places = places_of(number)
+    if refusal := too_few(budget, dim, number):
         raise TooFewReports(refusal)
     (cohort,) = run.cohorts([run.num_users])
-    run.planned_steps = STEPS + 3
-    question = CellShares(np.array([dim]), np.array([2.0]))
+    run.planned_steps = STEPS + 2 + len(places)
+    question = CellShares(np.array([dim]), np.array([float(number)]))
     classes = yield from ask_cells(cohort, budget, question, _CLASSES)
     whole = max(float(classes.mean.sum()), _LEAST)
-    share = float(np.clip(classes.mean[1] / whole, _LEAST, 1 - _LEAST))
-    error = float(classes.std_error[1]) / whole
-    error = math.hypot(error, math.sqrt(share * (1 - share) / max(classes.count * whole, 1)))
+    shares = np.clip(classes.mean / whole, _LEAST, 1 - _LEAST)
+    errors = np.hypot(
+        classes.std_error / whole, np.sqrt(shares * (1 - shares) / max(classes.count * whole, 1))
+    )
     length = math.sqrt(1 + len(schema.columns))
     means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
     means[0] = 0.0  # the constant stays
-    one = np.eye(1, dim)[0]
-    start = math.log(share / (1 - share)) * one
-    found = yield from descend(cohort, budget, start, means, _DESCENT, "logistic")
-    theta = found - (found @ means) * one
-    of_mean = yield from ask_auc(cohort, budget, theta - found[0] * one, share)
-    return Classified(theta, share, error, of_mean.auc, of_mean.std_error)
+    one = np.eye(1, dim)
+    starts = np.log(shares / (1 - shares))[places, None] * one
+
+    def moves(thetas: Floats) -> Question:
+        """Ask for the move of one model, or for those of all classes at once."""
+        if number == 2:
+            return RidgeMove(thetas, means, "logistic")
+        return ClassMoves(thetas, means, number)
+
+    flat = yield from descend(cohort, budget, starts.ravel(), moves, _DESCENT, LOGISTIC)
+    centred = flat.reshape(len(places), dim)
+    thetas = centred - (centred @ means)[:, None] * one
+    of_mean = thetas - centred[:, :1] * one
+    share = _SCORES / len(places)
+    found = []
+    for place, theta in zip(places, of_mean, strict=True):
+        found.append((yield from ask_auc(cohort, budget, theta, place, shares, share)))
+    weights = shares[places] / shares[places].sum()
+    aucs = np.array([[each.auc, each.std_error] for each in found])
+    error = float(np.linalg.norm(weights * aucs[:, 1]))
+    return Classified(thetas, shares, errors, float(weights @ aucs[:, 0]), error)

@@ -5,12 +5,12 @@ momentum and the clip follow from the noise, by the rules below.
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 
-from ldp_flower.questions import Mean, RidgeMove, Shortened
+from ldp_flower.questions import Mean, Question, Shortened
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
@@ -23,7 +23,8 @@ _AVERAGED = 13  # last models, whose mean is the result
 _LONGEST = 1.5  # a longer step need not be stable: users' moves are at most as long as residuals
 _REACH = 1.75  # of the total length of all steps, over signal to noise in one coordinate
 _MOST_MOMENTUM = 0.9
-_LOGISTIC = 4.0  # a class's probability changes by a quarter of its log odds at most
+#: Pace of logistic regression.
+LOGISTIC = 4.0  # a class's probability changes by a quarter of its log odds at most
 _FIRST_CLIP = 0.3  # in units of the targets
 _CLIPPED = (0.02, 0.25)  # share of users whose moves are clipped, at least and at most
 _CLIPPED_BY_NOISE = 40.0
@@ -49,15 +50,17 @@ def descend(
     cohort: Cohort,
     budget: Budget,
     start: Floats,
-    means: Floats,
+    moves: Callable[[Floats], Question],
     share: float,
-    link: str = "identity",
+    pace: float = 1.0,
 ) -> Generator[Ask, Any, Floats]:
-    """Return the coefficients of rows minus ``means``, shape (dim,), after all steps.
+    """Return the coefficients after all steps, shape (dim,).
 
-    Steps that lack reports are left out. Raise TooFewReports if the first one does.
+    ``moves`` is a function from coefficients to the question about users' moves from there. Steps
+    are ``pace`` times as long as those of least squares. Steps that lack reports are left out.
+    Raise TooFewReports if the first one does.
     """
-    dim, pace = len(start), _LOGISTIC if link == "logistic" else 1.0
+    dim = len(start)
     signal = budget.signal(share)
     reach = _REACH / math.sqrt(dim) * signal
     eta = pace * min(_LONGEST, reach / STEPS)
@@ -66,7 +69,7 @@ def descend(
     theta, velocity, clip = start, np.zeros(dim), _FIRST_CLIP
     models = []
     for step in range(STEPS):
-        question = Shortened(RidgeMove(theta, means, link), clip, _TOLD * clip)
+        question = Shortened(moves(theta), clip, _TOLD * clip)
         mechanism = budget.ball(dim + 1, clip * math.hypot(1, _TOLD), share, STEPS)
         try:
             found: Estimate = yield Ask(cohort, question, mechanism)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ldp_flower.data.schema import Numeric, Schema
-from ldp_flower.questions import BinShares, ErrorPair, Moments
+from ldp_flower.questions import BinShares, ErrorPair, Moments, RidgeMove
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
@@ -104,7 +104,7 @@ def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regre
     means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
     means[0] = 0.0  # the constant stays
     start = centre.mean * np.eye(1, dim)[0]
-    found = yield from descend(cohort, budget, start, means, _DESCENT)
+    found = yield from descend(cohort, budget, start, lambda c: RidgeMove(c, means), _DESCENT)
     theta = found - (found @ means) * np.eye(1, dim)[0]
     score, error = yield from ask_score(cohort, budget, theta, centre)
     return Regressed(theta, score, error)

@@ -74,7 +74,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     probabilities for a table, and contains the AUC on held-out users.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
-    :class:`~..runtime.at_node.AtNode`; noise at the node is for two classes.
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     for the error of that estimate. If the AUC is not above chance by one standard error, the
     classes' shares are returned instead of a model. If it is above chance by less than two, a note
     says so. With more than two classes, each is fitted against all others by a separate part of the
-    users.
+    users. With noise at the node, all users take part in the models of all classes at once.
     """
 
     guarantee = guarantees.PER_USER
@@ -136,11 +136,6 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         check_choice("method", self.method, _METHODS)
         if self.noise == "node":
             check_unused(self, 'with noise="node"', "rows_per_user", "method")
-            if len(self.schema.classes) > 2:
-                raise ValueError(
-                    'Expected two classes with noise="node", got '
-                    f"{len(self.schema.classes)}: fit each class against all others."
-                )
         ball_codebook(self.epsilon, self.schema.num_features, 1.0)  # refuses a bad epsilon now
 
     @classmethod
@@ -157,8 +152,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     @property
     def _places(self) -> list[int]:
         """The classes that are fitted against all others."""
-        classes = len(self.schema.classes)
-        return [1] if classes == 2 else list(range(classes))
+        return sums.places_of(len(self.schema.classes))
 
     plans_with: ClassVar[frozenset[str]] = frozenset(
         {"rows_per_user", "num_features", "quality", "variance_between"}
@@ -177,7 +171,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
     def _too_few(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
             one_node = Budget(self.epsilon, self.delta, num_users, 1)
-            return sums.too_few(one_node, self.schema.num_features)
+            return sums.too_few(one_node, self.schema.num_features, len(self.schema.classes))
         features, classes = self.schema.num_features, len(self._places)
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
 
@@ -250,11 +244,11 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
 
     def _of_sums(self, found: sums.Classified) -> ClassificationFit:
         """Return the result of noisy sums over nodes; all users have a part in the AUC."""
-        theta, method, score, error = found.theta, "sums of nodes", found.auc, found.auc_error
+        thetas, method, score, error = found.thetas, "sums of nodes", found.auc, found.auc_error
         notes = []
         if score - 0.5 <= _RANKING_Z * error:
-            one = np.eye(1, len(theta))[0]
-            theta, method = math.log(found.share / (1 - found.share)) * one, "shares"
+            own, one = found.shares[self._places], np.eye(1, thetas.shape[1])
+            thetas, method = np.log(own / (1 - own))[:, None] * one, "shares"
             notes = [
                 "Returned the classes' shares, the same for all rows: the model did not surely "
                 f"rank better than chance (AUC {score:.2f}, standard error {error:.2f}). More "
@@ -263,10 +257,11 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
             score, error = 0.5, 0.0
         elif score - 0.5 < SURE * error:
             notes = ["The model may rank no better than chance."]
+        coef = contrasts(self.schema, thetas)
         return ClassificationFit(
-            coef=contrasts(self.schema, theta[None])[0],
-            shares=np.array([1 - found.share, found.share]),
-            shares_std_error=np.full(2, found.share_error),
+            coef=coef[0] if len(coef) == 1 else coef,
+            shares=found.shares / found.shares.sum(),
+            shares_std_error=found.share_errors,
             score=score,
             score_std_error=error,
             method=method,
