@@ -23,7 +23,7 @@ from ldp_flower.guarantee.ledger import (
     Claim,
     Entry,
     Ledger,
-    Series,
+    PermanentSeries,
     SqliteLedger,
     StateLedger,
     texts,
@@ -183,7 +183,7 @@ def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckedQuery:
     """A query after its checks, which use no data.
 
     ``slots`` are the users that the query addresses. ``digest`` identifies the query together with
@@ -195,7 +195,7 @@ class Asked:
     cost: Cost
     digest: str
     summary: tuple[str, str]
-    series: Series | None = None
+    series: PermanentSeries | None = None
 
 
 @dataclass(frozen=True)
@@ -276,9 +276,11 @@ class Node:
         if self.terms.rehearsal:  # the reports are about no data: no secret is stored
             return [word.tobytes() for word in SystemRandom().words((len(slots), 4))]
         assert isinstance(self.ledger, SqliteLedger)
-        return self.ledger.series_keys(self.accounts[slots], Series(series, coins.tolist()))
+        return self.ledger.series_keys(
+            self.accounts[slots], PermanentSeries(series, coins.tolist())
+        )
 
-    def asked(self, query: Query, *about: object, permanent: bool = False) -> Asked:
+    def asked(self, query: Query, *about: object, permanent: bool = False) -> CheckedQuery:
         """Return a checked query with its cost and its digest.
 
         ``about`` holds everything else that decides the reports. With ``permanent`` answers, users
@@ -297,18 +299,20 @@ class Node:
             cost = replace(cost, plan=plan_of(query.series), steps=query.collections or 1)
             if self.terms.seed is None:
                 coins = self.keys.coins(query.salt, query.coin_step, slots)
-                series = Series(query.series, coins.tolist())
-        return Asked(slots, cost, digest, self.booked(query), series)
+                series = PermanentSeries(query.series, coins.tolist())
+        return CheckedQuery(slots, cost, digest, self.booked(query), series)
 
     def booked(self, query: Query) -> tuple[str, str]:
         """Return a query's name in the ledger: its question and its mechanism."""
         return query.summary
 
-    def answered(self, asked: Asked) -> Report | None:
+    def answered(self, asked: CheckedQuery) -> Report | None:
         """Return the stored answer, or None; raise Refusal if no user has paid or can pay."""
         return self._reply_in(self._claim(asked))
 
-    def answer_once(self, asked: Asked, randomised: Callable[[Self, Slots], Report]) -> Report:
+    def answer_once(
+        self, asked: CheckedQuery, randomised: Callable[[Self, Slots], Report]
+    ) -> Report:
         """Answer for the addressed users who can afford it.
 
         When this returns, the cost and the returned report are on the ledger. Raise Refusal, with
@@ -335,7 +339,7 @@ class Node:
             report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
             return _kept(self.ledger.fulfil(asked.digest, report.to_bytes()))
 
-    def _claim(self, asked: Asked) -> Claim:
+    def _claim(self, asked: CheckedQuery) -> Claim:
         """Return the ledger's claim of a query or, if there is none, one of users who can pay."""
         accounts = self.accounts[asked.slots]
         able = self.ledger.affordable(accounts, asked.cost, self.terms.policy)

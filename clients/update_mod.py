@@ -36,7 +36,7 @@ _ENTRIES = 1 << 23  # number of entries of users' updates in memory at a time
 
 
 @dataclass(frozen=True)
-class Training:
+class AppTraining:
     """The inputs of an app's training for one message, and its public metrics.
 
     ``received`` holds copies that training does not see. ``content`` holds the app's records.
@@ -171,7 +171,7 @@ class LdpUpdateMod:
             raise Refusal.malformed(error) from error
         node.terms.require_allowed(query.randomizer)
         self._require_fit(node, content)
-        training = Training(received, context, call_next, content, name, sent)
+        training = AppTraining(received, context, call_next, content, name, sent)
 
         def values(slots: Slots) -> Floats:
             updates = self._updates(node, query.step, slots, training)
@@ -191,7 +191,7 @@ class LdpUpdateMod:
     def _require_fit(self, node: Node, content: RecordDict) -> None:
         """Raise Refusal if a node's users cannot train this model, for any data."""
 
-    def _updates(self, node: Node, step: int, slots: Slots, training: Training) -> Floats:
+    def _updates(self, node: Node, step: int, slots: Slots, training: AppTraining) -> Floats:
         """Return the update of the one user, shape (1, parameters)."""
         # From here on the app owns this message: the mod does not read it after training.
         inner = with_own_metadata(training.received.message)

@@ -20,7 +20,7 @@ from ldp_flower.validation import Floats
 
 from .node import EffectivePolicy, LoadUsers, Node, Seed, UsersNode, check_loader
 from .reply import Received, with_own_metadata
-from .update_mod import Failed, LdpUpdateMod, Training, log_failure, reply_of, update_of
+from .update_mod import AppTraining, Failed, LdpUpdateMod, log_failure, reply_of, update_of
 
 _FIELDS = ("features", "targets", "seed")
 
@@ -182,7 +182,7 @@ class LdpUserUpdateMod(LdpUpdateMod):
         terms = EffectivePolicy.resolve(received, context, self._policy, self._seed)
         return UsersNode.of(received, context, terms, self._load_users)
 
-    def _updates(self, node: Node, step: int, slots: Slots, training: Training) -> Floats:
+    def _updates(self, node: Node, step: int, slots: Slots, training: AppTraining) -> Floats:
         """Return the users' updates, shape (users, parameters)."""
         assert isinstance(node, UsersNode)
         failures: list[str] = []
@@ -204,7 +204,9 @@ class LdpUserUpdateMod(LdpUpdateMod):
         return updates
 
 
-def _update(node: UsersNode, slot: Slots, seed: int, training: Training, failed: Failed) -> Floats:
+def _update(
+    node: UsersNode, slot: Slots, seed: int, training: AppTraining, failed: Failed
+) -> Floats:
     """Return the update of one user; 0 if its rows cannot be read or training fails."""
     inner = with_own_metadata(training.received.message)
     try:

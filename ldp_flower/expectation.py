@@ -181,7 +181,7 @@ class Plannable:
     def synthetic(self, setting: Setting) -> Any:
         """Return the population on which plans simulate the protocol, or None for a formula.
 
-        The population is a :class:`~ldp_flower.strategies.forecasts.populations.Population`.
+        It is a :class:`~ldp_flower.strategies.forecasts.populations.SyntheticPopulation`.
         Plans use :meth:`expect` if this method returns None. Raises NoPlan if the error is not
         known for these parameters.
         """

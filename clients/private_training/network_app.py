@@ -25,7 +25,16 @@ from ldp_flower.models.graph import Graph, Limits, NetworkError
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 
-from ..node import Asked, EffectivePolicy, LoadUsers, Node, Seed, UsersNode, called, check_own
+from ..node import (
+    CheckedQuery,
+    EffectivePolicy,
+    LoadUsers,
+    Node,
+    Seed,
+    UsersNode,
+    called,
+    check_own,
+)
 from ..reply import Received, Refusal, reply_with
 from ..update_mod import CallNext, whole_node
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
@@ -190,7 +199,12 @@ class NetworkClientApp(ClientApp):
         return RecordDict({"census": MetricRecord(facts)})
 
     def _deployed(
-        self, node: Node, question: Asked, data: Loaded | None, context: Context, round_of: RoundOf
+        self,
+        node: Node,
+        question: CheckedQuery,
+        data: Loaded | None,
+        context: Context,
+        round_of: RoundOf,
     ) -> Report:
         count = node.terms.policy.num_records if data is None else len(data.names)
         assert count is not None  # otherwise the policy would have refused the query
@@ -212,7 +226,7 @@ class NetworkClientApp(ClientApp):
     def _simulated(
         self,
         node: Node,
-        question: Asked,
+        question: CheckedQuery,
         data: Loaded | None,
         context: Context,
         round_of: RoundOf,

@@ -19,7 +19,7 @@ from ldp_flower.guarantee.messages import MessageError, Report, Slots
 from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
-from ..node import Asked, Node, Seed, forbid
+from ..node import CheckedQuery, Node, Seed, forbid
 from ..reply import Received, Refusal, with_own_metadata
 from ..update_mod import (
     CallNext,
@@ -30,7 +30,7 @@ from ..update_mod import (
     reply_of,
     training_kind,
 )
-from .round import Arrays, Training
+from .round import Arrays, RecordTraining
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ _MODEL, _METRIC = "model:", "metric:"  # prefixes of the arrays in a stored repl
 NUM_EXAMPLES = "num-examples"
 
 
-current: ContextVar[Training | None] = ContextVar("current", default=None)
+current: ContextVar[RecordTraining | None] = ContextVar("current", default=None)
 
 
 def dp_sgd(
@@ -226,7 +226,7 @@ class RecordDpSgdMod(LdpUpdateMod):
             arrays = {key: array.numpy() for key, array in model.items()}
             rehearsal = own.terms.rehearsal
             declared = own.terms.policy.num_records
-            training = Training(plan, arrays, declared, randomness, rehearsal or own.blind)
+            training = RecordTraining(plan, arrays, declared, randomness, rehearsal or own.blind)
             token = current.set(training)
             try:
                 reply = reply_of(inner, context, call_next, _log_failure)
@@ -265,7 +265,7 @@ def check_plan(policy: PrivacyPolicy, plan: DpSgdPlan, num_parameters: int) -> N
     forbid(plan.mechanism, objection)
 
 
-def asked_round(node: Node, plan: DpSgdPlan, run: int, kind: str, content: str) -> Asked:
+def asked_round(node: Node, plan: DpSgdPlan, run: int, kind: str, content: str) -> CheckedQuery:
     """Return the query for one round, at the cost of a run's plan for each account of the node.
 
     ``content`` is the digest of the message's content.
@@ -274,7 +274,7 @@ def asked_round(node: Node, plan: DpSgdPlan, run: int, kind: str, content: str) 
     whole = json.dumps([kind, node.accounts.tolist(), cost.plan, content])
     identity = hashlib.sha256(whole.encode()).hexdigest()
     slots = np.arange(len(node.accounts))
-    return Asked(slots, cost, identity, (kind, plan.mechanism))
+    return CheckedQuery(slots, cost, identity, (kind, plan.mechanism))
 
 
 def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:

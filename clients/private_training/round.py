@@ -13,7 +13,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass
-class Training:
+class RecordTraining:
     """One round's training on one node, which the mod hands to :func:`dp_sgd`.
 
     If ``num_records`` is declared, only the first ``num_records`` records are used. With ``blind``,

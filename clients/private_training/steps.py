@@ -15,7 +15,7 @@ from ldp_flower.randomizers.real_valued.records import with_noise
 from ldp_flower.randomness import RandomSource
 
 from .gradients import Gradients, Loss, Tensors
-from .round import Arrays, Training
+from .round import Arrays, RecordTraining
 
 Parameters = dict[str, torch.nn.Parameter]
 
@@ -27,7 +27,7 @@ _SPARE = 2.0  # standard deviations above the mean: one step in 44 draws more re
 
 @torch.enable_grad()
 def train(
-    training: Training,
+    training: RecordTraining,
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     dataset: Any,

@@ -150,7 +150,7 @@ class _Rows(Question):
     stem = "rows"
 
 
-class Plan:
+class NeighbourPlan:
     """Plan of a comparison: the users of the nodes, and the queries.
 
     A few users are asked for single reports, and many for a sum.
@@ -184,7 +184,7 @@ def compared(
     A node sends single reports for up to ``copies`` users. Returns the checks by name, with True
     for a check that found nothing.
     """
-    plan, found = Plan(query, copies), dict.fromkeys(_CHECKS, True)
+    plan, found = NeighbourPlan(query, copies), dict.fromkeys(_CHECKS, True)
     cost = Cost.of(query.randomizer, query.salt)
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "ledger.db"
@@ -239,7 +239,7 @@ def compared(
 
 
 def _neighbouring(
-    ordinary: list[Users], plan: Plan, candidates: Sequence[Users], has_public: bool
+    ordinary: list[Users], plan: NeighbourPlan, candidates: Sequence[Users], has_public: bool
 ) -> list[list[Users]]:
     """Return the users of the other nodes; if features are public, only targets change."""
     nodes = []
@@ -259,7 +259,7 @@ def _neighbouring(
     return nodes
 
 
-def _check_answered(answers: _Answers, plan: Plan, found: dict[str, bool]) -> None:
+def _check_answered(answers: _Answers, plan: NeighbourPlan, found: dict[str, bool]) -> None:
     """Check that exactly the users who can pay answer, and that sums are those of their reports."""
     for number, able in enumerate(plan.able):
         arrays, asked = _arrays(answers.replies[1 + number]), plan.queries[1 + number]
@@ -278,7 +278,7 @@ def _check_answered(answers: _Answers, plan: Plan, found: dict[str, bool]) -> No
 
 
 def _check_same(
-    before: _Answers, after: _Answers, plan: Plan, query: Query, found: dict[str, bool]
+    before: _Answers, after: _Answers, plan: NeighbourPlan, query: Query, found: dict[str, bool]
 ) -> None:
     found["census"] &= before.forms[0] == after.forms[0]
     found["reply's form"] &= before.forms == after.forms and before.draws == after.draws

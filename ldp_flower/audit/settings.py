@@ -16,7 +16,7 @@ from ..data.users import Users
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
 from .extreme_users import crowd, together, unlike
-from .neighbours import MEMORY, DeployedNode, Plan, Seen, contents, fails, terms_for
+from .neighbours import MEMORY, DeployedNode, NeighbourPlan, Seen, contents, fails, terms_for
 from .probe import MakeApp, RecordedRandomness, replaced, replaying
 
 _ROWS = 2  # number of rows of a user that the policy allows
@@ -34,7 +34,7 @@ def kept(
 
     A check is True if it found nothing.
     """
-    plan, found = Plan(query, copies), {"waiting": True}
+    plan, found = NeighbourPlan(query, copies), {"waiting": True}
     num_features = candidates[0].num_features
     ordinary = crowd(plan.size, num_features)
     extreme = [*candidates, *unlike(num_features)]

@@ -130,7 +130,7 @@ def compare(
     """
     from ..audit.app.loading import AuditedApp
     from ..compare.capture import captured
-    from ..compare.comparison import Plan
+    from ..compare.comparison import ComparisonPlan
     from ..compare.nodes import CannotCompareError
     from ..strategies import LdpFedAvg
 
@@ -158,7 +158,9 @@ def compare(
             return at(seed if "seed" in settings else None)
 
         strategy = partial(LdpFedAvg, **own)
-        plan = Plan(load, num_nodes, rounds, delta, clip, strategy, make, metric, method or None)
+        plan = ComparisonPlan(
+            load, num_nodes, rounds, delta, clip, strategy, make, metric, method or None
+        )
         fingerprint = _fingerprint(app_path, settings, evaluate, dp_sgd)
         todo = plan.cells(fingerprint, asked, seeds)
         console.print(

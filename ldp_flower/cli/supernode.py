@@ -193,7 +193,7 @@ def _settings(
     drop_missing_ids: bool,
     records: Path | None,
 ) -> "Settings":
-    from ..supernode.settings import OwnApp, RecordsFile, Settings, Table
+    from ..supernode.settings import OwnApp, OwnTable, RecordsFile, Settings
 
     path = os.environ.get("PATH", os.defpath)
     of_table = (table, schema, user_column, ids, unquoted or None, drop_missing_ids or None)
@@ -210,7 +210,7 @@ def _settings(
     file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
     missing_ids: MissingIds = "drop" if drop_missing_ids else "raise"
-    return Settings(Table(file, declared, user_column, named, not unquoted, missing_ids), path)
+    return Settings(OwnTable(file, declared, user_column, named, not unquoted, missing_ids), path)
 
 
 def _refuse_removed(train_on: list[str] | None) -> None:

@@ -31,7 +31,7 @@ from ..validation import (
     check_positive,
     plain_arguments,
 )
-from .methods import Guarantee, Outcome, Training, dp_fedavg, fedavg, ldp_fedavg, local_dp
+from .methods import Guarantee, JointTraining, Outcome, dp_fedavg, fedavg, ldp_fedavg, local_dp
 from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
 from .sweep import Sweep, rows_of
@@ -56,8 +56,8 @@ _KEY = ("settings", "method", "epsilon", "seed")
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Cell: one method at one epsilon and seed; ``settings`` is a digest of all other settings."""
+class MethodRun:
+    """Run of one method at one epsilon and seed; ``settings`` is a digest of all other settings."""
 
     settings: str
     method: str
@@ -77,7 +77,7 @@ class Cell:
 
 
 @dataclass(eq=False)
-class Plan(PlainFields):
+class ComparisonPlan(PlainFields):
     """Plan of a comparison: an app with the settings, which runs the cells.
 
     ``load`` returns the app at a seed. The other fields are arguments of :func:`compare`. ``names``
@@ -114,7 +114,7 @@ class Plan(PlainFields):
         self.rounds_of_flower = min(self.rounds or _ROUNDS, self.num_nodes)
         self._clip = lru_cache(maxsize=1)(self._measured_clip)
 
-    def cells(self, fingerprint: str, epsilons: Sequence[float], seeds: int) -> list[Cell]:
+    def cells(self, fingerprint: str, epsilons: Sequence[float], seeds: int) -> list[MethodRun]:
         """Return all cells, seed by seed, under digests of the app's fingerprint and settings."""
         check_integer("seeds", seeds, 1)
         if not len(epsilons):
@@ -123,7 +123,7 @@ class Plan(PlainFields):
             check_positive("epsilon", epsilon)
             self.strategy(epsilon=epsilon)  # raises an error for an invalid epsilon before any run
         return [
-            Cell(self._digest(fingerprint, method, epsilon), method, epsilon, seed)
+            MethodRun(self._digest(fingerprint, method, epsilon), method, epsilon, seed)
             for seed in range(seeds)
             for method in self.names
             for epsilon in (sorted({*epsilons}) if METHODS[method] else [math.inf])
@@ -158,7 +158,7 @@ class Plan(PlainFields):
         self._clip(0)
         self._judged(app, app.initial_arrays, 0)
 
-    def run(self, cell: Cell) -> dict[str, Any]:
+    def run(self, cell: MethodRun) -> dict[str, Any]:
         """Return the row of a cell."""
         app = self.load(cell.seed)
         if cell.method == "DP-SGD":
@@ -189,7 +189,7 @@ class Plan(PlainFields):
             "notes": " ".join(f"{outcome.notes} {nodes.reason}".split()),
         }
 
-    def compared(self, name: str, cells: list[Cell], path: str | Path | None) -> Comparison:
+    def compared(self, name: str, cells: list[MethodRun], path: str | Path | None) -> Comparison:
         """Run the cells that are not in the file, and return the comparison of all cells."""
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(path) if path is not None else Path(scratch) / "cells.csv"
@@ -205,7 +205,7 @@ class Plan(PlainFields):
             kept = {tuple(row[column] for column in _KEY): row for row in rows_of(file)}
         return Comparison(name, self.num_nodes, [kept[each.key] for each in cells])
 
-    def _outcome(self, cell: Cell, app: App, nodes: AppNodes) -> Outcome:
+    def _outcome(self, cell: MethodRun, app: App, nodes: AppNodes) -> Outcome:
         """Train the app on the nodes with the cell's method, and return the outcome."""
         epsilon = cell.epsilon
         parameters = parameters_of(app.initial_arrays)
@@ -225,7 +225,7 @@ class Plan(PlainFields):
                 seed=cell.seed,
             )
         local, notes = cell.method.startswith("LocalDpMod"), ""
-        training = Training(
+        training = JointTraining(
             nodes,
             initial,
             self.rounds_of_flower,
@@ -292,7 +292,7 @@ class Plan(PlainFields):
         return name, float(numbers[name])
 
 
-def _as_flower_counts(training: Training, epsilon: float) -> str:
+def _as_flower_counts(training: JointTraining, epsilon: float) -> str:
     """Return a note with the epsilon of Flower's accountant for the same noise.
 
     The note is empty if dp-accounting is not installed.
@@ -400,7 +400,9 @@ def compare(
         train_config or ConfigRecord(),
         run_config=run_config or {},
     )
-    plan = Plan(lambda seed: app, num_nodes, rounds, delta, clip, strategy, dp_sgd, metric, methods)
+    plan = ComparisonPlan(
+        lambda seed: app, num_nodes, rounds, delta, clip, strategy, dp_sgd, metric, methods
+    )
     digest = hashlib.sha256(flattened(parameters_of(initial_arrays)).tobytes()).hexdigest()
     known = [name, digest, dict(app.train_config), app.run_config]
     fingerprint = json.dumps(known, sort_keys=True, default=str)

@@ -35,7 +35,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class Training:
+class JointTraining:
     """Joint training of one model by nodes, starting from ``initial``, shape (dim,).
 
     ``clip`` is a function from the noise multiplier of a round's sum (noise in every coordinate,
@@ -92,7 +92,7 @@ def shortened(updates: Floats, length: float) -> Floats:
     return np.asarray(updates * np.minimum(1, length / np.maximum(norms, 1e-300)))
 
 
-def fedavg(training: Training) -> Trained:
+def fedavg(training: JointTraining) -> Trained:
     """Train without privacy."""
     model = training.initial.copy()
     for _ in training.means(model):
@@ -100,7 +100,7 @@ def fedavg(training: Training) -> Trained:
     return model, Guarantee()
 
 
-def dp_fedavg(training: Training, epsilon: float) -> Trained:
+def dp_fedavg(training: JointTraining, epsilon: float) -> Trained:
     """Train by DP-FedAvg with a fixed clip (McMahan et al., ICLR 2018), as Flower's wrappers do.
 
     Sum and noise are the same whether the server or the clients clip.
@@ -115,7 +115,7 @@ def dp_fedavg(training: Training, epsilon: float) -> Trained:
     return model, Guarantee("user", "server", spent, training.delta)
 
 
-def local_dp(training: Training, epsilon: float, nominal: bool = False) -> Trained:
+def local_dp(training: JointTraining, epsilon: float, nominal: bool = False) -> Trained:
     """Train with Flower's LocalDpMod.
 
     With ``nominal``, the mod gets ``epsilon``, and the clip as its sensitivity, as its

@@ -22,7 +22,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeR
 from ..validation import check_integer, plain_arguments
 
 
-class Run(Protocol):
+class SweepRun(Protocol):
     """Protocol of a run; ``key`` identifies its row in the file, and ``label`` is for display."""
 
     @property
@@ -34,7 +34,7 @@ class Run(Protocol):
         """Text to show during the run."""
 
 
-T = TypeVar("T", bound=Run)
+T = TypeVar("T", bound=SweepRun)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Sweep(Generic[T]):
         return [task for task in tasks if task.key not in done]
 
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
-        """Run tasks, append each row to the file when it is finished, and yield the task."""
+        """SweepRun tasks, append each row to the file when it is finished, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
             # Cut off an incomplete last line, which remains if a process is killed while it writes.

@@ -48,7 +48,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Series:
+class PermanentSeries:
     """A series of permanent answers, and each user's public coin in it."""
 
     name: str
@@ -186,7 +186,7 @@ class StateLedger:
         accounts: Accounts,
         cost: Cost,
         policy: PrivacyPolicy,
-        series: Series | None = None,
+        series: PermanentSeries | None = None,
     ) -> Claim:
         """Debit the users who can pay, like :meth:`SqliteLedger.reserve`."""
         assert series is None  # a simulated node keeps no secrets
@@ -317,7 +317,7 @@ class SqliteLedger(LedgerFile):
         accounts: Accounts,
         cost: Cost,
         policy: PrivacyPolicy,
-        series: Series | None = None,
+        series: PermanentSeries | None = None,
     ) -> Claim:
         """Debit the users who can pay, in one transaction on disk.
 
@@ -328,7 +328,7 @@ class SqliteLedger(LedgerFile):
         ----------
         accounts : ndarray
             The addressed users: the same users in the same order for each repetition of the query.
-        series : Series, optional
+        series : PermanentSeries, optional
             The series that the answer belongs to. The transaction then also draws and stores the
             secrets of the paying users, and raises LedgerError like
             :func:`~.ledger_file.series_keys`.
@@ -422,7 +422,7 @@ class SqliteLedger(LedgerFile):
         whole = b"".join(each.digest() for each in hashes)
         return np.frombuffer(whole, "<u8").astype(np.uint64) >> np.uint64(1)
 
-    def series_keys(self, accounts: Accounts, series: Series) -> list[bytes]:
+    def series_keys(self, accounts: Accounts, series: PermanentSeries) -> list[bytes]:
         """Return the secrets of users who have paid for a series of permanent answers.
 
         Raise LedgerError like :func:`~.ledger_file.series_keys`.

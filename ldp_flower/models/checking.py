@@ -11,7 +11,7 @@ from .signatures import Results
 
 
 @dataclass(frozen=True)
-class Cost:
+class NetworkCost:
     """Cost of a network for one record, with the type and shape of its output.
 
     ``intermediates`` is the count of numbers in all intermediate values that depend on the record.
@@ -74,7 +74,7 @@ class Shapes:
         return tuple(map(self._argument, value)) if isinstance(value, tuple) else value
 
 
-def measure(graph: Graph, limits: Limits) -> Cost:
+def measure(graph: Graph, limits: Limits) -> NetworkCost:
     """Return the cost of a network from its shapes, without computing any values.
 
     Raises NetworkError if an operation's arguments do not fit, or a bound is exceeded.
@@ -96,7 +96,7 @@ def measure(graph: Graph, limits: Limits) -> Cost:
             raise NetworkError(f"Expected at most {limits.intermediates} intermediate numbers.")
         if flops > limits.flops:
             raise NetworkError(f"Expected at most {limits.flops} floating-point operations.")
-    return Cost(values.find(graph.output).tensor, intermediates, flops)
+    return NetworkCost(values.find(graph.output).tensor, intermediates, flops)
 
 
 def target_of(loss: str, output: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checking import Cost, measure, target_of
+from .checking import NetworkCost, measure, target_of
 from .graph import LOSSES, RECORD, Graph, Limits, NetworkError, Reference, Tensor
 from .parsing import parsed
 
@@ -119,7 +119,7 @@ class Network:
         network.check(limits)
         return network
 
-    def check(self, limits: Limits | None = None) -> Cost:
+    def check(self, limits: Limits | None = None) -> NetworkCost:
         """Check the network, and return its cost for one record.
 
         Raises NetworkError if shapes do not fit, the loss does not fit the output, or a bound is

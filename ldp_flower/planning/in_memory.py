@@ -29,7 +29,7 @@ from ..validation import Floats
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy, Result
-    from ..strategies.forecasts.populations import Drawn, Population
+    from ..strategies.forecasts.populations import Drawn, SyntheticPopulation
     from ..strategies.runtime.ask import Answers, Ask
 
 R = TypeVar("R", bound="Result")
@@ -183,7 +183,11 @@ class Simulations:
         self._typical: list[int] = []
 
     def expectation(
-        self, strategy: "LdpStrategy[Any]", population: "Population", num_users: int, runs: int
+        self,
+        strategy: "LdpStrategy[Any]",
+        population: "SyntheticPopulation",
+        num_users: int,
+        runs: int,
     ) -> Expectation:
         """Return the median error of some runs, and the range of eight runs out of ten.
 
@@ -216,7 +220,7 @@ class Simulations:
             notes=(*population.notes, *_doubts(errors, population.useless)),
         )
 
-    def _population(self, population: "Population", num_users: int, seed: int) -> "Drawn":
+    def _population(self, population: "SyntheticPopulation", num_users: int, seed: int) -> "Drawn":
         most = int(np.clip(_MAX_ENTRIES / population.size, _MIN_USERS, _MAX_USERS))
         key = repr(replace(population, notes=())), num_users > most, seed
         if key not in self._drawn:

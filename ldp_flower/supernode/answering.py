@@ -20,7 +20,7 @@ from flwr.supernode.runtime import run_clientapp as flowers
 from ..clients import Refusal
 from ..guarantee import ledger
 from . import flower
-from .journal import Run, heard, line_of
+from .journal import SubmittedRun, heard, line_of
 from .settings import Settings
 
 _log = logging.getLogger("flwr")
@@ -42,7 +42,7 @@ def _let_answer(load_app: Callable[[], ClientApp], name: str) -> None:
 
     def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
         def answer(message: Message, context: Context) -> Message:
-            run = Run(context.run_id, fab_id, fab_version, fabs[0])
+            run = SubmittedRun(context.run_id, fab_id, fab_version, fabs[0])
             return answered(load_app, name, message, context, run)
 
         return answer
@@ -62,7 +62,11 @@ def _install_nothing(*_: object, **__: object) -> NoReturn:
 
 
 def answered(
-    load_app: Callable[[], ClientApp], name: str, message: Message, context: Context, run: Run
+    load_app: Callable[[], ClientApp],
+    name: str,
+    message: Message,
+    context: Context,
+    run: SubmittedRun,
 ) -> Message:
     """Return the reply of the operator's app, or an error with a fixed text, and log it."""
     started = time.monotonic()

@@ -21,7 +21,7 @@ from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
 from .journal import heard
-from .settings import AppError, OwnApp, RecordsFile, Settings, Table
+from .settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
 
 # Accepted ratios of the declared to the true number of records; steps are wrong by this ratio.
 _ABOUT_RIGHT = 0.5, 2.0
@@ -135,8 +135,8 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
         f"{key} {value}": value for key, value in config.items() if value and isinstance(value, str)
     }
     source = None if settings is None else settings.source
-    schema = source.schema if isinstance(source, Table) else None
-    if isinstance(source, Table):
+    schema = source.schema if isinstance(source, OwnTable) else None
+    if isinstance(source, OwnTable):
         named |= {f"--table {source.path}": source.path, f"--schema {schema}": source.schema}
         named |= {f"--ids {source.ids}": source.ids} if source.ids is not None else {}
     if isinstance(source, RecordsFile):

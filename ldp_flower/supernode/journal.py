@@ -17,7 +17,7 @@ _log = logging.getLogger("flwr")
 
 
 @dataclass(frozen=True)
-class Run:
+class SubmittedRun:
     """A run as it was submitted: names that the submitter chose, and the packed app.
 
     ``fab``, the packed app, has not been read.
@@ -49,7 +49,7 @@ def heard(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
 def line_of(
     message: Message,
     reply: Message,
-    run: Run,
+    run: SubmittedRun,
     name: str,
     seconds: float,
     paid: Iterable[logging.LogRecord] = (),

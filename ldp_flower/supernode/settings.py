@@ -90,7 +90,7 @@ class RecordsFile:
 
 
 @dataclass(frozen=True)
-class Table:
+class OwnTable:
     """A table on disk to answer from, without code of the operator.
 
     ``path`` is a CSV or Parquet file, and ``schema`` is the JSON file of ``Schema.to_dict``.
@@ -136,7 +136,7 @@ class Settings:
     run with another PATH.
     """
 
-    source: OwnApp | Table | RecordsFile
+    source: OwnApp | OwnTable | RecordsFile
     path: str
 
     @property
@@ -153,5 +153,5 @@ class Settings:
     def read(cls, file: Path) -> Self:
         """Return the settings from a file of :meth:`write`."""
         plain = json.loads(file.read_text())
-        kind = {each.__name__: each for each in (OwnApp, Table, RecordsFile)}[plain["kind"]]
+        kind = {each.__name__: each for each in (OwnApp, OwnTable, RecordsFile)}[plain["kind"]]
         return cls(kind(**plain["source"]), plain["path"])

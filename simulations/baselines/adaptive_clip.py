@@ -12,12 +12,12 @@ from itertools import pairwise
 import numpy as np
 
 from ldp_flower.accounting import gaussian_noise_multiplier, noise_multiplier_epsilon
-from ldp_flower.compare.methods import Floats, Guarantee, Trained, Training, shortened
+from ldp_flower.compare.methods import Floats, Guarantee, JointTraining, Trained, shortened
 
 _RATE, _QUANTILE = 0.2, 0.5  # Flower's defaults
 
 
-def dp_fedavg_adaptive(training: Training, epsilon: float) -> Trained:
+def dp_fedavg_adaptive(training: JointTraining, epsilon: float) -> Trained:
     """Train by it, calibrated to ``epsilon`` as for a fixed clip; return what it really cost."""
     noise = gaussian_noise_multiplier(epsilon, training.delta, training.answers)
     count_spread = training.reports / 20

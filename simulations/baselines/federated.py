@@ -13,7 +13,7 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from ldp_flower.compare.methods import Training
+from ldp_flower.compare.methods import JointTraining
 from ldp_flower.compare.nodes import Nodes
 from ldp_flower.strategies import LinearResult
 
@@ -158,11 +158,11 @@ def training_of(
     delta: float,
     everybody: bool,
     nodes: Nodes | None = None,
-) -> Training:
+) -> JointTraining:
     """Return the training of all users, for the methods of ``ldp_flower.compare``."""
     rounds = problem.rounds
     reports = problem.num_users // (1 if everybody else rounds)
-    return Training(
+    return JointTraining(
         nodes or Descent(problem),
         np.concatenate([array.ravel() for array in problem.learner.initial()], dtype=np.float64),
         rounds,

@@ -21,7 +21,7 @@ from ..runtime.at_node import AtNode
 from ..sums.budget import Budget
 from ..sums.budget import too_few as too_few_at_nodes
 from ..sums.statistics import ask_cells, users_for_cells
-from .cells import MOST_CELLS, CellShares, Shares, cell_question
+from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
 
 R = TypeVar("R", bound=Result)
 
@@ -113,20 +113,20 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
     _share_of: ClassVar[str]  # name of a cell in a plan's text
 
     def _set_cells(self, columns: Sequence[str], num_cells: int) -> None:
-        CellShares(self.epsilon, 2).noise(1000)  # raises an error now if epsilon is invalid
+        ShareEstimator(self.epsilon, 2).noise(1000)  # raises an error now if epsilon is invalid
         self._question = cell_question(self.schema, columns)
-        self._shares = CellShares(self.epsilon, num_cells)
+        self._shares = ShareEstimator(self.epsilon, num_cells)
 
     def shares_of_nodes(
         self, cohort: Cohort, budget: Budget, share: float = 1.0
-    ) -> Generator[Ask, Estimate, Shares]:
+    ) -> Generator[Ask, Estimate, ShareEstimates]:
         """Return the shares from one noisy histogram of all users."""
         question = questions.CellShares(self._question.coordinates, self._question.sizes)
         found = yield from ask_cells(cohort, budget, question, share)
         covariance = np.diag(found.std_error**2) + sampling(clipped(found.mean), found.count)
-        return Shares(found.mean, covariance, found.count)
+        return ShareEstimates(found.mean, covariance, found.count)
 
-    def _found(self, run: Run) -> Generator[Ask, Estimate, Shares]:
+    def _found(self, run: Run) -> Generator[Ask, Estimate, ShareEstimates]:
         """Query the users for their cells and return the estimated shares."""
         if self.noise == "node":
             (everyone,) = run.cohorts([run.num_users])

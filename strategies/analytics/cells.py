@@ -69,7 +69,7 @@ def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle
 
 
 @dataclass(frozen=True)
-class Shares:
+class ShareEstimates:
     """Estimated shares of the cells, with their covariance."""
 
     # (cells,): share of the queried users in each cell; the remaining users have no answer
@@ -105,7 +105,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class CellShares:
+class ShareEstimator:
     """Estimator of the shares of cells.
 
     Users with missing values must not bias the shares among the other users. A single wave has
@@ -159,14 +159,14 @@ class CellShares:
 
     def estimate(
         self, cohorts: Sequence[Cohort], question: TableCell
-    ) -> Generator[Ask, Estimate, Shares]:
+    ) -> Generator[Ask, Estimate, ShareEstimates]:
         """Query the cohorts for their cells and return the estimated shares.
 
         The cohorts have the sizes that :meth:`sizes` returns.
         """
         oracle, *others = self.oracles([cohort.size for cohort in cohorts])
         answer = yield Ask(cohorts[0], question, oracle)
-        fit, users = _Fit.of(oracle, answer, None), answer.count
+        fit, users = _NormalEquations.of(oracle, answer, None), answer.count
         if len(cohorts) > 1:
             found = clipped(fit.solved()[0])
             instead = (found + 1e-9) / (found + 1e-9).sum()
@@ -176,21 +176,23 @@ class CellShares:
             try:
                 answer = yield Ask(cohorts[1], question, oracle)
             except TooFewReports:  # use the first wave alone, which is less precise
-                return Shares(*fit.solved(), users)
-            more = _Fit.of(oracle, answer, question.instead)
+                return ShareEstimates(*fit.solved(), users)
+            more = _NormalEquations.of(oracle, answer, question.instead)
             fit, users = fit + more, users + answer.count
-        return Shares(*fit.solved(), users)
+        return ShareEstimates(*fit.solved(), users)
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _NormalEquations:
     """Normal equations of the least-squares fit of the cells' shares."""
 
     information: Floats  # (cells, cells)
     score: Floats  # (cells,)
 
     @classmethod
-    def of(cls, oracle: FrequencyOracle, answer: Estimate, instead: Floats | None) -> "_Fit":
+    def of(
+        cls, oracle: FrequencyOracle, answer: Estimate, instead: Floats | None
+    ) -> "_NormalEquations":
         """Return the normal equations of one wave.
 
         The wave's expected answer is ``design @ shares + offset``. Users without an answer are in
@@ -208,8 +210,8 @@ class _Fit:
         weighted = np.asarray(np.linalg.solve(covariance[rows, rows], design[rows]).T, np.float64)
         return cls(weighted @ design[rows], weighted @ (answer.mean - offset)[rows])
 
-    def __add__(self, other: "_Fit") -> "_Fit":
-        return _Fit(self.information + other.information, self.score + other.score)
+    def __add__(self, other: "_NormalEquations") -> "_NormalEquations":
+        return _NormalEquations(self.information + other.information, self.score + other.score)
 
     def solved(self) -> tuple[Floats, Floats]:
         """Return the shares and their covariance."""
@@ -253,9 +255,9 @@ class Levels:
         return min(options, key=lambda number: _worst(self.epsilon, self.groups, number))
 
     @property
-    def shares(self) -> CellShares:
+    def shares(self) -> ShareEstimator:
         """Estimator of the shares of all pairs of group and level."""
-        return CellShares(self.epsilon, self.groups * self.number)
+        return ShareEstimator(self.epsilon, self.groups * self.number)
 
     @cached_property
     def variance(self) -> float:
@@ -286,7 +288,7 @@ class Levels:
         given = {each.name: getattr(question, each.name) for each in fields(question)}
         return (yield Ask(cohort, LevelRounding(**given), self.rounding))
 
-    def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
+    def means(self, found: ShareEstimates, uncertain: float | None, num_users: int) -> "GroupMeans":
         """Return the means of the groups, computed from the shares of groups and levels.
 
         ``uncertain`` is the mean from :meth:`uncertainty`, or None if it was not measured.

@@ -166,7 +166,7 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int)
 
 
 @dataclass(frozen=True)
-class Cells:
+class ColumnCells:
     """Adjacent intervals of a column's values, in increasing order."""
 
     edges: Floats  # (cells + 1,): increasing
@@ -196,7 +196,7 @@ class Cells:
         up_to = np.concatenate([[0.0], np.cumsum(shares)])
         return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
 
-    def seen_as(self, counted: Counted, cells: "Cells") -> Counted:
+    def seen_as(self, counted: Counted, cells: "ColumnCells") -> Counted:
         """Return the counts with the probabilities of the reports given the other ``cells``.
 
         ``counted`` has those given these cells. A density is taken as uniform within each of the
@@ -205,7 +205,7 @@ class Cells:
         law = counted.law[:, :-1] @ self._overlap(cells, axis=0)
         return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
 
-    def likely(self, before: "Cells", shares: Floats) -> Floats:
+    def likely(self, before: "ColumnCells", shares: Floats) -> Floats:
         """Return the shares of these cells, from those of the cells ``before``.
 
         The density is taken as uniform within each earlier cell. The last share, of missing
@@ -214,7 +214,7 @@ class Cells:
         found = before._overlap(self, axis=1) @ shares[:-1]
         return np.asarray(np.maximum(np.append(found, shares[-1]), _LEAST))
 
-    def _overlap(self, cells: "Cells", axis: int) -> Floats:
+    def _overlap(self, cells: "ColumnCells", axis: int) -> Floats:
         """Return the part of each other cell in each of these (axis 0), or the reverse (axis 1)."""
         upper = np.minimum.outer(self.edges[1:], cells.edges[1:])
         overlap = np.clip(upper - np.maximum.outer(self.edges[:-1], cells.edges[:-1]), 0, None)
@@ -244,7 +244,7 @@ class Cells:
         return found[0], found[1]
 
 
-def cells_of(column: NumericColumn, edges: Floats, step: float | None) -> Cells:
+def cells_of(column: NumericColumn, edges: Floats, step: float | None) -> ColumnCells:
     """Return cells that end at the given edges, adapted to the column.
 
     With a step, edges are moved to the middle between two of its multiples. Without a step, the
@@ -257,7 +257,7 @@ def cells_of(column: NumericColumn, edges: Floats, step: float | None) -> Cells:
         high = (math.floor(kind.high / step + 1e-9) + 0.5) * step
         inner = (np.floor(edges / step) + 0.5) * step
         edges = np.unique(np.clip(inner, low, high))
-        return Cells(np.union1d(edges, [low, high]), np.zeros(0))
+        return ColumnCells(np.union1d(edges, [low, high]), np.zeros(0))
     atoms = np.unique([kind.low, max(kind.low, min(0.0, kind.high)), kind.high])
     near = np.abs(edges[:, None] - atoms).min(axis=1) <= 2 * tiny
-    return Cells(np.unique(np.concatenate([edges[~near], atoms - tiny, atoms])), atoms)
+    return ColumnCells(np.unique(np.concatenate([edges[~near], atoms - tiny, atoms])), atoms)

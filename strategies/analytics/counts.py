@@ -21,7 +21,7 @@ from ..runtime.result import first_of, frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
 from .base import USEFUL_SHARE, CellStrategy, categories_of
-from .cells import Shares
+from .cells import ShareEstimates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +124,7 @@ class Counts(CellStrategy[CountsResult]):
     Every user draws one of its rows at random and reports that row's category, once. All users
     have the same weight, however many rows they have. Users without a category also send a report,
     but do not affect the shares (see
-    :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
+    :class:`~ldp_flower.strategies.analytics.cells.ShareEstimator`).
 
     Other parameters are those of :class:`~.base.CellStrategy`.
 
@@ -215,7 +215,7 @@ class Counts(CellStrategy[CountsResult]):
         return cls(Schema({"column": kind}), "column", epsilon=epsilon)
 
 
-def counted(column: str, categories: list[str], found: Shares) -> CountsResult:
+def counted(column: str, categories: list[str], found: ShareEstimates) -> CountsResult:
     """Return the result for a column, from the shares of all users in each category."""
     answering = found.answering
     shares, covariance = found.among_answering()

@@ -21,7 +21,7 @@ from ..runtime.result import NORMAL
 from ..subprotocols.scales import number_randomizer
 from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of
-from .cells import CellShares, Levels, cell_question
+from .cells import Levels, ShareEstimator, cell_question
 from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
 from .means import Means, MeansResult
@@ -48,12 +48,12 @@ class _Task:
     """One statistic of one column, which is estimated from a separate part of the users."""
 
     column: str
-    protocol: "Means | Counts | Quantiles | _Spread"
+    protocol: "Means | Counts | Quantiles | _SpreadTask"
     need: float  # variance of a report, on the scale on which standard errors are made equal
 
 
 @dataclass
-class _Spread:
+class _SpreadTask:
     """Task that estimates the mean of 1 - t^2, for a column scaled from its bounds to [-1, 1]."""
 
     schema: Schema
@@ -135,7 +135,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         given |= {"noise": self.noise, "delta": self.delta}
         epsilon = min(self.epsilon, _SETTLED)
         if isinstance(self.schema.kind(name), Categories):
-            cells = CellShares(epsilon, len(categories_of(self.schema, "columns", name)))
+            cells = ShareEstimator(epsilon, len(categories_of(self.schema, "columns", name)))
             need = cells.noise(10_000) + (1 - 1 / cells.num_cells) / cells.num_cells
             return [_Task(name, Counts(self.schema, name, **given), need)]
         noise = Levels(epsilon).variance + _TYPICAL**2
@@ -144,7 +144,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         bit = RandomizedResponse(epsilon).variance / 4
         return [
             _Task(name, Means(self.schema, name, **given), noise / 4),
-            _Task(name, _Spread(self.schema, name, self.epsilon), spread / 4),
+            _Task(name, _SpreadTask(self.schema, name, self.epsilon), spread / 4),
             _Task(name, Quantiles(self.schema, name, _QUARTILES, **given), 1.5 * bit),
         ]
 
@@ -196,7 +196,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
     @property
     def _asks_of_nodes(self) -> int:
-        return sum(not isinstance(task.protocol, _Spread) for task in self._tasks)
+        return sum(not isinstance(task.protocol, _SpreadTask) for task in self._tasks)
 
     def _refusal(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
@@ -229,7 +229,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
             asked = replace(setting, num_users=size)
             if isinstance(task.protocol, Means):
                 means.append(task.protocol._error_of(size, users))
-            elif not isinstance(task.protocol, _Spread):
+            elif not isinstance(task.protocol, _SpreadTask):
                 others.append(task.protocol.expect(asked))
         most = max(means or others, key=lambda each: each.value)
         spreads = [number_randomizer(self.epsilon, 0.5)] if means else []

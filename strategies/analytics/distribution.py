@@ -19,7 +19,13 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.formulas import expected_function
 from ..forecasts.populations import table_users
-from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
+from ..numerics.density import (
+    Counted,
+    DistributionEstimates,
+    Prior,
+    draw_densities,
+    linear_estimates,
+)
 from ..numerics.value_scale import ValueScale
 from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
@@ -27,7 +33,7 @@ from ..runtime.population import fewest_users
 from ..sums.budget import Budget
 from ..sums.tree import ask_function, users_for_ranks
 from .base import ColumnStrategy
-from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, users_for_step_estimate
+from .column import ATOM, ColumnCells, NumericColumn, cells_of, learn_step, users_for_step_estimate
 from .distribution_result import DistributionResult
 
 logger = logging.getLogger("flwr")
@@ -184,7 +190,9 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             notes=notes,
         )
 
-    def _counted(self, run: Run, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
+    def _counted(
+        self, run: Run, users: int, cells: "ColumnCells"
+    ) -> Generator[Ask, Answers, Counted]:
         """Query ``users`` users for their cells; return the counts of their reports."""
         kind, number = self._column.kind, len(cells.edges) - 1
         oracle, apart = self._oracle(number)
@@ -260,7 +268,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         self,
         edges: Floats,
         draws: Floats,
-        linear: LinearEstimates,
+        linear: DistributionEstimates,
         step: float | None,
         notes: list[str],
     ) -> DistributionResult:
@@ -282,7 +290,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             notes=notes,
         )
 
-    def _doubt_entries(self, linear: LinearEstimates, notes: list[str]) -> None:
+    def _doubt_entries(self, linear: DistributionEstimates, notes: list[str]) -> None:
         """Add a note if few users have an entry."""
         held, error = linear.held[0], math.sqrt(linear.held[1])
         if held < 3 * error:

@@ -12,7 +12,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import to_error
 from ldp_flower.validation import Floats, check_fraction, check_integer
 
-from ..numerics.density import LinearEstimates
+from ..numerics.density import DistributionEstimates
 from ..runtime.result import Result, frame
 from .column import ATOM
 
@@ -42,7 +42,7 @@ class DistributionResult(Result):
         Covariance of these shares. It covers the randomisation and the sampling of users and rows
         from a population. Standard errors are half the band's width over the band's critical
         value. They are never smaller than the posterior's, which assumes a smooth density.
-    linear : LinearEstimates
+    linear : DistributionEstimates
         Unbiased estimates from which the bands are computed. They assume no shape.
     without_entry : float
         Share of the users whose value in the column is missing.
@@ -54,7 +54,7 @@ class DistributionResult(Result):
     edges: Floats
     below: Floats
     covariance: Floats
-    linear: LinearEstimates
+    linear: DistributionEstimates
     without_entry: float
     step: float | None = None
 

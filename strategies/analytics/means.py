@@ -24,8 +24,7 @@ from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
-from ..sums.statistics import Means as SumMeans
-from ..sums.statistics import ask_means, users_for_means
+from ..sums.statistics import SumMeans, ask_means, users_for_means
 from .base import ColumnStrategy, categories_of, too_few
 from .cells import GroupMeans, Levels, cell_question
 

@@ -22,7 +22,7 @@ from ..numerics.sample import sampling
 from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame
 from .base import CellStrategy, categories_of
-from .cells import MOST_CELLS, Shares
+from .cells import MOST_CELLS, ShareEstimates
 from .counts import counted
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _deviations(shares: Floats) -> tuple[Floats, Floats]:
     return shares - np.outer(rows, columns), jacobian
 
 
-def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
+def independence(found: ShareEstimates, shape: tuple[int, int]) -> tuple[float, float]:
     """Return the test statistic of independence and its p-value.
 
     The deviations are weighted by the inverse of their covariance under independence. The null

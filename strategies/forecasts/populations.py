@@ -67,7 +67,7 @@ MAX_PLANNED = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Population(ABC):
+class SyntheticPopulation(ABC):
     """Base class of distributions of synthetic users."""
 
     #: True if the error is the standard error that a result reports.
@@ -128,7 +128,7 @@ def _distance(truth: Floats, unit: float) -> Callable[[Any], float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearUsers(Population):
+class LinearUsers(SyntheticPopulation):
     """Users whose targets are a linear function of independent features, plus normal noise."""
 
     ERROR: ClassVar[str] = "distance of the coefficients from the truth, over their length"
@@ -146,7 +146,7 @@ class LinearUsers(Population):
     scale: float | None = 1.0
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
-        """Draw users, see :meth:`Population.draw`."""
+        """Draw users, see :meth:`SyntheticPopulation.draw`."""
         offsets = offsets_of(self.rows, num_users // (1 + stand_in), rng)
         scale = 2 ** rng.uniform() if self.scale is None else self.scale
         x = alike_within(offsets, self.dim, self.variance_between, rng)
@@ -203,7 +203,7 @@ def linear_users(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanUsers(Population):
+class MeanUsers(SyntheticPopulation):
     """Users of one row each, from an isotropic normal distribution around a mean."""
 
     sparsity: int  # number of coordinates of the mean of one size; the others are zero
@@ -214,7 +214,7 @@ class MeanUsers(Population):
     radius: float = math.inf
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
-        """Draw users, see :meth:`Population.draw`."""
+        """Draw users, see :meth:`SyntheticPopulation.draw`."""
         truth = _sparse(self.dim, self.sparsity, self.length / math.sqrt(self.sparsity))
         off = rng.standard_normal((num_users // 2 if stand_in else _OTHERS * num_users, self.dim))
         off *= self.spread / math.sqrt(self.dim)
@@ -226,7 +226,7 @@ class MeanUsers(Population):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SphereUsers(Population):
+class SphereUsers(SyntheticPopulation):
     """Users of one row each, with features on a sphere and a target that they determine."""
 
     error: str = LinearUsers.ERROR
@@ -236,7 +236,7 @@ class SphereUsers(Population):
     l1_norm: float  # sum of the coefficients
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
-        """Draw users, see :meth:`Population.draw`; without noise a fit is exact for any number."""
+        """Draw users, see :meth:`SyntheticPopulation.draw`; without noise every fit is exact."""
         x = rng.standard_normal((num_users, self.dim))
         x *= self.radius / np.linalg.norm(x, axis=1, keepdims=True)
         truth = _sparse(self.dim, self.sparsity, self.l1_norm / self.sparsity)
@@ -244,7 +244,7 @@ class SphereUsers(Population):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluatedUsers(Population):
+class EvaluatedUsers(SyntheticPopulation):
     """Users whose targets are partly explained by a given linear model.
 
     The error is the standard error that a result reports.
@@ -260,7 +260,7 @@ class EvaluatedUsers(Population):
     quality: float  # R2 of the model
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
-        """Draw users, see :meth:`Population.draw`."""
+        """Draw users, see :meth:`SyntheticPopulation.draw`."""
         offsets = offsets_of(self.rows, num_users, rng)
         variance = self.variance * _SPREAD ** rng.uniform(-1, 1)
         explained, rest = alike_within(offsets, 2, _ALIKE, rng).T * math.sqrt(variance)

@@ -20,7 +20,7 @@ from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
 from ldp_flower.validation import Floats
 
-from .populations import Drawn, Population, Rng, alike_within, offsets_of
+from .populations import Drawn, Rng, SyntheticPopulation, alike_within, offsets_of
 
 #: For a numeric column, and for the target: the standard deviation, the standard deviation of its
 #: logarithm between tables, and the largest distance of the mean from the middle. The first and the
@@ -46,7 +46,7 @@ _TABLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableUsers(Population):
+class TableUsers(SyntheticPopulation):
     """Users with rows of a synthetic table; every draw makes another table."""
 
     schema: Schema  # schema of the table, with a target
@@ -54,7 +54,7 @@ class TableUsers(Population):
     variance_between: float | None  # like that of Setting; if None, it is drawn for every table
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
-        """Draw a table, see :meth:`Population.draw`.
+        """Draw a table, see :meth:`SyntheticPopulation.draw`.
 
         The error of a model is its loss of R2 or AUC against the best model.
         """

@@ -64,7 +64,7 @@ class _Clip:
     whole: bool = False  # True if users report labels within the declared bound, not residuals
 
 
-class Settings(Protocol):
+class LabelSettings(Protocol):
     """Settings of a run: the arguments of :class:`~.label_ldp_iht.LabelLdpIht`."""
 
     dim: int
@@ -83,7 +83,7 @@ class Settings(Protocol):
 class LabelRounds:
     """One run of a :class:`~.label_ldp_iht.LabelLdpIht`."""
 
-    def __init__(self, run: Run, strategy: Settings) -> None:
+    def __init__(self, run: Run, strategy: LabelSettings) -> None:
         self._run, self._strategy = run, strategy
         self._most = strategy.label_bound or math.inf
         self._is_printed = strategy.method == "paper"

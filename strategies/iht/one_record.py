@@ -24,7 +24,7 @@ from ldp_flower.validation import Floats
 from ..numerics.zero_of_line import LEFT, Zero, by_chance
 from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
 from ..runtime.coefficients import support_doubts
-from ..subprotocols.holdout_r2 import FEW_CARRY, HoldOut, predictor
+from ..subprotocols.holdout_r2 import FEW_CARRY, R2HoldOut, predictor
 from ..subprotocols.octaves import ask_size, size_askers
 from ..subprotocols.shortening import ShortenedMean, ask_shortened
 from .line_of_steps import LineOfSteps, clearness
@@ -96,7 +96,7 @@ class OneRecord:
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
         """Estimate means and variances, take the steps, evaluate the model on held-out users."""
         yield from self._learn_place()
-        held_out = HoldOut(self._run, self._name)
+        held_out = R2HoldOut(self._run, self._name)
         self._model = np.zeros(self._dim + 1)
         if self._numbers:
             self._model[-1] = predictor(self._mean, self._name)
@@ -229,7 +229,7 @@ class OneRecord:
 
     # ---------------------------------------------------------------- result
 
-    def _result(self, zero: Zero, held_out: HoldOut) -> Generator[Ask, Any, LinearResult]:
+    def _result(self, zero: Zero, held_out: R2HoldOut) -> Generator[Ask, Any, LinearResult]:
         """Query the held-out users for their residuals and return the result."""
         self._model = self._steps.kept(zero, self._asked)
         coef = self._coef

@@ -123,7 +123,7 @@ def _around(mode: Floats, off: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _LaplaceFit:
     evidence: float
     mode: Floats
     precision: Floats  # Cholesky factor of the precision
@@ -135,7 +135,7 @@ def _shares(base: Floats, logs: Floats) -> Floats:
     return np.asarray(raised / raised.sum(axis=0))
 
 
-def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
+def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _LaplaceFit:
     """Find the posterior mode by Newton's method; steps that overshoot are damped."""
 
     def surprise(white: Floats) -> tuple[float, Floats, Floats]:
@@ -163,11 +163,11 @@ def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
         if gain < _STILL:
             break
     precision = np.asarray(np.linalg.cholesky(bend), np.float64)
-    return _Fit(-lowest - float(np.log(np.diag(precision)).sum()), white, precision, root)
+    return _LaplaceFit(-lowest - float(np.log(np.diag(precision)).sum()), white, precision, root)
 
 
 @dataclass(frozen=True)
-class LinearEstimates:
+class DistributionEstimates:
     """Unbiased estimates of averages of a distribution function."""
 
     # (estimates,): the first and last edge of each average. An average lies between the values of
@@ -204,7 +204,7 @@ class LinearEstimates:
         return np.clip((middle - reach) / square, 0, 1), np.clip((middle + reach) / square, 0, 1)
 
 
-def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> LinearEstimates:
+def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> DistributionEstimates:
     """Return estimates of averages of the distribution function over 1, 2, 4, ... ordered cells.
 
     The last cell of the reports' law is for missing values. ``likely`` has approximate shares of
@@ -237,7 +237,7 @@ def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> Linea
     root = vectors * np.sqrt(np.maximum(values, 0) / total)
     of_cells = np.column_stack([wanted - ratios[:, None], np.zeros(len(wanted))])
     drawn = np.abs(of_cells @ root @ normals) / off[:, None]
-    return LinearEstimates(
+    return DistributionEstimates(
         first,
         last,
         np.column_stack([estimates[:-1], variances + more, with_held]),

@@ -32,7 +32,7 @@ from ..forecasts.populations import (
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
 from ..runtime import Ask, Card, Cohort, Protocol, Run, TooFewReports, guarantees
-from ..subprotocols.holdout_r2 import HoldOut
+from ..subprotocols.holdout_r2 import R2HoldOut
 from ..subprotocols.scales import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
 from .base import CENTRED, Integers, SparseResult, SparseWaves
@@ -188,7 +188,7 @@ class SparseRegression(SparseWaves):
 
     def protocol(self, run: Run) -> Protocol:
         """Run the waves and evaluate the model on held-out users."""
-        held_out = HoldOut(run, self.link, self.samples_per_user)
+        held_out = R2HoldOut(run, self.link, self.samples_per_user)
         others = round(_OTHERS * run.num_users)
         enough = others >= run.min_reports and not self._logistic
         compared = run.cohorts([others]) if enough else []

@@ -70,7 +70,7 @@ _WORSE = (
 )
 
 
-class HoldOut:
+class R2HoldOut:
     """Held-out users, who are asked for the residuals of a model with a link function."""
 
     def __init__(self, run: Run, link: str = "identity", rows_per_user: int = 1) -> None:

@@ -34,7 +34,7 @@ _TELLING = 5  # largest number of quantiles that are used to choose the scale
 _MAX_MISSING = 0.95  # largest estimated share of missing values; noise hides the other users beyond
 
 
-class Shares:
+class ThresholdShares:
     """Shares of users at or below thresholds, estimated from the one-bit reports of all rounds.
 
     Users with a missing value report "below" with a probability that the question gives. If half of
@@ -152,7 +152,7 @@ def search_by_thresholds(
     scales: Candidate scales, from which the likeliest is used: on it the values form one group.
     question: Makes a question from thresholds and the level that is asked at each.
     """
-    scale, found, users = scales[0], Shares(part), 0
+    scale, found, users = scales[0], ThresholdShares(part), 0
     # Only a few quantiles, from the lowest to the highest, since each takes time on every scale.
     some = np.unique(np.linspace(0, len(levels) - 1, _TELLING).astype(int))
     few = [sorted(levels)[place] for place in some]

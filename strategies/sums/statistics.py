@@ -19,7 +19,7 @@ _CELL_ERROR, _MEAN_ERROR = 0.1, 0.1  # largest useful errors: of a share, of a m
 
 
 @dataclass(frozen=True)
-class Means:
+class SumMeans:
     """Means of a number in [0, 1] in some groups, and the share of the users in each group.
 
     All are of shape (groups,). Errors ``of_users`` are by noise alone; ``errors`` include that the
@@ -42,7 +42,7 @@ def ask_cells(
 
 def ask_means(
     cohort: Cohort, budget: Budget, question: Moments, share: float = 1.0
-) -> Generator[Ask, Any, Means]:
+) -> Generator[Ask, Any, SumMeans]:
     """Return the means of a number, from 0 at the lower bound to 1 at the upper one, by group."""
     groups = question.num_cells
     mechanism = budget.ball(3 * groups, question.radius, share)
@@ -61,7 +61,7 @@ def ask_means(
     variance_errors = np.hypot(of_square, 2 * mean * of_users)
     # One error up, so that the error of sampling is hardly ever stated too small.
     spread = np.minimum(variances + variance_errors, 0.25)
-    return Means(
+    return SumMeans(
         means=mean,
         of_users=of_users,
         errors=np.hypot(of_users, np.sqrt(spread / (users * part))),

@@ -18,7 +18,7 @@ from ldp_flower.questions import BinShares
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
-from ..numerics.density import LinearEstimates
+from ..numerics.density import DistributionEstimates
 from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort
 from .budget import Budget
@@ -91,7 +91,7 @@ class Function:
         sampling = max(variance * (squares.max() - variance), 0.0) / self._asked
         return variance, math.sqrt(float(slope @ self.noise @ slope) + sampling)
 
-    def linear(self, normals: Floats) -> LinearEstimates:
+    def linear(self, normals: Floats) -> DistributionEstimates:
         """Return the unbiased shares at the edges, for bands; ``normals`` has a row a cell."""
         inner = np.arange(1, len(self.cells))
         sums = np.tril(np.ones((len(self.cells),) * 2))
@@ -104,7 +104,7 @@ class Function:
         drawn = weights @ (vectors * np.sqrt(np.maximum(values, 0.0))) @ normals
         off = np.sqrt(np.einsum("ij,jk,ik->i", weights, each, weights))
         shares = np.cumsum(self.cells)
-        return LinearEstimates(
+        return DistributionEstimates(
             inner,
             inner,
             np.column_stack([shares[:-1], np.diag(covariance)[:-1], with_held]),

@@ -57,7 +57,7 @@ _MIN_SHARE = 0.01  # smallest share of a class that is returned: logits stay wit
 
 
 @dataclass(frozen=True)
-class HoldOut:
+class ClassHoldOut:
     """The hold-out cohorts of one class."""
 
     present: Cohort | None
@@ -67,7 +67,7 @@ class HoldOut:
     ranking: Cohort
 
     @classmethod
-    def of(cls, run: Run, epsilon: float, rows_per_user: float, classes: int) -> "HoldOut":
+    def of(cls, run: Run, epsilon: float, rows_per_user: float, classes: int) -> "ClassHoldOut":
         """Take the cohorts of one of ``classes`` classes from users that have not been asked yet.
 
         Raises
@@ -120,7 +120,7 @@ class ClassEvaluation:
 
 
 def evaluate_class(
-    cohorts: HoldOut,
+    cohorts: ClassHoldOut,
     epsilon: float,
     schema: Schema,
     standardisation: Standardisation,

@@ -31,7 +31,7 @@ from ..subprotocols.standardisation import (
 )
 from ..sums import classification as sums
 from ..sums.budget import Budget
-from .class_holdout import ClassEvaluation, HoldOut, evaluate_class
+from .class_holdout import ClassEvaluation, ClassHoldOut, evaluate_class
 from .fits import ClassificationFit
 
 logger = logging.getLogger("flwr")
@@ -191,7 +191,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
             "Users report %s, with about %.0f rows each; %d report the columns' centres",
             *(method, rows, askers),
         )
-        kept = [HoldOut.of(run, epsilon, rows, len(places)) for _ in places]
+        kept = [ClassHoldOut.of(run, epsilon, rows, len(places)) for _ in places]
         users, ridge = run.num_unasked // len(places), usual_square(self.schema) / rows
         found = []
         for place, cohorts in zip(places, kept, strict=True):

@@ -30,7 +30,7 @@ from ..forecasts.populations import (
 from ..numerics.denoising import keep_above
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy, TooFewReports
 from ..runtime.coefficients import METHODS, Method, support_doubts
-from ..subprotocols.holdout_r2 import HoldOut
+from ..subprotocols.holdout_r2 import R2HoldOut
 from ..subprotocols.octaves import Size, ask_size, size_askers
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
@@ -166,7 +166,7 @@ class SelectedRegression(SparseStrategy):
             advice = "Declare target_scale if it is public."
             raise TooFewReports(TooFew(why, "cohorts", fewest, advice=advice))
         notes: list[str] = []
-        held_out = HoldOut(run, rows_per_user=self.samples_per_user)
+        held_out = R2HoldOut(run, rows_per_user=self.samples_per_user)
         scale = yield from self._scale(run)
         selected = np.arange(self.dim)
         if self._voting:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def imported(path):
             stem = ".".join([*base, node.module or ""]).rstrip(".")
             names |= {stem} | {f"{stem}.{alias.name}" for alias in node.names}
     return names
+
+
+def test_no_two_classes_have_one_name():
+    """A reader who meets it anywhere knows which class it is."""
+    found = defaultdict(list)
+    for name, path in library().items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(name)
+    assert len(found) > 300
+    assert {kind: places for kind, places in found.items() if len(places) > 1} == {}
 
 
 def test_every_package_folder_is_listed_in_pyproject():

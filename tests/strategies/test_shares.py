@@ -6,7 +6,7 @@ import pytest
 from ldp_flower.questions import SharesBelow
 from ldp_flower.randomizers import Estimate, RandomizedResponse, Summary
 from ldp_flower.strategies.numerics.value_scale import ValueScale
-from ldp_flower.strategies.subprotocols.shares import Shares
+from ldp_flower.strategies.subprotocols.shares import ThresholdShares
 
 PART, SCALE = RandomizedResponse(8.0), ValueScale(0, 1, 1.0)
 
@@ -39,7 +39,7 @@ def test_few_bits_at_each_threshold_give_a_spread_that_is_right():
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(300):
-        shares = Shares(PART)
+        shares = ThresholdShares(PART)
         for spread in (0.3, 0.1):
             at = 0.3 + spread * rng.uniform(-1, 1, 12)
             counts = rng.multinomial(36, np.full(12, 1 / 12))
@@ -50,7 +50,7 @@ def test_few_bits_at_each_threshold_give_a_spread_that_is_right():
 
 
 def test_reports_that_are_all_alike_are_not_more_than_there_are():
-    shares = Shares(PART)
+    shares = ThresholdShares(PART)
     errors = np.array([1e-9, 0.1, 0.0, np.inf])  # the first of alike ones, by rounding
     found = shares._counts(Estimate(np.array([1.0, 0.0, -1.0, 0.0]), errors, 200))
     assert found[0] == found[2] == 50 and found[3] == 0 and found[1] == pytest.approx(101, abs=1)
@@ -63,7 +63,7 @@ def test_users_without_an_entry_are_estimated_and_move_no_interval():
     """
     rng, missed, off = np.random.default_rng(1), 0, []
     for _ in range(500):
-        shares = Shares(PART)
+        shares = ThresholdShares(PART)
         at = np.repeat(np.linspace(0.05, 0.95, 10), 2)
         for levels in (np.arange(20) % 2.0, np.full(20, 0.9), np.full(20, 0.5)):
             counts = np.full(20, 40)

@@ -9,11 +9,11 @@ from typing import Any
 
 from ...validation import PlainFields, check_fraction, check_integer, check_positive
 from .claims import Claims
-from .classifier import Summary, furthest, lower_bound
+from .classifier import RunSummary, furthest, lower_bound
 from .findings import AppAudit, CannotAuditError, Finding, Worth
 from .leaks import Leaks, stacked
 from .loading import AuditedApp, RunConfig
-from .node import LAST_BITS, Conversation, Node, Run, run_server
+from .node import LAST_BITS, AuditedNode, Conversation, Transcript, run_server
 from .sources import Sources
 from .variants import BASE, Variant, arrays, digest, other_records, variants
 
@@ -99,7 +99,7 @@ def audit_app(
         num_nodes = talk.needed
         app.restore()
     sources = Sources(app)
-    node = Node(app, talk.messages, num_nodes, node_config, sources, claims)
+    node = AuditedNode(app, talk.messages, num_nodes, node_config, sources, claims)
     announce(f"Step 2 of 5: finding where the app's data come in, in {len(talk.messages)} messages")
     if options.loader is not None:
         sources.named(options.loader)
@@ -114,12 +114,12 @@ def audit_app(
 
 
 def _attack(
-    node: Node,
+    node: AuditedNode,
     talk: Conversation,
     report: AppAudit,
     options: Options,
     announce: Callable[[str], None],
-) -> list[Run]:
+) -> list[Transcript]:
     claims, sources = node.claims, node.sources
     node.look(0)
     records, known = max(map(len, arrays(sources.returned)), default=0), {digest(sources.returned)}
@@ -143,11 +143,11 @@ def _attack(
     started = time.process_time()
     base = node.runs(BASE, few)
     seconds = min(seconds, (time.process_time() - started) / few + 1e-6)  # first runs are slower
-    leaks, summaries = Leaks(node, base, options.runs, seconds), {BASE: Summary(base)}
+    leaks, summaries = Leaks(node, base, options.runs, seconds), {BASE: RunSummary(base)}
     for variant in tried:
         runs = node.runs(variant, few)
         leaks.add(variant, runs)
-        summaries[variant] = Summary(runs)
+        summaries[variant] = RunSummary(runs)
     report.found.extend(leaks.findings())
     replies = [
         (kind, reply.form["reply"])
@@ -159,7 +159,7 @@ def _attack(
     bound, by = 0.0, ""
     if report.found:
         report.untried.append("noise, since replies reveal data without any: mend these first")
-    elif pair := furthest(summaries, lambda variant: Summary(node.runs(variant, 3 * few))):
+    elif pair := furthest(summaries, lambda variant: RunSummary(node.runs(variant, 3 * few))):
         epsilon, delta = claims.of_run()
         wanted = max(_PER_CLAIM * math.exp(min(epsilon or 0.0, 20.0)), _MIN_JUDGED)
         how_many = int(min(wanted, max(options.affordable(seconds), 60), _MAX_JUDGED))
@@ -201,7 +201,7 @@ def _attack(
     return base
 
 
-def _judge(node: Node, talk: Conversation, bound: float, by: str, report: AppAudit) -> None:
+def _judge(node: AuditedNode, talk: Conversation, bound: float, by: str, report: AppAudit) -> None:
     """Compare the measured bound, and the exact costs of known mechanisms, with the claim."""
     claims = node.claims
     epsilon, delta = claims.of_run()
@@ -226,7 +226,7 @@ def _judge(node: Node, talk: Conversation, bound: float, by: str, report: AppAud
         report.found.append(Finding("noisy replies distinguish data", "the whole run", evidence))
 
 
-def _after_restarts(node: Node, base: list[Run]) -> Iterator[Finding]:
+def _after_restarts(node: AuditedNode, base: list[Transcript]) -> Iterator[Finding]:
     """Yield findings for arrays whose noise varies between runs but repeats after restarts."""
     varying: dict[tuple[str, str], tuple[int, Any]] = {}
     for number, kind in enumerate(node.kinds):

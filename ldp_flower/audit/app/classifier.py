@@ -18,7 +18,7 @@ from ...validation import Floats
 from ..distinguish import log_ratio
 from .leaks import stacked
 from .loading import quiet
-from .node import LAST_BITS, Node, Run
+from .node import LAST_BITS, AuditedNode, Transcript
 from .variants import Variant
 
 Pair = tuple[Variant, Variant]
@@ -38,10 +38,10 @@ _SLACK = 0.1  # tolerance of a bound from the runs that choose the threshold
 _LARGEST = 1e100  # limit of numbers, so that squares stay finite
 
 
-class Summary:
+class RunSummary:
     """Means, variances and frequencies of forms in two or more runs on one data set."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[Transcript]) -> None:
         self.count = len(runs)
         self.moments: dict[tuple[int, str], tuple[Floats, Floats]] = {}
         self.forms = Counter(piece for run in runs for piece in _forms(run))
@@ -56,7 +56,7 @@ class Summary:
                 self.moments[number, path] = rows.mean(axis=0), variance
                 self.varies |= bool(varies.any())
 
-    def apart(self, other: "Summary") -> dict[tuple[int, str], Floats]:
+    def apart(self, other: "RunSummary") -> dict[tuple[int, str], Floats]:
         """Return squared distances of the means of all numbers, divided by their noise variance."""
         found = {}
         for key in self.moments.keys() & other.moments.keys():
@@ -68,7 +68,7 @@ class Summary:
                 found[key] = squared / np.where(spread > 0, spread, 1.0)
         return found
 
-    def distance(self, other: "Summary") -> float:
+    def distance(self, other: "RunSummary") -> float:
         """Return a distance between two data sets, by means, size of noise and forms."""
         total = 0.0
         for key, squared in self.apart(other).items():
@@ -86,7 +86,9 @@ class Summary:
         return total
 
 
-def furthest(found: dict[Variant, Summary], anew: Callable[[Variant], Summary]) -> Pair | None:
+def furthest(
+    found: dict[Variant, RunSummary], anew: Callable[[Variant], RunSummary]
+) -> Pair | None:
     """Return the neighbours whose replies seem to differ most, or None if nothing varies.
 
     The largest of many distances may be large by chance. The data sets with the largest distances
@@ -105,13 +107,13 @@ def furthest(found: dict[Variant, Summary], anew: Callable[[Variant], Summary]) 
     return max((pair for pair in tried if {*pair} <= {*close}), key=distance)
 
 
-def _forms(run: Run) -> Iterator[_Piece]:
+def _forms(run: Transcript) -> Iterator[_Piece]:
     """Yield all pieces of the forms of a run."""
     for number, reply in enumerate(run):
         yield from ((number, path, form) for path, form in reply.form.items())
 
 
-def _places(first: Summary, second: Summary) -> _Places:
+def _places(first: RunSummary, second: RunSummary) -> _Places:
     """Return the places of the compared numbers of each array, which are those that differ most."""
     apart = first.apart(second)
     each = max(_COLUMNS // max(len(apart), 1), 4)
@@ -124,7 +126,7 @@ def _places(first: Summary, second: Summary) -> _Places:
     return {key: np.argsort(-largest[key[1]])[:each] for key in sorted(apart)}
 
 
-def _numbers(run: Run, chosen: _Places) -> Floats:
+def _numbers(run: Transcript, chosen: _Places) -> Floats:
     """Return the chosen numbers and the sums of whole arrays; missing numbers are 0."""
     parts = [np.zeros(0)]
     for (number, path), places in chosen.items():
@@ -136,9 +138,9 @@ def _numbers(run: Run, chosen: _Places) -> Floats:
 
 
 def lower_bound(
-    node: Node,
+    node: AuditedNode,
     pair: Pair,
-    looks: tuple[Summary, Summary],
+    looks: tuple[RunSummary, RunSummary],
     how_many: int,
     delta: float,
     alpha: float,

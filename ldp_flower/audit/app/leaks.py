@@ -8,7 +8,7 @@ import numpy as np
 
 from ...validation import Floats
 from .findings import Finding
-from .node import LAST_BITS, LENGTH, Node, Run, Seen
+from .node import LAST_BITS, LENGTH, AuditedNode, Seen, Transcript
 from .variants import BASE, Variant
 
 _CONFIRMING = 40  # runs on each data set that confirm a difference that noise may have caused
@@ -56,7 +56,7 @@ class Difference:
         return "a text depends on data" if self.is_text else "the form of the reply depends on data"
 
 
-def differences(first: Sequence[Run], second: Sequence[Run]) -> Iterator[Difference]:
+def differences(first: Sequence[Transcript], second: Sequence[Transcript]) -> Iterator[Difference]:
     """Yield the differences that are the same on all of two sets of runs."""
     for number in range(len(first[0])):
         ours, theirs = [run[number] for run in first], [run[number] for run in second]
@@ -95,12 +95,14 @@ def stacked(replies: Sequence[Seen], path: str) -> Floats:
 class Leaks:
     """Comparison of replies on variants of the data with ``base``, the replies on the real data."""
 
-    def __init__(self, node: Node, base: Sequence[Run], runs: int | None, seconds: float) -> None:
+    def __init__(
+        self, node: AuditedNode, base: Sequence[Transcript], runs: int | None, seconds: float
+    ) -> None:
         self._node, self._base, self._runs, self._seconds = node, base, runs, seconds
         #: Observed variants with their differences, by type of message and path.
         self.by: dict[tuple[str, str], list[tuple[Variant, Difference]]] = {}
 
-    def add(self, variant: Variant, runs: Sequence[Run]) -> None:
+    def add(self, variant: Variant, runs: Sequence[Transcript]) -> None:
         """Compare runs on a variant of the data with those on the real data."""
         for found in differences(self._base, runs):
             key = (self._node.kinds[found.message], found.path)

@@ -123,10 +123,10 @@ def _add(
 
 
 #: A run as a server sees it: one reply to each message.
-Run = list[Seen]
+Transcript = list[Seen]
 
 
-class Node:
+class AuditedNode:
     """Node, one of ``num_nodes``, that answers a run's messages.
 
     Every run is at the same time of the clock. Values that an app derives from the clock are then
@@ -153,11 +153,11 @@ class Node:
             message.metadata.__dict__["_created_at"] = _NOW
         self._metadata = [dict(vars(message.metadata)) for message in self.messages]
 
-    def look(self, partition: int) -> Run:
+    def look(self, partition: int) -> Transcript:
         """Answer all messages on a partition's own data, as a newly started process does."""
         return self.runs(Variant("a partition's data", None, partition), 1)[0]
 
-    def runs(self, variant: Variant, how_many: int) -> list[Run]:
+    def runs(self, variant: Variant, how_many: int) -> list[Transcript]:
         """Return ``how_many`` runs, as a server sees them, on a variant of the data."""
         self._app.restore()  # only once, so that noise that the app keeps in memory is noticed
         self.sources.variant = variant
@@ -166,13 +166,13 @@ class Node:
         with quiet(), self.claims.listening(), _standing_clock(self._app.modules()) as clock:
             return [self._answers(partition, clock) for _ in range(how_many)]
 
-    def after_restart(self) -> Run:
+    def after_restart(self) -> Transcript:
         """Answer all messages after a new import of the app, as a newly started process does."""
         with self._app.imported_again() as app:
             again = (self.messages, self._num_nodes, self._config, Sources(app), self.claims)
-            return Node(app, *again).look(0)
+            return AuditedNode(app, *again).look(0)
 
-    def _answers(self, partition: int, clock: "_Clock") -> Run:
+    def _answers(self, partition: int, clock: "_Clock") -> Transcript:
         clock.readings = 0
         self.sources.returned.clear()
         places = {"partition-id": partition, "num-partitions": self._num_nodes}

@@ -22,7 +22,7 @@ _MAX_FIRST_BITS = 20
 _MAX_STEP_BITS = 12
 
 
-class FrequentItems(NamedTuple):
+class HeavyItems(NamedTuple):
     """Items found by :meth:`PrefixTree.heavy_hitters`, the most frequent first.
 
     ``counts`` are the estimated numbers of users of each item. A count is unbiased for an item
@@ -139,7 +139,7 @@ class PrefixTree(LocalHashing):
 
     def heavy_hitters(
         self, reports: Reports, coins: Words, max_items: int, false_alarm: float = 0.01
-    ) -> FrequentItems:
+    ) -> HeavyItems:
         """Find the items that many users hold. Their number need not be known in advance.
 
         At each level, the candidates are the extensions of the prefixes that survived
@@ -190,7 +190,7 @@ class PrefixTree(LocalHashing):
             survivors, support = candidates[kept], support[kept]
         counts, std_errors = self._debiased(support, num_users, len(reports))
         cutoffs, _ = self._debiased(np.array([cut]), num_users, len(reports))
-        return FrequentItems(survivors.astype(np.int64), counts, std_errors, float(cutoffs[0]))
+        return HeavyItems(survivors.astype(np.int64), counts, std_errors, float(cutoffs[0]))
 
     def _supported(self, reports: Reports, coins: Words, candidates: Words) -> Integers:
         blocks = [

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord
 
 from ldp_flower.accounting import gaussian_noise_multiplier
 from ldp_flower.compare import methods
-from ldp_flower.compare.methods import Guarantee, Trained, Training
+from ldp_flower.compare.methods import Guarantee, JointTraining, Trained
 from ldp_flower.compare.nodes import Nodes
 from ldp_flower.simulation.grid import silenced
 from ldp_flower.strategies import LdpFedAvg
@@ -63,11 +63,13 @@ class Method:
         return not self.problems or problem in self.problems
 
 
-def _training(problem: Problem, seed: int, everybody: bool, nodes: Nodes | None = None) -> Training:
+def _training(
+    problem: Problem, seed: int, everybody: bool, nodes: Nodes | None = None
+) -> JointTraining:
     return training_of(problem, seed, delta=DELTA, everybody=everybody, nodes=nodes)
 
 
-def _judged(problem: Problem, training: Training, trained: Trained) -> Outcome:
+def _judged(problem: Problem, training: JointTraining, trained: Trained) -> Outcome:
     model, guarantee = trained
     size = sum(array.nbytes for array in problem.learner.initial()) * training.answers
     score = problem.score(problem.shaped(model))
@@ -102,7 +104,7 @@ def protocol(name: str, *problems: str) -> Method:
     return Method(run, problems=problems)
 
 
-def _central(train: Callable[[Training, float], Trained]) -> Method:
+def _central(train: Callable[[JointTraining, float], Trained]) -> Method:
     def run(problem: Problem, epsilon: float, seed: int) -> Outcome:
         training = _training(problem, seed, problem.num_users <= _EVERYBODY)
         return _judged(problem, training, train(training, epsilon))

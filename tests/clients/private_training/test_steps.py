@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from ldp_flower.audit.distinguish import log_ratio
 from ldp_flower.clients.private_training import steps
-from ldp_flower.clients.private_training.record_mod import Training, current, dp_sgd
+from ldp_flower.clients.private_training.record_mod import RecordTraining, current, dp_sgd
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import KeyedRandom, derive
 
@@ -33,7 +33,7 @@ def cross_entropy(model, record):
 def training(model, plan=None, num_records=None, blind=False, seed=0):
     plan = plan or DpSgdPlan(1.0, 1e-5, 1, 3, 1.0, 0.5)
     sent = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
-    return Training(plan, sent, num_records, KeyedRandom(derive(seed)), blind)
+    return RecordTraining(plan, sent, num_records, KeyedRandom(derive(seed)), blind)
 
 
 def trained(task, model, dataset, loss=cross_entropy, optimizer=None):

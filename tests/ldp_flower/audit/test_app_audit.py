@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ldp_flower.accounting import noise_multiplier_epsilon
 from ldp_flower.audit.app import AuditedApp, CannotAuditError, Options, audit_app
 from ldp_flower.audit.app.claims import Claims
-from ldp_flower.audit.app.classifier import Summary, furthest, lower_bound
+from ldp_flower.audit.app.classifier import RunSummary, furthest, lower_bound
 from ldp_flower.audit.app.leaks import differences
 from ldp_flower.audit.app.node import Seen, _standing_clock, seen
 from ldp_flower.audit.app.sources import Sources
@@ -259,8 +259,8 @@ RNG = np.random.default_rng(0)
 
 def bound(draw, how_many=3000):
     node = Noisy(draw)
-    looks = {variant: Summary(node.runs(variant, 12)) for variant in (ONE, TWO)}
-    pair = furthest(looks, lambda variant: Summary(node.runs(variant, 36)))
+    looks = {variant: RunSummary(node.runs(variant, 12)) for variant in (ONE, TWO)}
+    pair = furthest(looks, lambda variant: RunSummary(node.runs(variant, 36)))
     return lower_bound(node, pair, tuple(looks[v] for v in pair), how_many, 0.0, 1e-3)[0]
 
 
@@ -288,8 +288,8 @@ def test_what_seemed_furthest_by_chance_is_looked_at_again():
     far = {"one": 0.0, "two": 2.0, "odd": 1.0}
     later = Noisy(lambda name: far[name] + RNG.normal())
     at_first = Noisy(lambda name: far[name] + 9 * (name == "odd") + RNG.normal())
-    looks = {v: Summary(at_first.runs(v, 40)) for v in (ONE, TWO, Variant("odd"))}
-    assert furthest(looks, lambda v: Summary(later.runs(v, 120))) == (ONE, TWO)
+    looks = {v: RunSummary(at_first.runs(v, 40)) for v in (ONE, TWO, Variant("odd"))}
+    assert furthest(looks, lambda v: RunSummary(later.runs(v, 120))) == (ONE, TWO)
     assert {look.count for look in looks.values()} == {120}
 
 

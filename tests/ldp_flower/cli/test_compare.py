@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from typer.testing import CliRunner
 
 from ldp_flower.compare.capture import captured
-from ldp_flower.compare.comparison import Cell, Plan
+from ldp_flower.compare.comparison import ComparisonPlan, MethodRun
 from ldp_flower.compare.nodes import AppNodes
 
 application = import_module("ldp_flower.cli.app").app
@@ -142,7 +142,7 @@ def test_what_main_gives_to_start_is_what_nodes_are_sent(quick):
     assert dict(content["config"]) == {"lr": 0.25, "proximal-mu": 0.3, "server-round": 1}
     assert list(content.array_records) == ["model"]
     app = replace(app, evaluate_fn=lambda number, arrays: MetricRecord({"score": 0.0}))
-    Plan(lambda seed: app, 120, rounds=1).run(Cell("", "LdpFedAvg", 4.0, 0))
+    ComparisonPlan(lambda seed: app, 120, rounds=1).run(MethodRun("", "LdpFedAvg", 4.0, 0))
     assert len(seen) == 1 + 120
     assert dict(seen[-1]["config"]) == dict(content["config"])
     assert list(seen[-1].array_records) == ["model"]

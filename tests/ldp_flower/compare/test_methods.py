@@ -16,7 +16,7 @@ from ldp_flower.accounting import (
     local_dp_multiplier,
 )
 from ldp_flower.compare import methods
-from ldp_flower.compare.methods import Training
+from ldp_flower.compare.methods import JointTraining
 
 DIM, NODES, ROUNDS, CLIP, DELTA = 6, 12, 4, 0.7, 1e-3
 GOALS = np.random.default_rng(1).standard_normal((NODES, DIM))
@@ -33,7 +33,9 @@ class Towards:
 
 
 def training(everybody, seed=5):
-    return Training(Towards(), np.ones(DIM), ROUNDS, lambda noise: CLIP, DELTA, everybody, seed)
+    return JointTraining(
+        Towards(), np.ones(DIM), ROUNDS, lambda noise: CLIP, DELTA, everybody, seed
+    )
 
 
 def by_flower(strategy, mods=(), num_rounds=ROUNDS):
@@ -94,7 +96,7 @@ def test_local_dp_is_flowers_mod(flowers_noise, nominal):
     """In one round of everybody, as the mod's noise comes node after node."""
     mod = LocalDpMod(CLIP, CLIP, 2.0, DELTA) if nominal else local_dp_mod(2.0, DELTA, CLIP)
     theirs = by_flower(FedAvg(fraction_evaluate=0.0), [mod, ones], num_rounds=1)
-    once = Training(Towards(), np.ones(DIM), 1, lambda noise: CLIP, DELTA, True, 5)
+    once = JointTraining(Towards(), np.ones(DIM), 1, lambda noise: CLIP, DELTA, True, 5)
     ours, guarantee = methods.local_dp(once, 2.0, nominal)
     np.testing.assert_allclose(ours, theirs, atol=1e-12)
     noise = local_dp_multiplier(2.0, DELTA) if nominal else gaussian_noise_multiplier(2.0, DELTA)

@@ -18,7 +18,7 @@ from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.models import Network
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.supernode import launch
-from ldp_flower.supernode.settings import Settings, Table
+from ldp_flower.supernode.settings import OwnTable, Settings
 
 cli = import_module("ldp_flower.cli.app")
 GUIDE = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text("utf-8")
@@ -114,7 +114,7 @@ def test_rows_without_a_user_are_left_out_if_asked(node):
     checked = invoke("check", CONFIG, *TABLE, "--drop-missing-ids")
     assert "with 2 users" in checked.stdout
     assert "left out: 1 of 3 (row 1, counted from 0)." in checked.stderr
-    missing_ids = Table("t.csv", "s.json", "person", missing_ids="drop")
+    missing_ids = OwnTable("t.csv", "s.json", "person", missing_ids="drop")
     Settings(missing_ids, "").write(node / "settings.json")
     assert Settings.read(node / "settings.json").source == missing_ids
 

@@ -25,12 +25,12 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.supernode import answering, flower, launch
 from ldp_flower.supernode.checks import census
-from ldp_flower.supernode.journal import Run, heard, line_of, printable, take_care
+from ldp_flower.supernode.journal import SubmittedRun, heard, line_of, printable, take_care
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
-from ldp_flower.supernode.settings import AppError, OwnApp, RecordsFile, Settings, Table
+from ldp_flower.supernode.settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
 
-RUN = Run(5, "stranger/app", "1.0.0", b"not even an archive")
+RUN = SubmittedRun(5, "stranger/app", "1.0.0", b"not even an archive")
 SETTINGS = Settings(OwnApp("json:loads"), "/the/operators/path")
 
 
@@ -205,7 +205,7 @@ def test_an_operators_app_is_a_client_app_that_is_installed(tmp_path, monkeypatc
 
 
 def test_settings_are_read_as_they_were_written(tmp_path):
-    table = Settings(Table("t.csv", "s.json", "person"), "/bin")
+    table = Settings(OwnTable("t.csv", "s.json", "person"), "/bin")
     records = Settings(RecordsFile("r.npz"), "/bin")
     assert isinstance(records.source.client_app(), NetworkClientApp)
     for number, settings in enumerate((SETTINGS, table, records)):

@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideAdaptiveClippin
 
 from ldp_flower import InProcessGrid
 from ldp_flower.accounting import gaussian_noise_multiplier
-from ldp_flower.compare.methods import Training
+from ldp_flower.compare.methods import JointTraining
 
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
@@ -30,7 +30,7 @@ class Moves:
 def ours(first, epsilon):
     from simulations.baselines.adaptive_clip import dp_fedavg_adaptive
 
-    training = Training(Moves(), np.zeros(DIM), ROUNDS, lambda noise: first, DELTA, seed=3)
+    training = JointTraining(Moves(), np.zeros(DIM), ROUNDS, lambda noise: first, DELTA, seed=3)
     return dp_fedavg_adaptive(training, epsilon)
 
 

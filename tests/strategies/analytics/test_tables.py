@@ -23,7 +23,7 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.randomness import NumpyRandom
 from ldp_flower.strategies import Counts, Describe, Means, TooFewReports, TwoWay
-from ldp_flower.strategies.analytics.cells import CellShares, Levels, cell_question
+from ldp_flower.strategies.analytics.cells import Levels, ShareEstimator, cell_question
 from ldp_flower.strategies.analytics.describe import root_with_error
 from ldp_flower.strategies.numerics.denoising import project_on_simplex
 from ldp_flower.strategies.runtime.population import Cohort
@@ -106,10 +106,14 @@ def test_the_covariance_of_counts_is_that_of_reports(oracle):
 
 
 def test_two_waves_are_taken_where_they_are_worth_it():
-    assert len(CellShares(0.5, 2).sizes(10_000)) == 2 == len(CellShares(1.0, 2).sizes(10_000))
-    assert len(CellShares(1.0, 40).sizes(10_000)) == 1 == len(CellShares(8.0, 2).sizes(10_000))
-    assert len(CellShares(0.5, 2).sizes(60)) == 1
-    assert sum(CellShares(0.5, 2).sizes(10_001)) == 10_001
+    assert (
+        len(ShareEstimator(0.5, 2).sizes(10_000)) == 2 == len(ShareEstimator(1.0, 2).sizes(10_000))
+    )
+    assert (
+        len(ShareEstimator(1.0, 40).sizes(10_000)) == 1 == len(ShareEstimator(8.0, 2).sizes(10_000))
+    )
+    assert len(ShareEstimator(0.5, 2).sizes(60)) == 1
+    assert sum(ShareEstimator(0.5, 2).sizes(10_001)) == 10_001
 
 
 # ----------------------------------------------------------------------------------- Counts
