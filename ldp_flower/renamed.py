@@ -2,16 +2,22 @@
 
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 
-def now_in(new: str, old: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that was renamed from ``old`` to ``new``."""
+def now_in(new: str, old: str, names: Collection[str] = ()) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of module ``old``, whose names are now those of module ``new``.
+
+    If only some ``names`` have moved, other names raise AttributeError, as in any module.
+    """
 
     def attribute(name: str) -> Any:
+        if names and name not in names:
+            raise AttributeError(f"module {old!r} has no attribute {name!r}")
         if not name.startswith("__"):
-            warnings.warn(f"{old} is now {new}.", DeprecationWarning, stacklevel=2)
+            text = f"{old}.{name} is now {new}.{name}."
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
         return getattr(importlib.import_module(new), name)
 
     return attribute

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from ldp_flower.accounting import local_dp_multiplier, noise_multiplier_epsilon
+from ldp_flower.accounting import noise_multiplier_epsilon
+from ldp_flower.compare import local_dp_multiplier
 from ldp_flower.presentation.charts import GREEN, GREY, RED, STYLE, finish
 
 MEASURED = Path(__file__).with_name("audit-apps.csv")
@@ -28,7 +29,7 @@ SETTINGS = {
     "sensitivity = clip, epsilon 1, 20 rounds": (1.0, 1.0, 20),
     "sensitivity = 2 clips, epsilon 1, 1 round": (2.0, 1.0, 1),
     "sensitivity = 2 clips, epsilon 1, 20 rounds": (2.0, 1.0, 20),
-    "accounting.local_dp_mod, epsilon 1, 20 rounds": (math.nan, 1.0, 20),
+    "compare.local_dp_mod, epsilon 1, 20 rounds": (math.nan, 1.0, 20),
 }
 APP = """
 import numpy as np
@@ -37,7 +38,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
-from ldp_flower.accounting import local_dp_mod
+from ldp_flower.compare import local_dp_mod
 
 server, client = ServerApp(), ClientApp()
 

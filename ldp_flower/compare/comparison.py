@@ -18,7 +18,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 
-from ..accounting import flower_epsilon, gaussian_noise_multiplier
+from ..accounting import gaussian_noise_multiplier
 from ..clients import LdpUpdateMod
 from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..simulation.grid import silenced
@@ -31,7 +31,16 @@ from ..validation import (
     check_positive,
     plain_arguments,
 )
-from .methods import Guarantee, JointTraining, Outcome, dp_fedavg, fedavg, ldp_fedavg, local_dp
+from .flower import flower_epsilon
+from .methods import (
+    Guarantee,
+    JointTraining,
+    Outcome,
+    train_dp_fedavg,
+    train_fedavg,
+    train_ldp_fedavg,
+    train_local_dp,
+)
 from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
 from .sweep import Sweep, rows_of
@@ -214,7 +223,7 @@ class ComparisonPlan(PlainFields):
             return Outcome(initial, Guarantee(trusted="nobody", epsilon=0.0), 0, 0)
         if cell.method == "LdpFedAvg":
             strategy = self.strategy(epsilon=epsilon)
-            return ldp_fedavg(
+            return train_ldp_fedavg(
                 replace(strategy, arrayrecord_key=app.arrays_key, configrecord_key=app.config_key),
                 nodes.counted(),
                 app.initial_arrays,
@@ -235,12 +244,12 @@ class ComparisonPlan(PlainFields):
             seed=cell.seed,
         )
         if local:
-            model, guarantee = local_dp(training, epsilon, cell.method.endswith("nominal"))
+            model, guarantee = train_local_dp(training, epsilon, cell.method.endswith("nominal"))
         elif cell.method == "DP-FedAvg":
-            model, guarantee = dp_fedavg(training, epsilon)
+            model, guarantee = train_dp_fedavg(training, epsilon)
             notes = _as_flower_counts(training, epsilon)
         else:
-            model, guarantee = fedavg(training)
+            model, guarantee = train_fedavg(training)
             if cell.method == "DP-SGD":
                 guarantee = Guarantee("record", "nobody", epsilon, self.delta)
         # A node sends the whole model in each of its answers.

@@ -13,12 +13,13 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 from numpy.random import default_rng
 
-from ..accounting import gaussian_noise_multiplier, local_dp_multiplier, noise_multiplier_epsilon
+from ..accounting import gaussian_noise_multiplier, noise_multiplier_epsilon
 from ..clients import LdpUpdateMod
 from ..guarantee.training import flattened, parameters_of
 from ..simulation.grid import InProcessGrid
 from ..strategies import LdpFedAvg, TooFewReports
 from ..validation import Floats
+from .flower import local_dp_multiplier
 from .nodes import Indices, Nodes, RunConfig
 
 Clip = Callable[[Floats], Floats]
@@ -92,7 +93,7 @@ def shortened(updates: Floats, length: float) -> Floats:
     return np.asarray(updates * np.minimum(1, length / np.maximum(norms, 1e-300)))
 
 
-def fedavg(training: JointTraining) -> Trained:
+def train_fedavg(training: JointTraining) -> Trained:
     """Train without privacy."""
     model = training.initial.copy()
     for _ in training.means(model):
@@ -100,7 +101,7 @@ def fedavg(training: JointTraining) -> Trained:
     return model, Guarantee()
 
 
-def dp_fedavg(training: JointTraining, epsilon: float) -> Trained:
+def train_dp_fedavg(training: JointTraining, epsilon: float) -> Trained:
     """Train by DP-FedAvg with a fixed clip (McMahan et al., ICLR 2018), as Flower's wrappers do.
 
     Sum and noise are the same whether the server or the clients clip.
@@ -115,7 +116,7 @@ def dp_fedavg(training: JointTraining, epsilon: float) -> Trained:
     return model, Guarantee("user", "server", spent, training.delta)
 
 
-def local_dp(training: JointTraining, epsilon: float, nominal: bool = False) -> Trained:
+def train_local_dp(training: JointTraining, epsilon: float, nominal: bool = False) -> Trained:
     """Train with Flower's LocalDpMod.
 
     With ``nominal``, the mod gets ``epsilon``, and the clip as its sensitivity, as its
@@ -153,7 +154,7 @@ class Outcome:
     notes: str = ""  # notes for readers, or the reason for a refusal
 
 
-def ldp_fedavg(
+def train_ldp_fedavg(
     strategy: LdpFedAvg,
     client_app: ClientApp,
     initial_arrays: ArrayRecord,

@@ -188,7 +188,7 @@ MAY_IMPORT = {
     "questions": {"validation", "randomness", "randomizers"},
     "data": {"validation", "guarantee"},
     "guarantee": {"validation", "randomness", "randomizers", "questions", "renamed"},
-    "accounting": {"validation", "randomizers"},
+    "accounting": {"validation", "randomizers", "renamed"},
     "models": {"validation"},
     "presentation": {"validation"},
     "refusals": set(),

@@ -86,7 +86,9 @@ def ldp_fedavg(problem: Problem, epsilon: float, seed: int) -> Outcome:
     )
     initial = ArrayRecord(problem.learner.initial())
     with silenced("flwr", below=logging.ERROR):
-        found = methods.ldp_fedavg(strategy, problem.app(), initial, problem.num_users, seed=seed)
+        found = methods.train_ldp_fedavg(
+            strategy, problem.app(), initial, problem.num_users, seed=seed
+        )
     score = math.nan if found.model is None else problem.score(problem.shaped(found.model))
     return Outcome(score, found.guarantee, found.rounds or problem.rounds, found.bytes_per_node)
 
@@ -115,7 +117,7 @@ def _central(train: Callable[[JointTraining, float], Trained]) -> Method:
 def _local(nominal: bool) -> Method:
     def run(problem: Problem, epsilon: float, seed: int) -> Outcome:
         training = _training(problem, seed, everybody=False)
-        return _judged(problem, training, methods.local_dp(training, epsilon, nominal))
+        return _judged(problem, training, methods.train_local_dp(training, epsilon, nominal))
 
     return Method(run)
 
@@ -131,14 +133,14 @@ def dp_sgd(problem: Problem, epsilon: float, seed: int) -> Outcome:
     rate = min(problem.learner.rate, 1 / (of_a_step * math.sqrt(LOCAL_STEPS * problem.rounds)))
     private = DpSgd(_GRADIENT_CLIP, noise, rate, np.random.default_rng(seed))
     training = _training(problem, seed, everybody=False, nodes=Descent(problem, private))
-    model, _ = methods.fedavg(training)
+    model, _ = methods.train_fedavg(training)
     return _judged(problem, training, (model, Guarantee("record", "nobody", epsilon, DELTA)))
 
 
 def no_privacy(problem: Problem, epsilon: float, seed: int) -> Outcome:
     """FedAvg as it is; every update is seen."""
     training = _training(problem, seed, problem.num_users <= _EVERYBODY)
-    return _judged(problem, training, methods.fedavg(training))
+    return _judged(problem, training, methods.train_fedavg(training))
 
 
 def alone(problem: Problem, epsilon: float, seed: int) -> Outcome:
@@ -156,7 +158,7 @@ METHODS: dict[str, Method] = {
     "LocalDpMod, calibrated": _local(nominal=False),
     "LocalDpMod, nominal": _local(nominal=True),
     "DP-SGD in clients": Method(dp_sgd),
-    "DP-FedAvg": _central(methods.dp_fedavg),
+    "DP-FedAvg": _central(methods.train_dp_fedavg),
     "DP-FedAvg, adaptive": _central(dp_fedavg_adaptive),
     "FedAvg": Method(no_privacy, private=False),
     "local model": Method(alone, private=False),

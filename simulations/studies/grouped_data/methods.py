@@ -91,7 +91,9 @@ def ldp_fedavg(divided: Split, epsilon: float, seed: int) -> Outcome:
     strategy = LdpFedAvg(epsilon=epsilon, model="linear")
     initial = ArrayRecord(problem.learner.initial())
     with silenced("flwr", below=logging.ERROR):
-        found = methods.ldp_fedavg(strategy, problem.app(), initial, problem.num_users, seed=seed)
+        found = methods.train_ldp_fedavg(
+            strategy, problem.app(), initial, problem.num_users, seed=seed
+        )
     if found.model is None:
         return divided.constant, REFUSED
     return problem.score(problem.shaped(found.model)), WARNED if found.notes else SILENT
@@ -101,7 +103,7 @@ def local_dp(divided: Split, epsilon: float, seed: int) -> Outcome:
     """Train the app with Flower's LocalDpMod, calibrated to (epsilon, DELTA)."""
     problem = _app(divided)
     training = training_of(problem, seed, delta=DELTA, everybody=False)
-    model, _ = methods.local_dp(training, epsilon)
+    model, _ = methods.train_local_dp(training, epsilon)
     return problem.score(problem.shaped(model)), SILENT
 
 

@@ -13,9 +13,9 @@ from flwr.clientapp import ClientApp
 from rich.console import Console
 from tiny_model import INITIAL, NODES, evaluate, make_app, trained
 
-from ldp_flower.accounting import local_dp_multiplier, noise_multiplier_epsilon
+from ldp_flower.accounting import noise_multiplier_epsilon
 from ldp_flower.clients import LdpUpdateMod
-from ldp_flower.compare import METHODS, CannotCompareError, compare
+from ldp_flower.compare import METHODS, CannotCompareError, compare, local_dp_multiplier
 from ldp_flower.strategies import LdpFedAvg
 
 ROUNDS = 2

@@ -8,14 +8,8 @@ from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower import InProcessGrid
-from ldp_flower.accounting import (
-    dp_fedavg,
-    gaussian_delta,
-    gaussian_noise_multiplier,
-    local_dp_mod,
-    local_dp_multiplier,
-)
-from ldp_flower.compare import methods
+from ldp_flower.accounting import gaussian_delta, gaussian_noise_multiplier
+from ldp_flower.compare import dp_fedavg, local_dp_mod, local_dp_multiplier, methods
 from ldp_flower.compare.methods import JointTraining
 
 DIM, NODES, ROUNDS, CLIP, DELTA = 6, 12, 4, 0.7, 1e-3
@@ -73,7 +67,7 @@ def ones(message, context, call_next):
 
 
 def test_fedavg_is_flowers_with_equal_weights():
-    model, guarantee = methods.fedavg(training(True))
+    model, guarantee = methods.train_fedavg(training(True))
     theirs = by_flower(FedAvg(fraction_evaluate=0.0), [ones])
     np.testing.assert_allclose(model, theirs, atol=1e-12)
     assert (guarantee.unit, guarantee.epsilon) == ("nothing", np.inf)
@@ -84,10 +78,10 @@ def test_dp_fedavg_is_flowers_whoever_clips(flowers_noise, clients_clip):
     """With nodes that claim different numbers of examples, which must not count."""
     strategy = dp_fedavg(2.0, DELTA, ROUNDS, CLIP, NODES, clients_clip=clients_clip)
     theirs = by_flower(strategy, [fixedclipping_mod] if clients_clip else [])
-    ours, guarantee = methods.dp_fedavg(training(True), 2.0)
+    ours, guarantee = methods.train_dp_fedavg(training(True), 2.0)
     np.testing.assert_allclose(ours, theirs, atol=1e-12)
     assert guarantee.epsilon == pytest.approx(2.0, rel=1e-6)
-    unclipped, _ = methods.fedavg(training(True))
+    unclipped, _ = methods.train_fedavg(training(True))
     assert np.linalg.norm(ours - unclipped) > 0.1
 
 
@@ -97,7 +91,7 @@ def test_local_dp_is_flowers_mod(flowers_noise, nominal):
     mod = LocalDpMod(CLIP, CLIP, 2.0, DELTA) if nominal else local_dp_mod(2.0, DELTA, CLIP)
     theirs = by_flower(FedAvg(fraction_evaluate=0.0), [mod, ones], num_rounds=1)
     once = JointTraining(Towards(), np.ones(DIM), 1, lambda noise: CLIP, DELTA, True, 5)
-    ours, guarantee = methods.local_dp(once, 2.0, nominal)
+    ours, guarantee = methods.train_local_dp(once, 2.0, nominal)
     np.testing.assert_allclose(ours, theirs, atol=1e-12)
     noise = local_dp_multiplier(2.0, DELTA) if nominal else gaussian_noise_multiplier(2.0, DELTA)
     assert gaussian_delta(guarantee.epsilon, 2 / noise) == pytest.approx(DELTA, rel=1e-6)

@@ -17,13 +17,11 @@ from flwr.serverapp.strategy import (
 
 from ldp_flower import InProcessGrid
 from ldp_flower.accounting import (
-    dp_fedavg,
-    flower_epsilon,
     gaussian_epsilon,
     gaussian_noise_multiplier,
-    local_dp_mod,
     noise_multiplier_epsilon,
 )
+from ldp_flower.compare import dp_fedavg, flower_epsilon, local_dp_mod
 
 DIM, NODES, ROUNDS, CLIP, DELTA = 2000, 10, 2, 0.1, 1e-5
 TINY = np.full(DIM, 1e-9)  # Flower cannot clip an update of 0

@@ -23,8 +23,8 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
+from ..accounting import gaussian_noise_multiplier, noise_multiplier_epsilon
 from ..validation import check_fraction, check_integer, check_positive, plain_arguments
-from .composition import gaussian_noise_multiplier, noise_multiplier_epsilon
 
 logger = logging.getLogger("flwr")
 
