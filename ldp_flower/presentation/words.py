@@ -8,7 +8,7 @@ import numpy as np
 
 _MISSING = "–"
 _SPAN = 1e3  # largest ratio of numbers that are shown with the same number of decimals
-_SURE = 0.999  # chances of a right guess above this one are described as nearly certain
+_NEARLY_CERTAIN = 0.999  # chances of a right guess above this one are described as nearly certain
 
 
 def number(value: object) -> str:
@@ -84,7 +84,7 @@ def guarantee(epsilon: float, delta: float, unit: str, part: str = "") -> str:
     # This form of the formula does not overflow.
     right = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
     chance = f"is right at most {share(right)} of the time, where a coin has 50 %"
-    if right > _SURE:
+    if right > _NEARLY_CERTAIN:
         chance = "may be right nearly always: an epsilon so large promises little"
     spent = f"epsilon {epsilon:g}" + (f" and delta {delta:g}" if delta else "")
     return (

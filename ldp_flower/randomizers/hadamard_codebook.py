@@ -13,7 +13,7 @@ from .codebooks import MOST_CODEWORDS, BallCodebook, Codebook, Places, signs
 from .elementwise import hadamard, lift, padded
 from .order_statistics import of_axes
 
-_FEWEST, _MOST = 255, (1 << 24) - 1  # coordinates
+_MIN_DIM, _MAX_DIM = 255, (1 << 24) - 1  # coordinates
 _ROUNDS = 3
 _HADAMARD_ENTRIES = 1 << 18  # entries of users' rows at a time
 
@@ -50,11 +50,11 @@ class HadamardCodebook(BallCodebook):
        between the two sets.
     """
 
-    most_coordinates: ClassVar[int | None] = _MOST
+    most_coordinates: ClassVar[int | None] = _MAX_DIM
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, _FEWEST, _MOST)
+        check_integer("dim", self.dim, _MIN_DIM, _MAX_DIM)
 
     @property
     def _order(self) -> int:

@@ -26,17 +26,17 @@ from ldp_flower.validation import Floats
 from ..numerics.sample import clipped
 from ..runtime import Ask, Cohort, TooFewReports
 from ..subprotocols.scales import number_randomizer
+from .item_mechanism import MAX_REPORT_BYTES
 
 MOST_CELLS = 2048  # limit on the number of cells, since their covariance matrix is stored
-_AFFORDABLE = 1 << 31  # limit on reports times cells, some 5 s of one core
-_SHORT = 64  # largest size of a report in bytes
+_MAX_WORK = 1 << 31  # limit on reports times cells, some 5 s of one core
 _FIRST_SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # candidates: share of users in wave one
 _JITTER = 1e-9  # added to the diagonal of a covariance, far below any variance of a share
-_FEWEST = 50  # smallest number of users in a first wave
+_MIN_FIRST_WAVE = 50  # smallest number of users in a first wave
 # Two waves are considered if a report's noise variance is at least this multiple of the variance
 # of a cell's indicator.
 _NOISY = 0.5
-_WORTH = 0.99  # two waves are used if their variance is below this share of that of one wave
+_TWO_WAVES_RATIO = 0.99  # largest variance of two waves, over that of one wave
 
 
 def cell_question(
@@ -56,14 +56,14 @@ def cell_question(
 
 def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:
     """Return the least noisy frequency oracle with short reports and an affordable decoding."""
-    if num_users * num_items > _AFFORDABLE:
+    if num_users * num_items > _MAX_WORK:
         quick: list[FrequencyOracle] = [
             HadamardResponse(epsilon, num_items),
             KRandomizedResponse(epsilon, num_items),
         ]
         return min(quick, key=lambda oracle: oracle.variance_at(1 / num_items))
     oracle = best_frequency_oracle(epsilon, num_items, num_users)
-    if oracle.report_bytes > _SHORT:
+    if oracle.report_bytes > MAX_REPORT_BYTES:
         return OptimizedLocalHashing(epsilon, num_items)
     return oracle
 
@@ -123,12 +123,12 @@ class ShareEstimator:
     def sizes(self, num_users: int, fewest: int = 1) -> list[int]:
         """Return the sizes of the waves: one wave, or two if these are less noisy."""
         first, later = self._variances(num_users)
-        best, sizes = first / num_users * _WORTH, [num_users]
+        best, sizes = first / num_users * _TWO_WAVES_RATIO, [num_users]
         if later < _NOISY * (1 - 1 / self.num_cells) / self.num_cells:
             return sizes  # the noise does not dominate the error
         for share in _FIRST_SHARES:
             size = int(share * num_users)
-            if size < max(fewest, _FEWEST) or num_users - size < fewest:
+            if size < max(fewest, _MIN_FIRST_WAVE) or num_users - size < fewest:
                 continue
             fitted = 1 / (size / first + (num_users - size) / later)
             left = (first / size) ** 2

@@ -28,7 +28,7 @@ _MOST_STEPS = 24  # limit on the number of candidate steps, two a decade: some e
 _ERROR = 0.08  # largest standard error of the share of entries with one candidate as their step
 # Share of the users who report their step: at least, if _ERROR needs fewer, and at most.
 _PART = 0.02, 0.12
-_CLEAR = 2.1  # significance threshold for a finer step, in standard errors: 1 of 56 by chance
+_FINER_STEP_Z = 2.1  # standard errors that show a finer step: 1 of 56 by chance
 # Significance threshold for a step, in standard errors, and the increase of its square for each
 # coarser step that is tested along with it: over all steps, one of 60 by chance.
 _SEEN, _MORE = 3.0, 3.0
@@ -37,9 +37,9 @@ _SEEN, _MORE = 3.0, 3.0
 #: Width of a cell that holds a single value, as part of the distance of the bounds.
 ATOM = 1e-9
 # Weight of earlier reports in the sizes of later cells; the rest of the weight is uniform.
-_KNOWN = 0.9
-_LEAST = 1e-5  # smallest prior share of a cell
-_FAR = 6.0  # limit at which coordinates are clipped, in interquartile ranges
+_EARLIER = 0.9
+_MIN_PRIOR_SHARE = 1e-5  # smallest prior share of a cell
+_MAX_COORDINATE = 6.0  # limit at which coordinates are clipped, in interquartile ranges
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int)
             others - misfit([*zeros, *range(place - more, place + 1)]) > _SEEN**2 + _MORE * more
             for more in range(place + 1 - len(zeros))
         ]
-        if own - finer < _CLEAR**2 and any(seen):
+        if own - finer < _FINER_STEP_Z**2 and any(seen):
             return Entries(step)
     return Entries()
 
@@ -180,7 +180,7 @@ class ColumnCells:
     @property
     def evenly(self) -> Floats:
         """Shares of the cells under a uniform density, each at least 1e-5."""
-        return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _LEAST)
+        return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _MIN_PRIOR_SHARE)
 
     def divided(self, below: Floats, places: Floats) -> Floats:
         """Return values at the given places, fractions from 0 to 1 of the cells' total weight.
@@ -192,7 +192,7 @@ class ColumnCells:
         # While cells are coarse, a narrow peak around an atom cannot be told from the atom.
         beside = np.where(self.atoms, masses / 2, 0.0)
         masses = masses + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
-        shares = np.where(self.atoms, 0.0, _KNOWN * masses + (1 - _KNOWN) * self.evenly)
+        shares = np.where(self.atoms, 0.0, _EARLIER * masses + (1 - _EARLIER) * self.evenly)
         up_to = np.concatenate([[0.0], np.cumsum(shares)])
         return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
 
@@ -212,7 +212,7 @@ class ColumnCells:
         values, is kept. No share is below 1e-5.
         """
         found = before._overlap(self, axis=1) @ shares[:-1]
-        return np.asarray(np.maximum(np.append(found, shares[-1]), _LEAST))
+        return np.asarray(np.maximum(np.append(found, shares[-1]), _MIN_PRIOR_SHARE))
 
     def _overlap(self, cells: "ColumnCells", axis: int) -> Floats:
         """Return the part of each other cell in each of these (axis 0), or the reverse (axis 1)."""
@@ -240,7 +240,7 @@ class ColumnCells:
         for each in (np.asarray, logs):
             near, middle, far = each(quarters)
             x = (each(middles) - middle) / max(far - near, 1e-9 * abs(far), 1e-300)
-            found.append(np.clip(x, -_FAR, _FAR))
+            found.append(np.clip(x, -_MAX_COORDINATE, _MAX_COORDINATE))
         return found[0], found[1]
 
 

@@ -17,7 +17,7 @@ from ldp_flower.refusals import TooFew
 
 from ..runtime import Ask, Card, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
-from ..runtime.result import NORMAL
+from ..runtime.result import HALF_WIDTH_95
 from ..subprotocols.scales import number_randomizer
 from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of
@@ -335,15 +335,15 @@ def root_with_error(variance: float, error: float) -> tuple[float, float]:
     """
     if variance <= 0:
         return math.nan, math.sqrt(error)
-    std, reach = math.sqrt(variance), NORMAL * error
+    std, reach = math.sqrt(variance), HALF_WIDTH_95 * error
     lower, upper = math.sqrt(max(variance - reach, 0.0)), math.sqrt(variance + reach)
-    return std, max(std - lower, upper - std) / NORMAL
+    return std, max(std - lower, upper - std) / HALF_WIDTH_95
 
 
 def _outside_by_noise(values: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
     """Return True if noise may explain that a mean is not between the quartiles."""
     for end, sign in ((STATISTICS.index("25%"), -1), (STATISTICS.index("75%"), 1)):
         beyond = sign * (values[_MEAN] - values[end])
-        if 0 < beyond < NORMAL * math.hypot(errors[_MEAN], errors[end]):
+        if 0 < beyond < HALF_WIDTH_95 * math.hypot(errors[_MEAN], errors[end]):
             return True
     return False

@@ -41,7 +41,7 @@ logger = logging.getLogger("flwr")
 _EARLY = (0.1, 0.2)  # shares of the users in the first two rounds, which place the later cells
 # Limits on the number of cells. Between them, a cell's share is about two standard errors of a
 # share below a threshold.
-_FEWEST, _MOST = 16, 96
+_MIN_CELLS, _MAX_CELLS = 16, 96
 # Limit on the square wave's window, as part of the cells. By its own rule the window is .51 at
 # epsilon 1, which cannot resolve two modes. Largest error, mean over columns and worst column: five
 # columns at epsilon 1 (seeds 100-129) .073 and .084; with .25, .072 and .084; without a limit, .094
@@ -51,7 +51,7 @@ _WINDOW = 1 / 3
 _DRAWS = 1000  # number of draws of all estimates' errors, and of pairs from the posterior
 _LEVEL = 0.95  # confidence level of the band from which standard errors are computed
 # Largest standard error of a share below a threshold at which an estimate is still attempted.
-_WORTH = 0.1
+_USEFUL = 0.1
 # Privacy noise of a share below a threshold from which on the smooth posterior hides shapes. The
 # largest errors of eleven columns were .12 at noise .0152, and up to .7 at .0177, with the square
 # wave's own window.
@@ -120,7 +120,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._column = NumericColumn.of(self.schema, self.column)
-        DiscreteSquareWave(self.epsilon, _MOST)  # raises an error now if epsilon is invalid
+        DiscreteSquareWave(self.epsilon, _MAX_CELLS)  # raises an error now if epsilon is invalid
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -150,7 +150,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         reports = [(counted, cells)]
         draws = draw_densities([counted], Prior(cells.evenly, cells.atoms), _normals(cells.edges))
         held, _ = linear_estimates(counted, draws.mean(axis=1), _normals(cells.edges)).held
-        if self._noise(run.num_users) > _WORTH * held:
+        if self._noise(run.num_users) > _USEFUL * held:
             raise TooFewReports(
                 TooFew(_STOPPED.format(max(held, 0.0), self.column, run.num_unasked), "data")
             )
@@ -240,12 +240,12 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     def _cells(self, num_users: int) -> int:
         """Return the number of cells in the first round."""
-        return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
+        return min(max(round(1 / (2 * self._error(num_users))), _MIN_CELLS), _MAX_CELLS)
 
     def _refusal(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
-            return self._few_at_node(num_users, users_for_ranks(self.epsilon, self.delta, _WORTH))
-        needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _EARLY[0]))
+            return self._few_at_node(num_users, users_for_ranks(self.epsilon, self.delta, _USEFUL))
+        needed = math.ceil(max(self._error(1) ** 2 / _USEFUL**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
         return TooFew(

@@ -180,9 +180,9 @@ Cutoff = Literal["any", "fdr"]
 _LEVELS: dict[Cutoff, float] = {"any": 0.01, "fdr": 0.05}  # default false_alarm
 
 # If no item is found, a note states how many users are needed to find an item of the frequency
-# _ADVISED with the probability _SURE.
-_ADVISED = 0.05
-_SURE = 0.95
+# _ADVISED_FREQUENCY with the probability _ADVISED_PROBABILITY.
+_ADVISED_FREQUENCY = 0.05
+_ADVISED_PROBABILITY = 0.95
 _LARGEST_EPSILON = 16.0  # largest epsilon that the note advises
 
 
@@ -442,10 +442,12 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         def hidden(users: int, epsilon: float = mechanism.epsilon) -> bool:
             stronger = replace(mechanism, epsilon=epsilon)
             options = (self.domain_size, self.max_items, self._level)
-            return bool(chances_to_find(stronger, users, np.array([_ADVISED]), *options) < _SURE)
+            frequency = np.array([_ADVISED_FREQUENCY])
+            found = chances_to_find(stronger, users, frequency, *options)
+            return bool(found < _ADVISED_PROBABILITY)
 
         if not hidden(users):
-            return f"An item that {_ADVISED:.0%} of them hold would very likely be seen."
+            return f"An item that {_ADVISED_FREQUENCY:.0%} of them hold would very likely be seen."
         needed = fewest_users(hidden, users) or MAX_USERS
         about = "about" if needed < MAX_USERS else "more than"
         digits = max(1, 10 ** (math.floor(math.log10(needed)) - 1))
@@ -454,7 +456,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
             epsilon *= 1.1
         instead = f" or epsilon {epsilon:.2g}" if epsilon <= _LARGEST_EPSILON else ""
         return (
-            f"To see an item that {_ADVISED:.0%} of them hold, {about} "
+            f"To see an item that {_ADVISED_FREQUENCY:.0%} of them hold, {about} "
             f"{math.ceil(needed / digits) * digits} users{instead} are needed."
         )
 

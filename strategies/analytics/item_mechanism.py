@@ -18,9 +18,9 @@ Backend = Literal["auto", "direct", "prefix", "tree"]
 Mechanism = FrequencyOracle | PrefixTree
 
 MAX_DIRECT = 1 << 20  # largest number of items that are counted directly
-_AFFORDABLE = 1 << 33  # limit on reports times items, some 20 s of one core
+_MAX_WORK = 1 << 33  # limit on reports times items, some 20 s of one core
 # Largest size of a report in bytes. Longer ones reduce the variance of local hashing by some 1 %.
-_SHORT = 64
+MAX_REPORT_BYTES = 64
 
 
 def choose_mechanism(
@@ -48,10 +48,10 @@ def choose_mechanism(
         return TreeHist(epsilon, num_bits)
     numbers = min(domain_size + set_size, MAX_DIRECT)
     counted = domain_size <= MAX_DIRECT
-    cheap = num_users * numbers <= _AFFORDABLE or set_size > 1
+    cheap = num_users * numbers <= _MAX_WORK or set_size > 1
     if backend == "direct" or (backend == "auto" and counted and cheap):
         oracle = best_frequency_oracle(epsilon, numbers, num_users, set_size)
-        short = oracle.report_bytes <= _SHORT or set_size > 1
+        short = oracle.report_bytes <= MAX_REPORT_BYTES or set_size > 1
         return oracle if short else OptimizedLocalHashing(epsilon, numbers)
     options: list[Mechanism] = [_prefix_extending(epsilon, num_bits, num_users, max_items)]
     if backend == "auto" and counted:
@@ -68,7 +68,7 @@ def _prefix_extending(
         longer = [b - a for a, b in itertools.pairwise(ladder.lengths)]
         candidates = 2 ** ladder.lengths[0] + sum(2 * max_items * 2**bits for bits in longer)
         cost = num_users * candidates // len(ladder.lengths)
-        return cost > _AFFORDABLE, len(ladder.lengths) if cost <= _AFFORDABLE else 0, cost
+        return cost > _MAX_WORK, len(ladder.lengths) if cost <= _MAX_WORK else 0, cost
 
     # bits of the first prefix, and bits that each level adds
     ladders = itertools.product(range(8, 21), range(4, 13))

@@ -28,7 +28,7 @@ from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime import Ask, Card, Cohort, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
-from ..runtime.result import NORMAL, Estimates, Result, frame
+from ..runtime.result import HALF_WIDTH_95, Estimates, Result, frame
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from ..sums.budget import Budget
@@ -277,12 +277,12 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     def of_nodes(self, function: Function) -> QuantilesResult:
         """Return the quantiles of a distribution function from noisy sums over nodes."""
         kind = self._column.kind
-        values, lower, upper = kind.restore(function.quantiles(self.levels, NORMAL).T)
+        values, lower, upper = kind.restore(function.quantiles(self.levels, HALF_WIDTH_95).T)
         return QuantilesResult(
             column=self.column,
             levels=np.array(self.levels),
             values=values,
-            std_error=np.maximum(upper - values, values - lower) / NORMAL,
+            std_error=np.maximum(upper - values, values - lower) / HALF_WIDTH_95,
             lower=lower,
             upper=upper,
             notes=[_HARDLY_ANY.format(self.column)] if function.is_hidden else [],
@@ -373,7 +373,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
                 value = min(max(round(value / step) * step, lower), upper)
             else:  # round within the part of the error that is due to randomisation
                 part = math.sqrt(noise / (noise + level * (1 - level)))
-                moved = _ROUNDED * part * (upper - lower) / 2 / NORMAL
+                moved = _ROUNDED * part * (upper - lower) / 2 / HALF_WIDTH_95
                 reach = (lower, upper) if shared else (value - moved, value + moved)
                 value = roundest(max(reach[0], lower), min(reach[1], upper), value)
             rows.append((value, lower, upper))
@@ -386,7 +386,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             column=self.column,
             levels=np.array(self.levels),
             values=values,
-            std_error=np.maximum(upper_ends - values, values - lower_ends) / NORMAL,
+            std_error=np.maximum(upper_ends - values, values - lower_ends) / HALF_WIDTH_95,
             lower=lower_ends,
             upper=upper_ends,
             step=step,

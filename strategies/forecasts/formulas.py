@@ -39,7 +39,7 @@ _PLACED = (
 _HIDDEN = "Some runs may estimate no mean: too few users report whether they have an answer."
 # Number of standard errors by which a share has to exceed 0: three are needed in a run, and two
 # more make it likely that a run has three.
-_CLEAR = 5.0
+_PLANNED_GROUP_Z = 5.0
 _TYPICAL = 0.25  # assumed mean and standard deviation of numbers in [-1, 1]
 
 
@@ -165,7 +165,7 @@ def _shows(waves: Waves, groups: int, shares: Floats) -> bool:
     variance = variance_of_sum(waves[:1], shares / groups, np.ones(len(shares)))
     if groups == 1:
         variance = min(variance, oracle.variance_at(0.0) / users)  # missing values are reported too
-    return _CLEAR * math.sqrt(variance) < 1 / groups
+    return _PLANNED_GROUP_Z * math.sqrt(variance) < 1 / groups
 
 
 # Constants for quantiles: the ratio of errors to those without a search, and the part of users' own

@@ -35,16 +35,16 @@ _SHARE, _AGAIN, _TELL = 0.1, 0.05, 8
 _CLIP = 0.75  # bound for residuals that are distributed around 0, over their root mean square
 _WIDE = 2.0 ** np.arange(-1, 6.25, 0.25)  # candidate bounds for others, in the same units
 _GUESS = 0.5  # error of a scale's logarithm above which a note calls the scale a guess
-_KNOWN = 0.25  # error of a scale's logarithm below which it may contradict another estimate
+_MAX_KNOWN_ERROR = 0.25  # of a scale's logarithm, below which it may contradict another one
 _CONTRADICTED = 1.5  # factor between two estimates of a scale from which they contradict
 _MOSTLY = 0.9  # share of labels that are not 0 from which classes are taken as -1 and 1
 _GUESSED = (
     "The scale of the labels, {:.2g}, is a guess: more users, a larger scale_share or a "
     "declared label_bound are needed."
 )
-_PRECISE = 0.1  # relative error of a scale below which it replaces an earlier estimate
-_FARTHEST = 4.0  # largest factor by which an earlier estimate is corrected
-_LEFT = 4.0  # significance threshold for coefficients in a round's residuals, in standard errors
+_MAX_PRECISE_ERROR = 0.1  # relative error of a scale below which it replaces an earlier estimate
+_MAX_CORRECTION = 4.0  # largest factor by which an earlier estimate is corrected
+_RESIDUAL_Z = 4.0  # standard errors of a coefficient in a round's residuals that is significant
 _FAR = (
     "The last round of users still moves coefficients by more than their errors: few users carry "
     "most of what labels are, clipping hides it, and how far coefficients are off is not known."
@@ -117,7 +117,7 @@ class LabelRounds:
         law, residual = first, self._fit.residual
         if size := self._size_again():
             law = yield from self._ask_law(size)
-            ratio = law.root_mean_square / residual if law.spread < _KNOWN else 1.0
+            ratio = law.root_mean_square / residual if law.spread < _MAX_KNOWN_ERROR else 1.0
             if ratio > _CONTRADICTED:
                 self._known = None  # the first round's bound was too small
             if max(ratio, 1 / ratio) > _CONTRADICTED:
@@ -262,7 +262,7 @@ class LabelRounds:
         inverse = np.linalg.pinv(x[:, support].T @ x[:, support])
         step = inverse @ x[:, support].T @ y
         errors = np.hypot(self._fit.std_error[support], np.std(y) * np.sqrt(np.diag(inverse)))
-        return bool((np.abs(step) > _LEFT * errors).any())
+        return bool((np.abs(step) > _RESIDUAL_Z * errors).any())
 
     def _result(self) -> LinearResult:
         """Return the last fit, with notes."""
@@ -291,11 +291,11 @@ class LabelRounds:
             return estimated
         square = (float(np.mean(y**2)) - randomizer.variance) / bound**2
         error = float(np.std(y**2)) / math.sqrt(len(y)) / bound**2
-        low, high = (clipped_square(f) for f in (_FARTHEST, 1 / _FARTHEST))
+        low, high = (clipped_square(f) for f in (_MAX_CORRECTION, 1 / _MAX_CORRECTION))
         if not low < square < high:
             return estimated
-        ratio = brentq(lambda r: clipped_square(r) - square, 1 / _FARTHEST, _FARTHEST)
-        return bound / ratio if error < _PRECISE * abs(_slope(ratio)) else estimated
+        ratio = brentq(lambda r: clipped_square(r) - square, 1 / _MAX_CORRECTION, _MAX_CORRECTION)
+        return bound / ratio if error < _MAX_PRECISE_ERROR * abs(_slope(ratio)) else estimated
 
 
 def has_known_noise(randomizer: Randomizer) -> bool:

@@ -47,9 +47,9 @@ _SHAPE = 0.3
 _CLIPPED_SHAPE = 0.05  # the same error for targets that are clipped at their size
 _CLIPPED = 0.05  # tolerance for features beyond 1, in the logarithm of the rows' length
 # Smallest mean square of a feature, over the average over features; and smallest average.
-_LEAST, _LEAST_SQUARE = 0.1, 1e-3
+_MIN_SQUARE_RATIO, _MIN_SQUARE = 0.1, 1e-3
 # A declared scale is contradicted if its logarithm is off by this many standard errors, plus this.
-_SURE, _APART = 3.0, 0.5
+_CONTRADICTION_Z, _CONTRADICTION_LOG = 3.0, 0.5
 _OFF_CENTRE = 0.3  # mean sign of the targets above which coefficients are too far off
 _CONTRADICTED = (
     "Expected a target_scale near the targets' root mean square, got {:g}: it is {:.3g}."
@@ -220,7 +220,8 @@ class NonInteractiveIht(SparseStrategy):
         unit = size.value * math.sqrt(math.pi / 2) / self._clip
         law = math.hypot(size.error, _SHAPE)
         if self.target_scale is not None:
-            if abs(size.log - math.log(self.target_scale)) > _SURE * size.error + _APART:
+            off = abs(size.log - math.log(self.target_scale))
+            if off > _CONTRADICTION_Z * size.error + _CONTRADICTION_LOG:
                 raise ContradictedValue(_CONTRADICTED.format(self.target_scale, size.value))
             unit, law = 1 / kept(1.0), _CLIPPED_SHAPE
         covariance, of_sizes, notes = self._covariance, 0.0, []
@@ -230,12 +231,12 @@ class NonInteractiveIht(SparseStrategy):
             box = SubsetHypercube(self.epsilon, self.dim, 1.0)
             answer = yield Ask(squares, Squares(zero), box)
             found, error = drawn_together(answer.mean, box.variance / answer.count)
-            usual = max(float(found.mean()), _LEAST_SQUARE)
-            covariance = np.diag(np.maximum(found, _LEAST * usual))
+            usual = max(float(found.mean()), _MIN_SQUARE)
+            covariance = np.diag(np.maximum(found, _MIN_SQUARE_RATIO * usual))
             of_sizes = math.sqrt(error) / usual
             within = min(self.dim * usual, self.dim)
             clipped = length.log - math.log(within) / 2
-            if clipped > _SURE * length.error + _CLIPPED:
+            if clipped > _CONTRADICTION_Z * length.error + _CLIPPED:
                 notes.append(_BEYOND_ONE.format(math.exp(-2 * clipped)))
                 law = math.hypot(law, math.expm1(2 * clipped))
         (rest,) = run.cohorts([run.num_unasked])
@@ -249,7 +250,7 @@ class NonInteractiveIht(SparseStrategy):
         std_error = np.hypot(noise, np.where(coef != 0, math.hypot(law, of_sizes), 1.0) * every)
         notes += support_doubts(every / noise, self.sparsity)
         off_centre = abs(float(answer.mean[-1])) / self._clip
-        if off_centre > _OFF_CENTRE + _SURE * float(answer.std_error[-1]) / self._clip:
+        if off_centre > _OFF_CENTRE + _CONTRADICTION_Z * float(answer.std_error[-1]) / self._clip:
             notes.append(_NOT_CENTRED.format((1 + off_centre) / 2))
             std_error = np.full(self.dim, np.nan)
         if self.radius is not None and np.linalg.norm(coef) > self.radius:

@@ -50,10 +50,10 @@ _CURVATURE = 0.18
 _RARE = 0.02  # smallest share of a class
 _CURVATURES = 0.35  # relative error of a feature's variance, given the common error
 _LAW = 0.25  # prior error of the share of gradients that normal numbers would leave unclipped
-_LEAST = 0.1  # smallest variance over its estimate
+_MIN_RATIO = 0.1  # smallest variance over its estimate
 # Steps are restricted to candidates if all selected coefficients exceed this many standard errors,
 # and exceed the next coefficient by this many.
-_SURE, _APART = 8.0, 3.0
+_SUPPORT_Z, _SUPPORT_GAP_Z = 8.0, 3.0
 # Largest ratio of the explained variance to that of uncorrelated features with these coefficients.
 # Coefficients that are half as large as they should be give 3; so do four equal ones whose features
 # are correlated by .67.
@@ -154,15 +154,15 @@ class OneRecord:
             self._centre, error = drawn_together(np.array(found), 1 / float(precision[0]))
             yield from self._ask_sizes()
             each = self._length**2 / dim
-            if self._sparsity * error <= _COUPLED * max(each - error, _LEAST * each):
+            if self._sparsity * error <= _COUPLED * max(each - error, _MIN_RATIO * each):
                 break
         radius = _SQUARES_RADIUS * self._length**2 / math.sqrt(dim)
         mechanism = ball_codebook(run.epsilon, dim, radius)
         answer = yield Ask(self._cohort(_SQUARES), Squares(self._centre), mechanism)
         squares, _ = drawn_together(answer.mean, mechanism.variance / answer.count)
-        squares = np.maximum(squares, _LEAST * max(float(squares.mean()), _LEAST * each))
+        squares = np.maximum(squares, _MIN_RATIO * max(float(squares.mean()), _MIN_RATIO * each))
         variances = squares * (self._length**2 / squares.sum())
-        self._scales = np.sqrt(np.maximum(variances - error, _LEAST * variances))
+        self._scales = np.sqrt(np.maximum(variances - error, _MIN_RATIO * variances))
         self._constant = self._length / math.sqrt(dim)
 
     # ---------------------------------------------------------------- steps
@@ -225,7 +225,7 @@ class OneRecord:
         """Return True if all coefficients of the support are significant and above the others."""
         clear = np.append(np.sort(clearness(zero)[self._asked])[::-1], 0.0)
         weakest, following = clear[self._sparsity - 1 : self._sparsity + 1]
-        return bool(weakest > max(_SURE, following + _APART))
+        return bool(weakest > max(_SUPPORT_Z, following + _SUPPORT_GAP_Z))
 
     # ---------------------------------------------------------------- result
 

@@ -23,6 +23,7 @@ from ldp_flower.validation import check_choice, check_integer, check_unused
 
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
 from ..runtime.facts import PrivacySpent
+from ..runtime.result import HALF_WIDTH_80
 from ..runtime.run import Arguments
 from .network_rounds import NetworkAsk, RecordDpSgdResult
 
@@ -31,7 +32,6 @@ from .network_rounds import NetworkAsk, RecordDpSgdResult
 #: lost .08 to .40 at q of .15 to .32, and reached .17 at q of .94 (a guess: .10). On breast cancer
 #: mean accuracies from q = .26 on are between .73 and .85, with standard deviations up to .20.
 WARN_ABOVE, REFUSE_ABOVE = 0.1, 1.0
-_RANGE = 1.2816  # half-width of an 80 % interval of a standard normal variable
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ class RecordNoise:
     def expectation(self) -> Expectation:
         """Return the expected q, with the accountant's numbers."""
         plan, ratio = self.plan, self.of_the_run
-        spread = _RANGE * math.sqrt(0.5 / self.dim)  # relative spread of the norm of d normals
+        spread = HALF_WIDTH_80 * math.sqrt(
+            0.5 / self.dim
+        )  # relative spread of the norm of d normals
         all_steps = plan.num_rounds * plan.steps
         rounds = sorted({1, -(-plan.num_rounds // 2), plan.num_rounds})
         spent = ", ".join(f"{plan.epsilon_after(each):.3g} after round {each}" for each in rounds)

@@ -9,6 +9,8 @@ from ldp_flower.expectation import Expectation
 from ldp_flower.questions import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 from ldp_flower.randomizers import Randomizer, ball_codebook
 
+from ..runtime.result import HALF_WIDTH_80
+
 #: Values of q above which results are poor, and useless.
 WARN_ABOVE, REFUSE_ABOVE = 0.6, 2.0
 
@@ -87,13 +89,12 @@ def default_rounds(num_users: int, net: bool) -> int:
     return max(1, min(rounds, num_users // _FEWEST_PER_COHORT))
 
 
-_RANGE = 1.2816  # half-width of an 80 % interval of a standard normal variable
-
-
 def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
     """Return the expected q = sqrt(d c / n): the noise's norm if every mean update had norm 1."""
     ratio = schedule.noise_to_signal
-    spread = _RANGE * math.sqrt(0.5 / reporting.dim)  # relative spread of the norm of d normals
+    spread = HALF_WIDTH_80 * math.sqrt(
+        0.5 / reporting.dim
+    )  # relative spread of the norm of d normals
     judged = (
         f"Above {WARN_ABOVE} expect a poor model. Below it q promises nothing: at q = .06 rows "
         "with small gradients and nodes of one class had accuracies of .50 and .29 for .90."

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.validation import Floats
 
-_CLEAR = 3.0  # number of standard errors from which a measured curvature is used
+_CURVATURE_Z = 3.0  # number of standard errors from which a measured curvature is used
 _SLOWEST = 0.9  # largest assumed ratio of successive steps
 
 
@@ -39,7 +39,7 @@ class Secant:
                 followed = chosen * noise**2 / self.curvature
                 found = float(step @ change - followed) / length**2
                 # If noise hides a small curvature, use an upper bound.
-                if found > _CLEAR * error:
+                if found > _CURVATURE_Z * error:
                     self.curvature, self.is_known = found, True
                 elif not self.is_known:
                     self.curvature = min(self.curvature, max(found, 0.0) + 2 * error)

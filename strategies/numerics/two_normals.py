@@ -18,7 +18,6 @@ from ldp_flower.validation import Floats
 _MAX_DISTANCE = 6.0  # standard deviations; AUC is .99999
 _DISTANCES = np.linspace(0.0, _MAX_DISTANCE, 241)  # a grid for sums over the posterior
 _PRIOR_DISTANCE = 0.7  # scale of the prior of distances, half of a normal distribution
-_NORMAL = 1.959964  # half width of a normal distribution's 95 % interval, in standard errors
 _GRID = np.linspace(0.0005, 0.9995, 1000)  # a grid for sums over the posterior of a share
 
 
@@ -35,27 +34,28 @@ class Ranked:
     distance: float
 
 
-def ranked(covariance: float, std_error: float, share: float) -> Ranked:
+def ranked(covariance: float, std_error: float, share: float, z: float) -> Ranked:
     """Return AUC and distance from the covariance of a class and the sign of its score.
 
     covariance: Mean of ``(1 or 0 - share) * sign(score - mean score)``.
     share: The class's share, within (0, 1).
+    z: Half-width of the intervals that errors are concluded from, in standard errors.
     """
     most = _covariance(_MAX_DISTANCE, share)
     possible = float(np.clip(covariance, -most, most))
     below, auc, above = (
         float(ndtr(_distance(possible + moved, share) / math.sqrt(2)))
-        for moved in (-_NORMAL * std_error, 0.0, _NORMAL * std_error)
+        for moved in (-z * std_error, 0.0, z * std_error)
     )
     misfit = ((covariance - _covariance(_DISTANCES, share)) / std_error) ** 2
     weights = np.exp(-0.5 * ((_DISTANCES / _PRIOR_DISTANCE) ** 2 + misfit - misfit.min()))
     likely = float(weights @ _DISTANCES / weights.sum())
     # The larger of the two sides is used, since one side may have reached the largest AUC.
-    noise = max(auc - below, above - auc) / _NORMAL
+    noise = max(auc - below, above - auc) / z
     # Scores need not be normal. Of all concave ROC curves through the one known point, that of two
     # straight lines has the smallest area. The largest area is about as far above the normal one.
     lines = 0.5 + possible / (4 * share * (1 - share))
-    return Ranked(auc, math.hypot(noise, (auc - lines) / _NORMAL), likely)
+    return Ranked(auc, math.hypot(noise, (auc - lines) / z), likely)
 
 
 def discriminant(distance: float, share: float) -> tuple[float, float]:

@@ -19,10 +19,11 @@ from ldp_flower.validation import Floats
 #: Candidate shares of the squared distance to the zero that a step may leave.
 LEFT = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 _SLOPE_ERROR = 0.5  # prior standard deviation of the common slope
-# Smallest and largest common slope. _LEAST is also the smallest ratio of a coordinate's slope to
-# the common one.
-_LEAST, _MOST = 0.2, 50.0
-_CLEAR = 2.0  # largest standard error that counts in the test for clear coordinates, over the noise
+# Smallest and largest common slope. _MIN_SLOPE is also the smallest ratio of a coordinate's slope
+# to the common one.
+_MIN_SLOPE, _MAX_SLOPE = 0.2, 50.0
+# Largest standard error that counts in the test for clear coordinates, over the noise.
+_MAX_ERROR_OVER_NOISE = 2.0
 _ROUNDS = 2  # number of times that weights are recomputed from distances; more change nothing
 
 
@@ -79,7 +80,7 @@ def zero_of_line(
     for _ in range(_ROUNDS):
         # Coordinates whose error is mostly that of the slope count as clear too. Otherwise slopes
         # would never be fitted.
-        error = np.minimum(zero.std_error, _CLEAR * zero.noise)
+        error = np.minimum(zero.std_error, _MAX_ERROR_OVER_NOISE * zero.noise)
         clear = np.abs(zero.place) > by_chance(number) * error
         apart = distances(zero)[:, None]
         zero = min((fitted(some * apart, clear) for some in left), key=lambda found: found[0])[1]
@@ -113,9 +114,9 @@ def _weighted(
     turning = np.where(clear, turning, 0.0)
     known = 1 / _SLOPE_ERROR**2
     common = (known + turning.sum()) / (known + information.sum())
-    common = min(max(float(common), _LEAST), _MOST)
+    common = min(max(float(common), _MIN_SLOPE), _MAX_SLOPE)
     prior = 1 / np.maximum(uncertain * common, 1e-9) ** 2
-    slopes = np.maximum((prior * common + turning) / (prior + information), _LEAST * common)
+    slopes = np.maximum((prior * common + turning) / (prior + information), _MIN_SLOPE * common)
     variance = 1 / (prior + information) + (slopes / common) ** 2 / (known + information.sum())
     noise = 1 / np.sqrt(total) / slopes
     std_error = np.hypot(noise, direction * np.sqrt(variance) / slopes**2)

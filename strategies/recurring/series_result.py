@@ -16,7 +16,7 @@ from ldp_flower.validation import Floats, check_integer
 from ..runtime import Estimates, LdpStrategy, Result
 from ..runtime.facts import PrivacySpent, Step
 from ..runtime.plain import from_plain, made, to_plain
-from ..runtime.result import NORMAL, first_of, frame, interval
+from ..runtime.result import HALF_WIDTH_95, first_of, frame, interval
 from ..runtime.run_store import RunStore
 from ..subprotocols.permanent import Bits
 from .local_level import local_level
@@ -337,7 +337,7 @@ class SeriesResult(Result):
         for row, value in enumerate(drawn):
             panel = axes.inset_axes((0.0, 1 - (row + 0.8) / rows, 1.0, 0.72 / rows))
             level, error = self.level[:, value], self.std_error[:, value]
-            ends = level - NORMAL * error, level + NORMAL * error
+            ends = level - HALF_WIDTH_95 * error, level + HALF_WIDTH_95 * error
             panel.fill_between(places, *ends, color=charts.GREEN, alpha=0.25, lw=0)
             panel.plot(places, level, color=charts.GREEN)
             panel.plot(places, self.raw[:, value], "o", ms=3, color=charts.GREY)

@@ -13,7 +13,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.validation import Count, Floats, check_integer
 
 from .base import LdpStrategy
-from .result import NORMAL, Result, frame, interval
+from .result import HALF_WIDTH_95, Result, frame, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,7 +185,7 @@ class LinearResult(CoefficientResult):
             return self  # the result has another note for this case
         if len(found) < sparsity:
             note = _FEWER.format(len(found), sparsity)
-        elif clear.min() > _NOTED:
+        elif clear.min() > _WEAKEST_Z:
             return self
         else:
             note = _WEAKEST.format(clear.min())
@@ -249,7 +249,7 @@ class LinearResult(CoefficientResult):
     def _findings(self) -> list[str]:
         found = [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]
         if self.r2 is not None and self.r2_error is not None:
-            reach = NORMAL * self.r2_error
+            reach = HALF_WIDTH_95 * self.r2_error
             found.append(f"R2 {self.r2:.2f}, give or take {reach:.2f}, by other users")
         return found
 
@@ -309,9 +309,9 @@ class SparseStrategy(FeatureStrategy[LinearResult]):
         check_integer("sparsity", self.sparsity, 1, self.dim)
 
 
-# A support is certain if its weakest coefficient is more than _NOTED standard errors from zero, and
-# more than _NEAR standard errors further from zero than the next coefficient.
-_NOTED, _NEAR = 4.5, 1.5
+# A support is certain if its weakest coefficient is more than _WEAKEST_Z standard errors from zero,
+# and more than _GAP_Z standard errors further from zero than the next coefficient.
+_WEAKEST_Z, _GAP_Z = 4.5, 1.5
 _WEAKEST = (
     "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
     "errors from zero."
@@ -330,5 +330,5 @@ def support_doubts(clear: Floats, sparsity: int) -> list[str]:
     """
     ordered = np.append(np.sort(np.abs(clear))[::-1], 0.0)
     weakest, following = ordered[sparsity - 1 : sparsity + 1]
-    sure = weakest > max(_NOTED, following + _NEAR)
+    sure = weakest > max(_WEAKEST_Z, following + _GAP_Z)
     return [] if sure else [_SUPPORT.format(weakest, following)]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-NORMAL = 1.959964  # half width of a normal distribution's 95 % interval, in standard errors
+# Half-widths of central intervals of a normal distribution, in standard errors.
+HALF_WIDTH_95, HALF_WIDTH_80 = 1.959964, 1.2816
 
 
 def frame(columns: Mapping[str, object]) -> "DataFrame":
@@ -39,7 +40,7 @@ def first_of(lines: Sequence[str], most: int) -> list[str]:
 
 def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
     """Return the two columns of 95 % intervals, by name."""
-    reach = NORMAL * std_errors
+    reach = HALF_WIDTH_95 * std_errors
     return dict(zip(page.INTERVAL, (values - reach, values + reach), strict=True))
 
 

@@ -53,7 +53,7 @@ _SMALL_RIDGE = 0.1  # their penalty, in units of the features' mean square in th
 _FARTHEST = 4.0  # clipping radius of their coefficients, over the norm that the result predicts
 # Significance threshold for different norms, in standard errors; and the relative error of a norm
 # that the features' distribution may cause.
-_SURE, _ALIKE = 3.0, 0.04
+_NORM_Z, _NORM_ERROR = 3.0, 0.04
 _APART = (
     "Users who had no part in the model find coefficients {:.2f} times as long (give or take "
     "{:.2f}): how far they are off is not known. Are features centred and of unit scale, and are "
@@ -236,12 +236,12 @@ class SparseRegression(SparseWaves):
             return result
         found, errors = answer.mean[:-1] / factor, answer.std_error[:-1] / factor
         length = float(found @ coef) / square
-        error = math.hypot(float(np.linalg.norm(errors * coef)) / square, _ALIKE)
-        if abs(length - 1) > _SURE * error:
+        error = math.hypot(float(np.linalg.norm(errors * coef)) / square, _NORM_ERROR)
+        if abs(length - 1) > _NORM_Z * error:
             note = _APART.format(length, 2 * error)
             unknown = np.full(self.dim, np.nan)
             return replace(result, std_error=unknown, notes=[*result.notes, note])
-        apart = np.abs(found - coef) - 2 * np.hypot(errors, _ALIKE * coef)
+        apart = np.abs(found - coef) - 2 * np.hypot(errors, _NORM_ERROR * coef)
         std_error = result.std_error.copy()
         std_error[support] = np.hypot(std_error[support], np.maximum(apart, 0.0))
         return replace(result, std_error=std_error)

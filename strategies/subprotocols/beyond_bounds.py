@@ -18,7 +18,7 @@ Linear = TypeVar("Linear", bound=LinearResult)
 _SHARE = 0.05  # share of the users who are asked about bounds
 _NEAR = 1.25  # sizes count beyond this multiple of a bound, since octaves are no more precise
 # A note is made if more than this share of the sizes' sum is beyond a bound, with this probability.
-_NOTED, _SURE = 0.05, 0.95
+_NOTED_SHARE, _NOTED_PROBABILITY = 0.05, 0.95
 _UNKNOWN = 0.5  # share of the sizes' sum beyond bounds from which coefficients are unknown
 _BEYOND = (
     "By {} users who told how large theirs are, clipping at {} = {:g} takes away some {:.0%} of "
@@ -57,9 +57,9 @@ def ask_beyond(
             law = yield from ask_law(cohort, declared.question, run.epsilon)
         except TooFewReports:
             continue
-        lost, surely = law.excess(_NEAR * declared.bound, _SURE)
+        lost, surely = law.excess(_NEAR * declared.bound, _NOTED_PROBABILITY)
         left *= 1 - lost
-        if surely > _NOTED:
+        if surely > _NOTED_SHARE:
             rms = law.root_mean_square
             notes.append(_BEYOND.format(cohort.size, name, declared.bound, lost, rms))
     if left < 1 - _UNKNOWN:

@@ -13,13 +13,13 @@ from ldp_flower.validation import Floats
 from ..numerics.cell_quantiles import CellReports, estimated, inverted
 from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
-from ..runtime.result import NORMAL
+from ..runtime.result import HALF_WIDTH_95
 
 # Number of edges per level. Each edge adds a cell, and so noise: the noise variance is
 # (e^eps + cells) / (e^eps - 1) times the users' own. An interval is 1.34 times as wide before the
 # last round as after it, so m edges widen it by 1.34 / (m + 1) of its width. The best m balances
 # the two. Fewer than 4 lose the quantile; more than 6 made estimates worse at epsilon 4 to 8.
-_WIDENED, _FEWEST, _MOST = 1.34, 4, 6
+_WIDENED, _MIN_EDGES, _MAX_EDGES_EACH = 1.34, 4, 6
 _MAX_EDGES = 96  # largest number of edges of all levels together
 _FIRST = 32  # number of cells of the first cohort, spread over the bounds
 _TINY = 1e-9  # width of a cell of one value, over the distance of the bounds
@@ -31,7 +31,7 @@ ONE_VALUE = 3.0
 def edges_of(levels: int, epsilon: float) -> int:
     """Return the number of edges of cells around each of ``levels`` quantiles."""
     balanced = round(math.sqrt(_WIDENED * math.exp(epsilon) / levels)) - 1
-    return max(1, min(max(balanced, _FEWEST), _MOST, _MAX_EDGES // levels))
+    return max(1, min(max(balanced, _MIN_EDGES), _MAX_EDGES_EACH, _MAX_EDGES // levels))
 
 
 class FoundQuantile(NamedTuple):
@@ -88,7 +88,7 @@ def search_by_cells(
             break
         own, other = float(oracle.own), float(oracle.other)
         found.append(CellReports(edges, answer.mean, answer.count, own, other))
-        estimates = [estimated(found, level, low, high, NORMAL) for level in levels]
+        estimates = [estimated(found, level, low, high, HALF_WIDTH_95) for level in levels]
         shares = np.linspace(0, 1, each + 2)[1:-1]
         wanted = [
             function.inverse(np.interp(shares, [0, 1], function.at(np.array(interval))))

@@ -22,11 +22,12 @@ Linear = TypeVar("Linear", bound=LinearResult)
 _SHARE = 0.05  # share of the users who are held out
 # Candidate bounds of residuals, in units of their size. A larger bound clips less and adds noise.
 _BOUNDS = (2.0, 3.0, 4.0, 6.0)
+_ONE_SIDED_95 = 1.645  # 95 % quantile of a normal distribution
 # Largest ratio of a size to the expected one. If the ratio is larger, a few users hold most of the
 # squares.
-_TWICE = 2.0
+_MAX_SIZE_RATIO = 2.0
 # Smallest and largest clipped mean square, over the squared bound, from which a size is computed.
-_LEAST, _MOST = 0.005, 0.9
+_MIN_SQUARE, _MAX_SQUARE = 0.005, 0.9
 # Largest error of the logarithm of the unexplained share; R2 is then not known at all.
 _MOST_OF_LOG = 5.0
 _STEP = 0.05  # relative step of a numerical derivative
@@ -46,7 +47,7 @@ class R2:
     @property
     def is_positive(self) -> bool:
         """True if the model is significantly better than the mean (95 %, one-sided)."""
-        return self.value > 1.645 * self.error
+        return self.value > _ONE_SIDED_95 * self.error
 
     @property
     def is_negative(self) -> bool:
@@ -55,7 +56,7 @@ class R2:
         The test uses the logarithm of the unexplained share.
         """
         left = 1 - self.value
-        return left > 1 and math.log(left) > 1.645 * math.log1p(2 * self.error / left) / 2
+        return left > 1 and math.log(left) > _ONE_SIDED_95 * math.log1p(2 * self.error / left) / 2
 
 
 _UNKNOWN = R2(math.nan, math.nan, math.nan)
@@ -140,7 +141,7 @@ class R2HoldOut:
         largest, most = (float(bound * size) for size in expected)
         question = ResidualSquares(theta, offset, constant, largest, most, self._link)
         answer = yield Ask(self._others, question, mechanism)
-        squares = np.clip(answer.mean + 0.5, _LEAST, _MOST)
+        squares = np.clip(answer.mean + 0.5, _MIN_SQUARE, _MAX_SQUARE)
         logs, law, steepness = np.log(squares) / 2, 0.0, 1 / (2 * squares)
         if self._askers:
             steps = squares * _STEP
@@ -149,8 +150,8 @@ class R2HoldOut:
                 for step in (steps, 0.0, -steps)
             )
             law, steepness = _hidden(bound) / 2, (above - below) / (2 * steps)
-            surely = np.clip(squares - 2 * answer.std_error, _LEAST, _MOST)
-            if max(map(_log_size, surely)) > math.log(_TWICE / bound):
+            surely = np.clip(squares - 2 * answer.std_error, _MIN_SQUARE, _MAX_SQUARE)
+            if max(map(_log_size, surely)) > math.log(_MAX_SIZE_RATIO / bound):
                 return _UNKNOWN
         logs += np.log(expected)
         left = math.exp(2 * float(logs[0] - logs[1]))

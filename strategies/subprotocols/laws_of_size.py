@@ -27,8 +27,8 @@ _ZEROS = (0.0, 0.3, 0.6, 0.9)
 _ALIKE, _UNLIKE = 0.15, 0.8  # standard deviations of logarithms of sizes, alike and not alike
 _ONES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)  # shares of class 1 (of both -1 and 1)
 _HEAVY = 0.6, _UNLIKE  # a heavy tail: share of zeros, and spread of the other sizes' logarithms
-_SURE = 0.95  # probability above which sizes are taken for those of classes
-_LEAST = 1e-6  # smallest probability of a distribution that is kept
+_CLASSES_PROBABILITY = 0.95  # probability above which sizes are taken for those of classes
+_MIN_PROBABILITY = 1e-6  # smallest probability of a distribution that is kept
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LawOfSizes:
     @property
     def are_classes(self) -> bool:
         """True if all sizes are 0 or 1 with a probability above 95 %."""
-        return self.classes > _SURE
+        return self.classes > _CLASSES_PROBABILITY
 
     @property
     def is_around_zero(self) -> bool:
@@ -130,7 +130,7 @@ def ask_law(
     logs = np.log(chance) @ chosen + np.log1p(-chance) @ (1 - chosen)
     weights = laws.prior * np.exp(answer.count * (logs - logs.max()))
     weights /= weights.sum()
-    likely = np.flatnonzero(weights > _LEAST)
+    likely = np.flatnonzero(weights > _MIN_PROBABILITY)
     return LawOfSizes(
         2.0 ** (laws.places[likely, None] + laws.shapes[laws.shape[likely]] + SMALLEST_OCTAVE),
         weights[likely] / weights[likely].sum(),

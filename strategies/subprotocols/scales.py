@@ -38,8 +38,8 @@ _NUM_BINS = _PER_OCTAVE * _OCTAVES
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
 _COHORTS = 3  # largest number of cohorts, if all of their users answer
 _SHARE = 0.13  # largest share of all users in one cohort
-_CERTAIN = 0.99  # probability from which an estimated scale counts as certain
-_NEAR = 0.5  # a scale within a factor exp(_NEAR) of the most likely one counts as the same
+_CERTAIN_PROBABILITY = 0.99  # probability from which an estimated scale counts as certain
+_SAME_LOG = 0.5  # a scale within a factor exp(_SAME_LOG) of the most likely one counts as the same
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class TargetScale:
     @property
     def is_certain(self) -> bool:
         """True if the estimate is near the true scale with a probability of at least 99 %."""
-        return self.certainty >= _CERTAIN
+        return self.certainty >= _CERTAIN_PROBABILITY
 
     def doubts(self, argument: str) -> list[str]:
         """Return a note, in a list, if the scale is not certain.
@@ -68,7 +68,7 @@ class TargetScale:
         """
         if self.is_certain:
             return []
-        low, high = self.value * math.exp(-_NEAR), self.value * math.exp(_NEAR)
+        low, high = self.value * math.exp(-_SAME_LOG), self.value * math.exp(_SAME_LOG)
         return [
             f"The estimated scale of the data, {self.value:.3g}, may be wrong: the right one is "
             f"between {low:.3g} and {high:.3g} with a probability of only {self.certainty:.0%}, "
@@ -159,7 +159,7 @@ def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Float
 
 def _believed(logs: Floats, weights: Floats) -> TargetScale:
     """Return the posterior near the most likely scale, from log-scales and their weights."""
-    near = np.abs(logs - logs[np.argmax(weights)]) < _NEAR
+    near = np.abs(logs - logs[np.argmax(weights)]) < _SAME_LOG
     total = float(weights[near].sum())
     mean = float(weights[near] @ logs[near]) / total
     variance = float(weights[near] @ (logs[near] - mean) ** 2) / total

@@ -12,7 +12,7 @@ from ldp_flower.validation import Floats
 from ..numerics.quantile_posterior import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
-from ..runtime.result import NORMAL
+from ..runtime.result import HALF_WIDTH_95
 from .cell_search import ONE_VALUE, FoundQuantile
 
 #: Number of thresholds of the first round, spread over the bounds.
@@ -180,7 +180,7 @@ def search_by_thresholds(
         near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
         sure = (far - near) * belief.slope() < _UNSURE
         at = found.pooled(belief, scale) if sure else middle
-        lower, upper = found.interval(belief, at, scale, NORMAL)
+        lower, upper = found.interval(belief, at, scale, HALF_WIDTH_95)
         if lower == upper:
             lower, upper = found.interval(belief, at, scale, ONE_VALUE)
         steep = np.ptp(belief.quantile([0.025, 0.975])) < _STEEP

@@ -20,8 +20,8 @@ _TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale
 # Scale of the information of all voters that is needed to select a feature. By simulation 1.2 is
 # needed for 256 features, and more for more features, since the feature has to exceed the largest
 # of all others.
-_CLEAR = 0.056
-_MARGIN = 2.0  # required distance from the largest of the others, in standard deviations
+_INFORMATION_SCALE = 0.056
+_MARGIN_Z = 2.0  # required distance from the largest of the others, in standard deviations
 _EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 _TYPICAL_SUPPORT = 8  # typical number of features with nonzero coefficients
 
@@ -58,7 +58,7 @@ def enough_voters(epsilon: float, dim: int, score: float) -> int:
     ``score`` is the mean of the coefficient's local scores.
     """
     others = max(dim / _TYPICAL_SUPPORT, 1.0)
-    clear = _CLEAR * (math.sqrt(2 * math.log(others)) + _MARGIN) ** 2
+    clear = _INFORMATION_SCALE * (math.sqrt(2 * math.log(others)) + _MARGIN_Z) ** 2
     return math.ceil(clear / information(best_vote(epsilon, dim, score), score))
 
 

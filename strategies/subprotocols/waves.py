@@ -34,7 +34,7 @@ _WIDE_WAVES = 0.25  # share of the waves, the last ones, that are not hard
 _BEYOND = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)  # shares of users who are shortened
 # Bias of a mean by shortening, over the radius times the share beyond it. For exponential sizes of
 # one sign with 5 % beyond, it is 1 over the radius: .65. In several coordinates it partly cancels.
-_HIDDEN = 0.5
+_BIAS = 0.5
 # Shares of the users whose vectors may differ from the common value, and the prior probability that
 # all users' vectors do.
 _PARTS, _USUAL = (1.0, 0.5, 0.25, 0.12, 0.06), 0.9
@@ -158,7 +158,7 @@ class _Spread:
     def hidden(self, radius: float, error: float) -> float:
         """Return the possible bias of the mean by shortening."""
         excess = np.maximum(radius, np.sqrt(self._squares))
-        return _HIDDEN * float(self._weights(error) @ (self._beyond(radius, error) * excess))
+        return _BIAS * float(self._weights(error) @ (self._beyond(radius, error) * excess))
 
     def slope(self, dim: int, radius: float, error: float) -> tuple[float, float]:
         """Return the share of the centre's error that shortening leaves, and its relative error."""
@@ -174,7 +174,7 @@ def _least_beyond(degrees: int, noise: float, users: int) -> float:
     """Return the largest candidate share of users beyond a radius whose bias is below the noise."""
     for beyond in _BEYOND:
         radius = math.sqrt(chdtri(degrees, beyond) / degrees)
-        if _HIDDEN * beyond * radius <= math.hypot(noise * radius, users**-0.5):
+        if _BIAS * beyond * radius <= math.hypot(noise * radius, users**-0.5):
             break
     return beyond
 
@@ -248,7 +248,7 @@ def mean_by_waves(
             spread.learn(length, shift, answer.whole, answer.whole_error)
             within, uncertain = spread.slope(dim, length, shift)
             hidden = spread.hidden(length, shift)
-        bias = 0.0 if clip else max(hidden, _HIDDEN * reported * length) / math.sqrt(dim)
+        bias = 0.0 if clip else max(hidden, _BIAS * reported * length) / math.sqrt(dim)
         unit = 1 / (within * factor)
         uncertain = math.hypot(uncertain, factor_error) * error
         variance = (unit * answer.std_error) ** 2 + uncertain**2 / dim

@@ -15,6 +15,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.two_normals import Ranked, ranked
 from ..runtime import Ask, Cohort, Run, TooFewReports
+from ..runtime.result import HALF_WIDTH_95
 from .budget import Budget
 from .descent import LOGISTIC, STEPS, ask_centres, descend, times_too_few
 from .statistics import ask_cells
@@ -22,8 +23,8 @@ from .statistics import ask_cells
 # Shares of the budget: of the mean features, of the classes, of the scores.
 _MEANS, _CLASSES, _SCORES = 0.1, 0.03, 0.1
 _DESCENT = 1 - _MEANS - _CLASSES - _SCORES
-_UNKNOWN = 0.25  # standard error of the AUC beyond which a run does not start
-_LEAST = 0.01  # of a class's share, where its noise could take it to 0
+_MAX_AUC_ERROR = 0.25  # standard error of the AUC beyond which a run does not start
+_MIN_CLASS_SHARE = 0.01  # of a class's share, where its noise could take it to 0
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def ask_auc(
     question = Ranking(theta, float(place), own, len(classes))
     found: Estimate = yield Ask(cohort, question, mechanism)
     sampling = math.sqrt(own * (1 - own) / max(found.count, 1))
-    return ranked(float(found.mean[0]), math.hypot(float(found.std_error[0]), sampling), own)
+    error = math.hypot(float(found.std_error[0]), sampling)
+    return ranked(float(found.mean[0]), error, own, HALF_WIDTH_95)
 
 
 def places_of(num_classes: int) -> list[int]:
@@ -72,8 +74,8 @@ def too_few(budget: Budget, dim: int, num_classes: int) -> TooFew | None:
     models = len(places_of(num_classes))
     # Of classes of the same size; for several classes it is the error of a mean AUC.
     error = 2 * budget.error(budget.ball(1, 0.5, _SCORES, models)) / math.sqrt(models)
-    times = max(error / _UNKNOWN, times_too_few(budget, models * dim, _DESCENT))
-    what = f"fit {models * dim} coefficients and to tell the AUC within {_UNKNOWN:g}"
+    times = max(error / _MAX_AUC_ERROR, times_too_few(budget, models * dim, _DESCENT))
+    what = f"fit {models * dim} coefficients and to tell the AUC within {_MAX_AUC_ERROR:g}"
     return budget.too_few(what, math.ceil(times * budget.users))
 
 
@@ -87,8 +89,8 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     run.planned_steps = STEPS + 2 + len(places)
     question = CellShares(np.array([dim]), np.array([float(number)]))
     classes = yield from ask_cells(cohort, budget, question, _CLASSES)
-    whole = max(float(classes.mean.sum()), _LEAST)
-    shares = np.clip(classes.mean / whole, _LEAST, 1 - _LEAST)
+    whole = max(float(classes.mean.sum()), _MIN_CLASS_SHARE)
+    shares = np.clip(classes.mean / whole, _MIN_CLASS_SHARE, 1 - _MIN_CLASS_SHARE)
     errors = np.hypot(
         classes.std_error / whole, np.sqrt(shares * (1 - shares) / max(classes.count * whole, 1))
     )

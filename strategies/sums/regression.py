@@ -24,8 +24,8 @@ _BOUND = 9.0  # of squared errors, in variances of the targets
 _BINS, _WITHIN, _NORMAL_WITHIN = 32, 0.75, 1.15  # share of a normal law within 1.15 deviations
 _OPTIMISM = 0.015  # largest R2 gained by judging on the users of the model, on unseen tables
 _DESCENT = 1 - _MEANS - _TARGETS - _SCALE - _SCORE
-_UNKNOWN = 1.0  # standard error of R2 beyond which a run does not start
-_HIDDEN = 2.0  # errors of the baseline's loss below which a score is not known
+_MAX_R2_ERROR = 1.0  # standard error of R2 beyond which a run does not start
+_BASELINE_Z = 2.0  # errors of the baseline's loss below which a score is not known
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def ask_score(
     found: Estimate = yield Ask(cohort, ErrorPair(theta, centre.mean, bound), mechanism)
     own, baseline = (found.mean + 0.5 * centre.present) * bound
     noise = found.std_error[0] * bound
-    if baseline < _HIDDEN * noise:
+    if baseline < _BASELINE_Z * noise:
         return math.nan, math.nan
     ratio = max(own, 0.0) / baseline
     # Squares of normal residuals vary by twice their squared mean; both losses are of one user.
@@ -85,8 +85,8 @@ def ask_score(
 def too_few(budget: Budget, dim: int) -> TooFew | None:
     """Return why users are too few for a model whose R2 is known; None if they are enough."""
     error = _BOUND * budget.error(budget.ball(2, math.sqrt(0.5), _SCORE))
-    times = max(error / _UNKNOWN, times_too_few(budget, dim, _DESCENT))
-    what = f"fit {dim} coefficients and to tell R2 within {_UNKNOWN:g}"
+    times = max(error / _MAX_R2_ERROR, times_too_few(budget, dim, _DESCENT))
+    what = f"fit {dim} coefficients and to tell R2 within {_MAX_R2_ERROR:g}"
     return budget.too_few(what, math.ceil(times * budget.users))
 
 

@@ -25,9 +25,9 @@ from .budget import Budget
 
 _COARSE, _COARSE_SHARE = 256, 0.1
 _BRANCHES, _LEVELS = 4, 4
-_SEEN_AT_ALL = 3.0  # errors of the share of users with an entry
+_ENTRIES_Z = 3.0  # errors of the share of users with an entry
 _ATOM = 1e-9  # of the bounds' distance: width of the cell of the upper bound
-_SEEN = 2.0  # errors of a coarse cell above which it counts as mass
+_MASS_Z = 2.0  # errors of a coarse cell above which it counts as mass
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Function:
     @property
     def is_hidden(self) -> bool:
         """True if there may be no entries at all."""
-        return self.present < _SEEN_AT_ALL * math.sqrt(self.noise.sum())
+        return self.present < _ENTRIES_Z * math.sqrt(self.noise.sum())
 
     @property
     def _asked(self) -> float:
@@ -173,7 +173,7 @@ def _adapted(even: Floats, coarse: Estimate) -> Floats:
 
     The first and the last cell hold a bound alone, as many entries may be clipped to it.
     """
-    mass = np.where(coarse.mean > _SEEN * coarse.std_error, coarse.mean, 0.0)
+    mass = np.where(coarse.mean > _MASS_Z * coarse.std_error, coarse.mean, 0.0)
     part = np.full(len(mass), 1 / len(mass))
     if mass.sum() > 0:
         part = (part + mass / mass.sum()) / 2

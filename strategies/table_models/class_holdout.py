@@ -14,6 +14,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.two_normals import Ranked, discriminant, likely_share, ranked
 from ..runtime import Ask, Cohort, Run
+from ..runtime.result import HALF_WIDTH_95
 from ..subprotocols.scales import number_randomizer
 from ..subprotocols.standardisation import Standardisation
 from .holdout import EVERYBODY, Number, ask_present, prior_spread
@@ -161,7 +162,8 @@ def evaluate_class(
     # two standard errors smaller than estimated.
     off = found.std_error / deviation * math.exp(2 * size.std_error)
     unbalanced = min(math.sqrt(2 / math.pi) * off, 1.0)
-    ranking = ranked(mean.value, math.hypot(mean.std_error, unbalanced * share_error), share)
+    error = math.hypot(mean.std_error, unbalanced * share_error)
+    ranking = ranked(mean.value, error, share, HALF_WIDTH_95)
     return ClassEvaluation(share, share_error, ranking, moved, present.value)
 
 

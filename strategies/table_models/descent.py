@@ -26,7 +26,7 @@ RIDGE = 1.0
 RESIDUAL_BOUND = 4.0  # largest possible distance between two targets
 # Largest length of one step, and of all steps together, in units in which rows have norm 1. A
 # target is within 2 of the middle.
-_FARTHEST, _MOST = 4.0, 100.0
+_MAX_STEP, _MAX_PATH = 4.0, 100.0
 _PER_SIGNAL = 0.5  # length of all steps over the signal to noise ratio of all users together
 _LONGER = 2.0  # factor of planned steps, since fitted steps begin with half of the plan
 INTERCEPT = 2.0  # factor of the intercept's step over that of slopes
@@ -71,9 +71,9 @@ class RidgeDescent:
         self._late = round(_LATE * len(self._cohorts))
         self._variance = ball_codebook(run.epsilon, dim, 1.0).variance
         signal = math.sqrt(self._users / self._variance)  # signal to noise ratio of all users
-        planned = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / len(self._cohorts))
+        planned = unit * min(_MAX_STEP, min(_MAX_PATH, _PER_SIGNAL * signal) / len(self._cohorts))
         steps = [_LONGER * planned] * len(self._cohorts)
-        self._descent = NoisyDescent(start, steps, _FARTHEST * unit, fitted=True)
+        self._descent = NoisyDescent(start, steps, _MAX_STEP * unit, fitted=True)
         self._usual, self._radius, self._unanswered = _USUAL_LENGTH * unit, 0.0, False
 
     def steps(self) -> Generator[Ask, Any, None]:
@@ -128,8 +128,8 @@ def row_length(schema: Schema) -> float:
 
 _COLUMNS = 0.05  # share of the users who report all centres at first
 # Largest variance of a useful estimate of a centre: that of a column within its bounds.
-_WORTH = 0.25
-_FEWEST = 1000  # smallest number of users for two stages
+_MAX_CENTRE_VARIANCE = 0.25
+_TWO_STAGE_USERS = 1000  # smallest number of users for two stages
 _COHORTS = 50  # largest number of cohorts, of min_reports users each, that two stages may need
 FOR_COLUMNS = 0.2  # largest share of the users who report centres and scales
 _DESCENT = 0.1  # smallest share of the users that is left for the descent
@@ -147,8 +147,10 @@ def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
     For the table cps with bounds ten times too wide, one stage explains .20 and .24 of the variance
     at epsilon 4 and 8, and two stages .30 and .32 (medians of five splits).
     """
-    known = noise_of_centres(num_users, dim, epsilon) <= _WORTH
-    enough = num_users >= _FEWEST and enough_for_two_stages(num_users, epsilon, min_reports)
+    known = noise_of_centres(num_users, dim, epsilon) <= _MAX_CENTRE_VARIANCE
+    enough = num_users >= _TWO_STAGE_USERS and enough_for_two_stages(
+        num_users, epsilon, min_reports
+    )
     return "two-stage" if known and enough else "one-stage"
 
 

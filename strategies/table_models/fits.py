@@ -15,7 +15,7 @@ from ldp_flower.presentation.page import INTERVAL
 from ldp_flower.validation import Floats
 
 from ..runtime.coefficients import CoefficientResult, in_units, units_of
-from ..runtime.result import NORMAL
+from ..runtime.result import HALF_WIDTH_95
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ class TableFit(CoefficientResult):
     @property
     def score_interval(self) -> tuple[float, float]:
         """The 95 % interval of the score, cut to the possible scores."""
-        reach = NORMAL * self.score_std_error
+        reach = HALF_WIDTH_95 * self.score_std_error
         return max(self.score - reach, self._least), min(self.score + reach, 1.0)
 
     @property

@@ -51,7 +51,7 @@ _RARE, _WEAK = 0.1, 0.6  # share of a class, and AUC, below which the result has
 _STEPS = 50
 # Smallest number of users of a step: a mean of 30 reports is nearly normal, as the step size
 # assumes.
-_FEWEST = 30
+_MIN_STEP_USERS = 30
 # Largest length of all steps together: a row's logit is then saturated in any direction.
 FARTHEST = 100.0
 # Largest length of one step: it moves the probability of a typical row from one half to .98.
@@ -341,7 +341,7 @@ def class_descent(
     Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
     """
     dim = len(standardisation.means) - 1
-    cohorts = run.equal_cohorts(num_users, _STEPS, _FEWEST)
+    cohorts = run.equal_cohorts(num_users, _STEPS, _MIN_STEP_USERS)
     mechanism = ball_codebook(run.epsilon, dim, 1.0)
     signal = math.sqrt(num_users / mechanism.variance)
     planned = min(FARTHEST, signal) / len(cohorts)

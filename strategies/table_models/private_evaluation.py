@@ -124,10 +124,10 @@ _RADII = 2.0, 6.0
 # Standard errors of R2, for the first and second difference, up to which the radius is widened.
 _NOISE = 0.05, 0.03
 # The second difference counts as clipped if the first one's radius is _WIDER times as large and the
-# two differ by _APART standard errors.
-_WIDER, _APART = 1.5, 1.5
-_PRECISE = 0.1  # standard error of R2 above which a note asks for more users
-_EVEN = 1 / 3  # baseline over the bound, for targets that are uniform within their bounds
+# two differ by _WIDER_Z standard errors.
+_WIDER, _WIDER_Z = 1.5, 1.5
+_MAX_R2_ERROR = 0.1  # standard error of R2 above which a note asks for more users
+_UNIFORM_BASELINE = 1 / 3  # over the bound, for targets that are uniform within their bounds
 # Baseline over the bound that plans assume: that of targets whose standard deviation is a quarter
 # of their bounds' width.
 _USUAL_BASELINE = 0.25
@@ -290,7 +290,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         if min(sizes) < self.min_reports:
             return self.too_small(num_users)
         noise = self.randomizer(self.bound / 2).variance
-        askers = noise * (_BASELINE_Z / (_EVEN * self.bound)) ** 2
+        askers = noise * (_BASELINE_Z / (_UNIFORM_BASELINE * self.bound)) ** 2
         if sizes[0] >= int(askers):
             return None
         why = (
@@ -321,7 +321,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         means, covariance = _solved(wide)
         weights = np.array(narrow.weights)
         error = math.hypot(narrow.std_error, math.sqrt(weights @ covariance @ weights))
-        return float(weights @ means) - narrow.value > _APART * error
+        return float(weights @ means) - narrow.value > _WIDER_Z * error
 
     def _evaluation(
         self, means: Floats, covariance: Floats, beyond: bool, clip: float, num_users: int
@@ -334,10 +334,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
                 "nothing can be said about R2: more users, a larger epsilon or a smaller bound are "
                 "needed."
             )
-        elif std_error > _PRECISE:
-            needed = math.ceil(num_users * (std_error / _PRECISE) ** 2)
+        elif std_error > _MAX_R2_ERROR:
+            needed = math.ceil(num_users * (std_error / _MAX_R2_ERROR) ** 2)
             notes.append(
-                f"A standard error of {_PRECISE} would take about {needed:,} users at this "
+                f"A standard error of {_MAX_R2_ERROR} would take about {needed:,} users at this "
                 f"epsilon; here are {num_users:,}."
             )
         if beyond and not math.isnan(r2):

@@ -21,6 +21,7 @@ from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.coefficients import contrasts
+from ..runtime.result import HALF_WIDTH_95
 from ..subprotocols.size_histogram import SizeHistogram
 from ..subprotocols.standardisation import (
     Standardisation,
@@ -348,10 +349,11 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def _constant(self, mean: holdout.Number, scale: float, notes: list[str]) -> RegressionFit:
         """Return the result with the mean as model; its score is the expected R2, below 0."""
         lost = (mean.std_error / scale) ** 2
+        reach = HALF_WIDTH_95 * mean.std_error * self._unit
         notes.append(
             "Returned the mean, without slopes: on held-out users they did not surely reduce the "
-            f"error. The mean is right within about {1.96 * mean.std_error * self._unit:.3g} "
-            "(95 %). More users or a larger epsilon may show more."
+            f"error. The mean is right within about {reach:.3g} (95 %). More users or a larger "
+            "epsilon may show more."
         )
         return RegressionFit(
             coef=mean.value * np.eye(1, self.schema.num_features)[0],

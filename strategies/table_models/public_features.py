@@ -15,7 +15,7 @@ from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
 from ..runtime.coefficients import contrasts
-from ..runtime.result import NORMAL
+from ..runtime.result import HALF_WIDTH_95
 from ..subprotocols.scales import number_randomizer
 from ..subprotocols.size_histogram import SizeHistogram
 from . import holdout
@@ -88,7 +88,7 @@ class NoisyTargets:
         # Targets beyond the bounds may be on one side, and more frequent in some rows than others.
         spread = np.sqrt(len(left) * ((turn @ weighted) ** 2).sum(axis=1))
         errors = np.hypot(errors, holdout.ONE_SIDED * self.cut * spread)
-        reach = NORMAL * errors
+        reach = HALF_WIDTH_95 * errors
         reach[np.abs(unseen).max(axis=0) > _KNOWN] = np.nan
         found = contrasts(schema, theta)
         return np.column_stack([found - reach, found + reach])

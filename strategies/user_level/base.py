@@ -52,15 +52,15 @@ _FALSE_CANDIDATES = 4  # expected number of variables above the votes' threshold
 _SIZES = 0.1  # largest share of the users who report on the targets' size
 # size_askers users estimate a size to some 15 %; this many times fewer, to a factor of about 1.5.
 _ROUGHLY = 4
-_FEWEST = 8  # smallest number of users, over the smallest cohort
-_STANDS_OUT = 2.0  # significance threshold for coefficients, in standard errors
+_MIN_USERS_PER_COHORT = 8  # smallest number of users, over the smallest cohort
+_COEFFICIENT_Z = 2.0  # significance threshold for coefficients, in standard errors
 _PLANNED_SPARSITY = 8  # sparsity in a plan for which no strategy was constructed
 _UNSURE = (
     "The targets' scale, {:.3g}, is known to a factor of {:.2g} only, and coefficients are as "
     "wrong as it is. Declare target_scale, or ask more users."
 )
 _MOST_UNSURE = 0.3  # largest error of the scale's logarithm without a note
-_CERTAIN = 3.0  # significance threshold for a variable's votes, in standard deviations
+_VOTE_Z = 3.0  # significance threshold for a variable's votes, in standard deviations
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -158,7 +158,7 @@ class SelectedRegression(SparseStrategy):
 
     def protocol(self, run: Run) -> Protocol:
         """Estimate the scale, let half of the users vote, estimate on the others and evaluate."""
-        fewest = _FEWEST * self.min_reports
+        fewest = _MIN_USERS_PER_COHORT * self.min_reports
         if self.target_scale is None:
             fewest = max(fewest, math.ceil(size_askers(self.epsilon) / _ROUGHLY / _SIZES))
         if run.num_users < fewest:
@@ -178,7 +178,7 @@ class SelectedRegression(SparseStrategy):
         if self.method == "auto":
             clear = np.divide(coef, std_error, out=np.zeros(self.dim), where=std_error > 0)
             notes += support_doubts(clear, self.sparsity)
-            kept = keep_above(coef, _STANDS_OUT * np.nan_to_num(std_error))
+            kept = keep_above(coef, _COEFFICIENT_Z * np.nan_to_num(std_error))
             kept = keep_largest(kept, self.sparsity)
             # The error of an omitted coefficient includes its estimated size.
             std_error = np.where(kept != 0, std_error, np.hypot(std_error, coef))
@@ -216,11 +216,11 @@ class SelectedRegression(SparseStrategy):
         vote = yield from ask_vote(cohort, oracle, question, self.samples_per_user)
         order = np.argsort(-vote.counts, kind="stable")
         votes = vote.standing()[order]
-        if votes[self.sparsity - 1] < _CERTAIN:
-            clear = int((votes[: self.sparsity] >= _CERTAIN).sum())
+        if votes[self.sparsity - 1] < _VOTE_Z:
+            clear = int((votes[: self.sparsity] >= _VOTE_Z).sum())
             notes.append(
                 f"Of the {self.sparsity} variables with the most votes only {clear} have clearly "
-                f"more than chance gives ({_CERTAIN:g} standard deviations); the others are "
+                f"more than chance gives ({_VOTE_Z:g} standard deviations); the others are "
                 "guesses."
             )
         if paper:

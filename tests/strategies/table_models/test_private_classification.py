@@ -18,6 +18,7 @@ from ldp_flower.strategies import (
     TooFewReports,
 )
 from ldp_flower.strategies.numerics.two_normals import Ranked, ranked
+from ldp_flower.strategies.runtime.result import HALF_WIDTH_95
 from ldp_flower.strategies.table_models import class_holdout
 
 COLUMNS = {"age": Numeric(18, 66), "hours": Numeric(0, 80), "site": Categories(["a", "b", "c"])}
@@ -143,24 +144,25 @@ def test_the_error_of_an_auc_is_what_covariances_beside_it_tell(share):
     covariance = share * (1 - share) * (2 / np.pi) ** 0.5 * 0.2  # of a distance of .2, nearly
     slope = 1 / (share * (1 - share) * 8**0.5)  # of the AUC, in the covariance
     small = 0.03 * share
-    found = ranked(covariance, small, share)
+    found = ranked(covariance, small, share, HALF_WIDTH_95)
     lines = 0.5 + covariance / (4 * share * (1 - share))  # the area if scores are not normal
     wanted = np.hypot(small * slope, (found.auc - lines) / 1.96)
     assert found.std_error == pytest.approx(wanted, rel=0.1)
     assert small * slope > 0.5 * wanted  # it is most of it here
-    assert ranked(9.0, 0.3 * share, share).std_error > 0.02
-    assert 0.3 < ranked(9.0, share, share).std_error <= 1
+    assert ranked(9.0, 0.3 * share, share, HALF_WIDTH_95).std_error > 0.02
+    assert 0.3 < ranked(9.0, share, share, HALF_WIDTH_95).std_error <= 1
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1])
 def test_slopes_are_shorter_the_less_is_known(share):
     """A distance of 1 is hardly shortened where it is sure, and what is usual where it is not."""
     at_one = share * (1 - share) * 2 * (ndtr(share) + ndtr(1 - share) - 1)
-    assert ranked(at_one, 0.01 * share, share).distance == pytest.approx(1, rel=0.1)
-    usual = ranked(at_one, 9.0, share).distance
+    assert ranked(at_one, 0.01 * share, share, HALF_WIDTH_95).distance == pytest.approx(1, rel=0.1)
+    usual = ranked(at_one, 9.0, share, HALF_WIDTH_95).distance
     assert usual == pytest.approx(0.7 * (2 / np.pi) ** 0.5, rel=0.02)  # mean of half a normal
     worse = [
-        ranked(-deviations * 0.3 * share, 0.3 * share, share).distance for deviations in (0, 1, 3)
+        ranked(-deviations * 0.3 * share, 0.3 * share, share, HALF_WIDTH_95).distance
+        for deviations in (0, 1, 3)
     ]
     assert usual > worse[0] > worse[1] > worse[2] > 0
 
