@@ -178,7 +178,7 @@ class ColumnCells:
         return np.isin(self.edges[1:], self.values)
 
     @property
-    def evenly(self) -> Floats:
+    def uniform(self) -> Floats:
         """Shares of the cells under a uniform density, each at least 1e-5."""
         return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _MIN_PRIOR_SHARE)
 
@@ -192,11 +192,11 @@ class ColumnCells:
         # While cells are coarse, a narrow peak around an atom cannot be told from the atom.
         beside = np.where(self.atoms, masses / 2, 0.0)
         masses = masses + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
-        shares = np.where(self.atoms, 0.0, _EARLIER * masses + (1 - _EARLIER) * self.evenly)
+        shares = np.where(self.atoms, 0.0, _EARLIER * masses + (1 - _EARLIER) * self.uniform)
         up_to = np.concatenate([[0.0], np.cumsum(shares)])
         return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
 
-    def seen_as(self, counted: Counted, cells: "ColumnCells") -> Counted:
+    def given_cells(self, counted: Counted, cells: "ColumnCells") -> Counted:
         """Return the counts with the probabilities of the reports given the other ``cells``.
 
         ``counted`` has those given these cells. A density is taken as uniform within each of the

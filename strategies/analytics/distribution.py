@@ -137,7 +137,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         """Query for cells that cover the scale, then twice for cells of about equal mass."""
         if self.noise == "node":
             return (yield from self._of_nodes(run))
-        notes = self._doubts(run.num_users)
+        notes = self._notes(run.num_users)
         for note in notes:
             logger.warning(note)
         step = (yield from learn_step(run, self._column)).step
@@ -148,7 +148,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         early = [max(round(part * run.num_users), self.min_reports) for part in _EARLY]
         counted = yield from self._counted(run, early[0], cells)
         reports = [(counted, cells)]
-        draws = draw_densities([counted], Prior(cells.evenly, cells.atoms), _normals(cells.edges))
+        draws = draw_densities([counted], Prior(cells.uniform, cells.atoms), _normals(cells.edges))
         held, _ = linear_estimates(counted, draws.mean(axis=1), _normals(cells.edges)).held
         if self._noise(run.num_users) > _USEFUL * held:
             raise TooFewReports(
@@ -158,11 +158,11 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             sketch, before = _below(draws).mean(axis=1), cells
             cells = cells_of(self._column, before.divided(sketch, places), step)
             likely = cells.likely(before, draws.mean(axis=1))
-            prior = Prior(cells.evenly, cells.atoms, cells.coordinates(before.edges, sketch))
+            prior = Prior(cells.uniform, cells.atoms, cells.coordinates(before.edges, sketch))
             counted = yield from self._counted(run, users or run.num_unasked, cells)
             reports.append((counted, cells))
             draws = draw_densities(
-                [each.seen_as(counts, cells) for counts, each in reports],
+                [each.given_cells(counts, cells) for counts, each in reports],
                 prior,
                 _normals(cells.edges),
             )
@@ -177,7 +177,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         found = yield from ask_function(cohort, Budget.of(run, self.delta), place, kind.ends)
         linear = found.linear(_normals(found.edges)[:-1])
         notes: list[str] = []
-        self._doubt_entries(linear, notes)
+        self._note_few_entries(linear, notes)
         edges = kind.restore(found.edges)
         edges[0] -= ATOM * (kind.high - kind.low)  # the first cell holds the lower bound
         return DistributionResult(
@@ -225,7 +225,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         """Return the part of that standard error which is due to randomisation."""
         return math.sqrt((RandomizedResponse(self.epsilon).variance - 1) / 4 / num_users)
 
-    def _doubts(self, num_users: int) -> list[str]:
+    def _notes(self, num_users: int) -> list[str]:
         """Return the warnings for a number of users that is sufficient but small."""
         enough = math.ceil((self._noise(1) / _SHARP) ** 2)
         if num_users < enough:
@@ -261,7 +261,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         oracle, _ = self._oracle(self._cells(users))
         rounds, randomizers = 3 + (step is not None), (oracle, *([step[0]] if step else []))
         return expected_function(
-            *(self.epsilon, users, setting.rows_per_user), rounds, randomizers, self._doubts(users)
+            *(self.epsilon, users, setting.rows_per_user), rounds, randomizers, self._notes(users)
         )
 
     def _result(
@@ -278,7 +278,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         within = (upper - lower) / 2 / np.quantile(linear.deviations, _LEVEL)
         covariance = np.cov(below)
         wider = np.maximum(within / np.sqrt(np.maximum(np.diag(covariance), 1e-300)), 1.0)
-        self._doubt_entries(linear, notes)
+        self._note_few_entries(linear, notes)
         return DistributionResult(
             column=self.column,
             edges=edges,
@@ -290,7 +290,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             notes=notes,
         )
 
-    def _doubt_entries(self, linear: DistributionEstimates, notes: list[str]) -> None:
+    def _note_few_entries(self, linear: DistributionEstimates, notes: list[str]) -> None:
         """Add a note if few users have an entry."""
         held, error = linear.held[0], math.sqrt(linear.held[1])
         if held < 3 * error:

@@ -196,10 +196,10 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     Otherwise a report is one bit about one threshold of one quantile. This is a noisy binary search
     with monotonic probabilities, Gretta & Price (2023); Aamand et al. (2025) apply it under local
     privacy. Thresholds lie on both sides of the estimate of a posterior
-    (:func:`~..numerics.quantile_posterior.believed`). A user with a missing value reports "below"
-    with the probability of the level sought. At the quantile, this is also the share of "below"
-    among the other users. In the first round these users report 0 or 1, as the question says,
-    which estimates their number. The lower limit of a quantile's error in rank is
+    (:func:`~..numerics.quantile_posterior.crossing_posterior`). A user with a missing value reports
+    "below" with the probability of the level sought. At the quantile, this is also the share of
+    "below" among the other users. In the first round these users report 0 or 1, as the question
+    says, which estimates their number. The lower limit of a quantile's error in rank is
     ``sqrt(e^eps / (e^eps - 1)^2 / n)``; it would be reached if all n users were queried about the
     right threshold.
 

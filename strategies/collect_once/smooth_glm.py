@@ -184,7 +184,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         scaled = link / self.target_bound
         coef = loss.minimised(scaled, reach, self.degree)
         errors = loss.std_error(scaled, reach, self.degree, coef)
-        return self._of_features(run, coef, errors, link, size).doubted()
+        return self._of_features(run, coef, errors, link, size).with_significance_note()
 
     def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

@@ -278,7 +278,7 @@ class LabelRounds:
             intercept=fit.intercept,
             notes=self._notes + fit.notes,
         )
-        return result.with_doubts_of_support(self._strategy.sparsity)
+        return result.with_support_note(self._strategy.sparsity)
 
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, estimated: float) -> float:
         """Return the labels' scale from the spread of their reports, or the ``estimated`` scale.

@@ -58,12 +58,12 @@ class LineOfSteps:
         errors from zero. Otherwise steps would move along noise, to which slopes would be fitted.
         """
         clear = np.zeros(len(zero.place) - 1)
-        clear[asked] = clearness(zero)[asked]
+        clear[asked] = z_scores(zero)[asked]
         return np.where(
             np.append(keep_largest(clear, self.sparsity) > least, True), zero.place, 0.0
         )
 
 
-def clearness(zero: Zero) -> Floats:
+def z_scores(zero: Zero) -> Floats:
     """Return the distance of each coefficient from zero, in standard errors of its noise."""
     return np.abs(zero.place[:-1]) / zero.noise[:-1]

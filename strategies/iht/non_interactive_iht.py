@@ -35,7 +35,7 @@ from ..runtime import (
     SparseStrategy,
     guarantees,
 )
-from ..runtime.coefficients import METHODS, Method, support_doubts
+from ..runtime.coefficients import METHODS, Method, support_notes
 from ..subprotocols.octaves import ask_size
 from .one_record import drawn_together
 
@@ -248,7 +248,7 @@ class NonInteractiveIht(SparseStrategy):
         noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
         coef = keep_largest(every, self.sparsity)
         std_error = np.hypot(noise, np.where(coef != 0, math.hypot(law, of_sizes), 1.0) * every)
-        notes += support_doubts(every / noise, self.sparsity)
+        notes += support_notes(every / noise, self.sparsity)
         off_centre = abs(float(answer.mean[-1])) / self._clip
         if off_centre > _OFF_CENTRE + _CONTRADICTION_Z * float(answer.std_error[-1]) / self._clip:
             notes.append(_NOT_CENTRED.format((1 + off_centre) / 2))

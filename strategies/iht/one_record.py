@@ -21,13 +21,13 @@ from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.validation import Floats
 
-from ..numerics.zero_of_line import LEFT, Zero, by_chance
+from ..numerics.zero_of_line import LEFT, Zero, largest_noise
 from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
-from ..runtime.coefficients import support_doubts
+from ..runtime.coefficients import support_notes
 from ..subprotocols.holdout_r2 import FEW_CARRY, R2HoldOut, predictor
 from ..subprotocols.octaves import ask_size, size_askers
 from ..subprotocols.shortening import ShortenedMean, ask_shortened
-from .line_of_steps import LineOfSteps, clearness
+from .line_of_steps import LineOfSteps, z_scores
 
 _SIZES, _MEANS, _SQUARES = 0.05, 0.05, 0.04  # largest shares of the users, for each question
 _MOST_MEANS = 3  # largest number of cohorts that report means
@@ -112,7 +112,7 @@ class OneRecord:
                 break
             clear = step + 1 >= _LAST and self._is_clear(zero)
             if clear or step + 1 == _STEPS - _STEPS // _LAST:
-                few = keep_largest(clearness(zero)[self._asked], min(2 * self._sparsity, self._dim))
+                few = keep_largest(z_scores(zero)[self._asked], min(2 * self._sparsity, self._dim))
                 self._asked = self._asked[few > 0]
         assert zero is not None
         return (yield from self._result(zero, held_out))
@@ -207,7 +207,7 @@ class OneRecord:
         factor = max(whole, min(reach * curvature / self._size, 1.0))
         self._steps.add(self._model, asked, direction / factor, (noise / factor) ** 2)
         zero = self._steps.zero(np.append(np.full(self._dim, _CURVATURES), 0.0))
-        moved = self._steps.kept(zero, asked, by_chance(self._dim))
+        moved = self._steps.kept(zero, asked, largest_noise(self._dim))
         if self._numbers:
             # the size of normal numbers of which this share is not clipped
             self._size *= _CLIP / float(ndtri((1 + whole) / 2))
@@ -223,7 +223,7 @@ class OneRecord:
 
     def _is_clear(self, zero: Zero) -> bool:
         """Return True if all coefficients of the support are significant and above the others."""
-        clear = np.append(np.sort(clearness(zero)[self._asked])[::-1], 0.0)
+        clear = np.append(np.sort(z_scores(zero)[self._asked])[::-1], 0.0)
         weakest, following = clear[self._sparsity - 1 : self._sparsity + 1]
         return bool(weakest > max(_SUPPORT_Z, following + _SUPPORT_GAP_Z))
 
@@ -233,7 +233,7 @@ class OneRecord:
         """Query the held-out users for their residuals and return the result."""
         self._model = self._steps.kept(zero, self._asked)
         coef = self._coef
-        notes = support_doubts(clearness(zero)[self._asked], self._sparsity)
+        notes = support_notes(z_scores(zero)[self._asked], self._sparsity)
         # The error of an omitted coefficient includes its estimated size.
         left_out = np.where(coef != 0, 0.0, zero.place[:-1])
         std_error = np.hypot(zero.std_error[:-1], left_out) / self._scales

@@ -76,7 +76,7 @@ def ridge_descent(
     noise = np.where(coef != 0, scale / unit * descent.noise, 0.0)
     if radius is not None:
         coef = project_on_ball(coef, radius)
-    result = LinearResult(coef=coef, std_error=noise).doubted()
+    result = LinearResult(coef=coef, std_error=noise).with_significance_note()
     return replace(
         result, std_error=np.full(dim, np.nan), notes=[*result.notes, _NO_STANDARD_ERRORS]
     )

@@ -365,7 +365,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             good = self._for_a_good_model(reporting, num_users, num_rounds)
             reasons["noise"] = (
                 f"the noise would drown the model (q > {REFUSE_ABOVE:g}): "
-                f"{schedule.told(reporting)}, from {good} on noise is not what limits it (q < "
+                f"{schedule.sentence(reporting)}, from {good} on noise is not what limits it (q < "
                 f"{WARN_ABOVE:g}); a larger epsilon or fewer parameters (trainable=) take fewer, "
                 "force=True tries anyway"
             )
@@ -387,7 +387,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         self, schedule: Schedule, reporting: Reporting, num_users: int, num_rounds: int
     ) -> list[str]:
         """Log q, with a warning if it is large; return notes for the result."""
-        text = schedule.told(reporting)
+        text = schedule.sentence(reporting)
         logger.info("%s", text)
         if schedule.noise_to_signal <= WARN_ABOVE:
             return []
@@ -470,7 +470,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             # Clipped updates may be much shorter than the clip, so their expected norm is not
             # known. Normalised updates without a signal end the run before other users spend.
             if ended := self.clip is None and signal.missing:
-                descent.go_back()
+                descent.reset()
                 run.estimate = initial
                 break
             moves = moved and moved(number, descent.position, update) - descent.position

@@ -55,7 +55,7 @@ class RecordNoise:
         steps = self.plan.num_rounds * self.plan.steps
         return 1 / (self.of_a_sum * math.sqrt(self.silos * steps))
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """Return a text with the value of q."""
         return (
             f"Noise to signal q = {self.of_the_run:.2g} for {counted(self.dim, 'parameter')}, "
@@ -71,7 +71,7 @@ class RecordNoise:
         parameters = f", or {counted(fewer, 'parameter')} (trainable=)" if fewer else ""
         each = words.number(float(self.units / self.silos))
         return TooFew(
-            f"The noise would drown the network: {self.told()}, above {REFUSE_ABOVE:g}.",
+            f"The noise would drown the network: {self.sentence()}, above {REFUSE_ABOVE:g}.",
             "noise",
             advice=f"What would do: {enough:,} {self.plan.unit}s in all{parameters}, or a larger "
             f"epsilon; got {counted(self.silos, 'silo')} of {each} {self.plan.unit}s. force=True "
@@ -83,7 +83,8 @@ class RecordNoise:
         if self.of_the_run <= WARN_ABOVE:
             return []
         return [
-            f"{self.told()}: above {WARN_ABOVE:g}, expect to lose accuracy, the more the larger q."
+            f"{self.sentence()}: above {WARN_ABOVE:g}, expect to lose accuracy, the more the "
+            "larger q."
         ]
 
     def expectation(self) -> Expectation:

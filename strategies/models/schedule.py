@@ -75,7 +75,7 @@ class Schedule:
         ratio = math.sqrt(reporting.dim * reporting.noise / num_users)
         return cls(ratio, sizes, steps.tolist())
 
-    def told(self, reporting: Reporting) -> str:
+    def sentence(self, reporting: Reporting) -> str:
         """Return a sentence with the value of q."""
         return (
             f"Noise to signal q = sqrt(d c / n) = {self.noise_to_signal:.2g} for d = "

@@ -54,7 +54,7 @@ class Crossing:
         return self.level * (1 - self.level) / self.scale
 
 
-def believed(
+def crossing_posterior(
     places: Floats, values: Floats, counts: Floats, noise: float, level: float
 ) -> Crossing:
     """Return the posterior of the place where a function crosses ``level``.

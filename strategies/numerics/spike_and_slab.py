@@ -77,7 +77,7 @@ class Vote:
     # noise of variance 1
     samples_per_user: float
 
-    def standing(self) -> Floats:
+    def surplus_z(self) -> Floats:
         """Return the surplus of each feature's count over chance, in standard deviations."""
         share = self.set_size / len(self.counts)
         expected = self.other + (self.own - self.other) * share

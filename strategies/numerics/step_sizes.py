@@ -54,9 +54,9 @@ class NoisyDescent:
         # With this rate, noise alone changes the logarithm of a step by about 1 in a whole run.
         self._rate = 1 / math.sqrt(max(1, len(planned)))
         self._fitted = fitted
-        self.go_back()
+        self.reset()
 
-    def go_back(self) -> None:
+    def reset(self) -> None:
         """Reset to the start, as if no step had been taken."""
         self.position = self.estimate = self._start
         self.steps: list[float] = []

@@ -40,7 +40,7 @@ class Zero:
     slopes: Floats
 
 
-def by_chance(number: int) -> float:
+def largest_noise(number: int) -> float:
     """Return a bound, in standard errors, that the largest of ``number`` noises hardly exceeds."""
     return math.sqrt(2 * math.log(max(number, 2))) + 1
 
@@ -81,7 +81,7 @@ def zero_of_line(
         # Coordinates whose error is mostly that of the slope count as clear too. Otherwise slopes
         # would never be fitted.
         error = np.minimum(zero.std_error, _MAX_ERROR_OVER_NOISE * zero.noise)
-        clear = np.abs(zero.place) > by_chance(number) * error
+        clear = np.abs(zero.place) > largest_noise(number) * error
         apart = distances(zero)[:, None]
         zero = min((fitted(some * apart, clear) for some in left), key=lambda found: found[0])[1]
     return zero

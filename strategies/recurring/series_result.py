@@ -130,7 +130,7 @@ def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, A
         return dict(zip(_LEVELS, (raw, errors) * 3, strict=True))
     reports = np.zeros((shape[0], 1))
     reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
-    noise = _steadied(errors, reports)
+    noise = _averaged_errors(errors, reports)
     level = local_level if season is None else partial(seasonal_level, period=season)
     columns = [level(*pair) for pair in zip(raw.T, noise.T, strict=True)]
     found = {
@@ -140,7 +140,7 @@ def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, A
     return {"raw": raw, "raw_std_error": errors, **found}
 
 
-def _steadied(errors: Floats, reports: Floats) -> Floats:
+def _averaged_errors(errors: Floats, reports: Floats) -> Floats:
     """Return standard errors from a variance per report that is averaged over collections.
 
     The average is over ``_WINDOW`` collections: the current one and those before it. In a single

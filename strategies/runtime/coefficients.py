@@ -161,7 +161,7 @@ class LinearResult(CoefficientResult):
     r2: float | None = None
     r2_error: float | None = None
 
-    def doubted(self) -> Self:
+    def with_significance_note(self) -> Self:
         """Return the result, with a note if no coefficient exceeds the significance threshold.
 
         The threshold accounts for the number of coefficients, since the largest of many estimates
@@ -173,7 +173,7 @@ class LinearResult(CoefficientResult):
             return self
         return replace(self, notes=[*self.notes, _NOISE.format(chance, len(self.coef))])
 
-    def with_doubts_of_support(self, sparsity: int) -> Self:
+    def with_support_note(self, sparsity: int) -> Self:
         """Return the result, with a note if the support is not certain.
 
         The support is not certain if it has fewer than ``sparsity`` coefficients, or if its weakest
@@ -323,7 +323,7 @@ _SUPPORT = (
 )
 
 
-def support_doubts(clear: Floats, sparsity: int) -> list[str]:
+def support_notes(clear: Floats, sparsity: int) -> list[str]:
     """Return a note, in a list, if the support of the clearest coefficients is not certain.
 
     ``clear`` has all coefficients in units of their standard errors.

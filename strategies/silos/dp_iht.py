@@ -139,5 +139,5 @@ class DpIht(SiloRegression):
         longest = float(np.linalg.norm(theta)) * self.row_bound
         notes = [_RUN_AWAY] if self.link == "logistic" and longest > _RUNS_AWAY else []
         errors = np.where(theta != 0, math.sqrt(covariance[0, 0]), 0.0)
-        result = LinearResult(coef=theta, std_error=errors, notes=notes).doubted()
-        return result if result.notes else result.with_doubts_of_support(self.sparsity)
+        result = LinearResult(coef=theta, std_error=errors, notes=notes).with_significance_note()
+        return result if result.notes else result.with_support_note(self.sparsity)

@@ -222,7 +222,7 @@ class KnowledgeTransfer(SparseStrategy):
         if share > _NOTED:
             notes = [*notes, _BIASED.format(answer.count, share)]
         result = replace(result, std_error=std_error, notes=notes)
-        return result.with_doubts_of_support(self.sparsity)
+        return result.with_support_note(self.sparsity)
 
     @property
     def _cutoff(self) -> float:

@@ -127,11 +127,11 @@ class PeelingDpIht(ClippedSilos):
         """Query all silos for the largest coordinates of their steps, ``num_steps`` times."""
         theta, _, error = yield from self.descend(self.everyone(run))
         std_error = np.where(theta != 0, error, 0.0)
-        notes = _doubts(theta)
+        notes = _zero_notes(theta)
         if self.link == "identity" and math.isnan(error):
             notes = [_NOT_STEEP]
         result = LinearResult(coef=theta, std_error=std_error, notes=notes)
-        return result.with_doubts_of_support(self.sparsity)
+        return result.with_support_note(self.sparsity)
 
     def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float, float]]:
         """Return a cohort's estimate, the noise of the last step's values, and their error."""
@@ -186,7 +186,7 @@ class PeelingDpIht(ClippedSilos):
         return along / length / math.sqrt(max(left, _MAX_STRETCH**-2))
 
 
-def _doubts(coef: Floats) -> list[str]:
+def _zero_notes(coef: Floats) -> list[str]:
     """Return a list with a note if the estimate is zero, or an empty list.
 
     It is zero, for example, if a step of classes contradicts the first one.
@@ -286,5 +286,5 @@ class PeelingTransfer(PeelingDpIht):
         spread = np.sqrt(squares) / np.maximum(weight, weights.min())
         std_error = np.where(student != 0, spread, 0.0)
         return TransferResult(
-            coef=student, std_error=std_error, teachers=teachers, notes=_doubts(student)
+            coef=student, std_error=std_error, teachers=teachers, notes=_zero_notes(student)
         )

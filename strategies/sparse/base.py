@@ -166,7 +166,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         """Return the result's notes."""
-        notes = scale.doubts(self._scale_argument)
+        notes = scale.notes(self._scale_argument)
         if not (belief.inclusion > 0.5).any():
             one, large, score = self._showing
             needed = needed_for_selection(large, self.epsilon, self.dim, score, num_users)

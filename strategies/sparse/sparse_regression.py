@@ -196,7 +196,7 @@ class SparseRegression(SparseWaves):
         for cohort in compared:
             result = yield from self._compared(cohort, result, scale.value)
         mean, size = (0.5, 0.5) if self._logistic else (0.0, scale.value)
-        result = yield from held_out.judged(result, mean, size)
+        result = yield from held_out.with_r2(result, mean, size)
         r2, error = result.r2, result.r2_error
         if self._logistic or r2 is None or error is None or not result.coef.any():
             return result

@@ -63,7 +63,7 @@ class CoordinateMean:
         half = num_users // 2
         return [num_users] if self.num_bins == 1 else [half, num_users - half]
 
-    def doubts(self, num_users: int) -> list[str]:
+    def notes(self, num_users: int) -> list[str]:
         """Return a note, in a list, if ``num_users`` users are too few to estimate the ranges."""
         if self.num_bins == 1:
             return []

@@ -105,7 +105,7 @@ class R2HoldOut:
         except TooFewReports:
             return _UNKNOWN
 
-    def judged(
+    def with_r2(
         self, result: Linear, mean: float, target_size: float
     ) -> Generator[Ask, Estimate, Linear]:
         """Return the result with R2.
@@ -136,7 +136,7 @@ class R2HoldOut:
             size = yield from ask_size(cohort, octave, self._epsilon, self._rows)
             expected = np.array([size.value, target_size])
             noise = math.sqrt(mechanism.variance / self._others.size)
-            bound = min(_BOUNDS, key=lambda bound: math.hypot(bound**2 * noise, _hidden(bound)))
+            bound = min(_BOUNDS, key=lambda bound: math.hypot(bound**2 * noise, _excess(bound)))
         constant = predictor(mean, self._link)
         largest, most = (float(bound * size) for size in expected)
         question = ResidualSquares(theta, offset, constant, largest, most, self._link)
@@ -149,7 +149,7 @@ class R2HoldOut:
                 np.array([_log_size(square) for square in squares + step])
                 for step in (steps, 0.0, -steps)
             )
-            law, steepness = _hidden(bound) / 2, (above - below) / (2 * steps)
+            law, steepness = _excess(bound) / 2, (above - below) / (2 * steps)
             surely = np.clip(squares - 2 * answer.std_error, _MIN_SQUARE, _MAX_SQUARE)
             if max(map(_log_size, surely)) > math.log(_MAX_SIZE_RATIO / bound):
                 return _UNKNOWN
@@ -172,7 +172,7 @@ def predictor(mean: float, link: str) -> float:
     return float(brentq(lambda u: float(of_mean(np.array(u))) - mean, -far, far))
 
 
-def _hidden(bound: float) -> float:
+def _excess(bound: float) -> float:
     """Return how much more of the mean square clipping removes for Laplace than for normal numbers.
 
     Both have mean square 1 before clipping.

@@ -61,7 +61,7 @@ class TargetScale:
         """True if the estimate is near the true scale with a probability of at least 99 %."""
         return self.certainty >= _CERTAIN_PROBABILITY
 
-    def doubts(self, argument: str) -> list[str]:
+    def notes(self, argument: str) -> list[str]:
         """Return a note, in a list, if the scale is not certain.
 
         The note names the ``argument`` that declares the scale.
@@ -131,7 +131,7 @@ def estimate_target_scale(
         logs, named, unnamed = _log_chances(own, other, samples_per_user)
         log_weights = named @ counts + unnamed @ (num_reports - counts)
         weights = np.exp(log_weights - log_weights.max())
-        scale = _believed(logs, weights / weights.sum())
+        scale = _scale_posterior(logs, weights / weights.sum())
         if scale.certainty > 0.999 or num_reports >= _COHORTS * cohort.size:
             return scale
     if not num_reports:
@@ -157,7 +157,7 @@ def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Float
     return logs, np.log(chance), np.log1p(-chance)
 
 
-def _believed(logs: Floats, weights: Floats) -> TargetScale:
+def _scale_posterior(logs: Floats, weights: Floats) -> TargetScale:
     """Return the posterior near the most likely scale, from log-scales and their weights."""
     near = np.abs(logs - logs[np.argmax(weights)]) < _SAME_LOG
     total = float(weights[near].sum())

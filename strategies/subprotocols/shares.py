@@ -9,7 +9,7 @@ from ldp_flower.questions import SharesBelow
 from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordinate
 from ldp_flower.validation import Floats
 
-from ..numerics.quantile_posterior import Crossing, believed, inverted, pooled
+from ..numerics.quantile_posterior import Crossing, crossing_posterior, inverted, pooled
 from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
 from ..runtime.result import HALF_WIDTH_95
@@ -100,7 +100,7 @@ class ThresholdShares:
 
     def about(self, level: float, scale: ValueScale) -> Crossing:
         """Return the posterior of a quantile, on a scale."""
-        return believed(*self._about(level, scale), self._noise, level)
+        return crossing_posterior(*self._about(level, scale), self._noise, level)
 
     def pooled(self, belief: Crossing, scale: ValueScale) -> float:
         """Return the estimate of a quantile, on a scale."""

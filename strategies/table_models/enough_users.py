@@ -50,7 +50,7 @@ def too_few(
     )
 
 
-def doubts(num_users: int, epsilon: float, public: bool = False) -> list[str]:
+def precision_notes(num_users: int, epsilon: float, public: bool = False) -> list[str]:
     """Return a note, in a list, if the users are enough for a regression, but few."""
     needed = _STRONG * _users_for_mean(epsilon, public)
     if num_users >= needed:

@@ -31,7 +31,7 @@ from ..subprotocols.standardisation import (
 from ..sums import regression as sums
 from ..sums.budget import Budget
 from . import descent, holdout, public_features
-from .enough_users import doubts, too_few
+from .enough_users import precision_notes, too_few
 from .fits import RegressionFit
 from .line_search import MIN_PREDICTED, line_search
 
@@ -170,7 +170,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def synthetic(self, setting: Setting) -> TableUsers:
         """Return users with rows of synthetic tables."""
         rows = rows_of(setting, self.rows_per_user or 1)
-        notes = tuple(doubts(setting.num_users, self.epsilon, self._public))
+        notes = tuple(precision_notes(setting.num_users, self.epsilon, self._public))
         most = MAX_PLANNED // self.schema.num_features if self._public else None
         return users_of_tables(self.schema, setting, rows, notes=notes, max_users=most)
 
@@ -190,7 +190,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         epsilon, dim = self.epsilon, self.schema.num_features
-        one, notes = np.eye(1, dim)[0], doubts(run.num_users, epsilon, self._public)
+        one, notes = np.eye(1, dim)[0], precision_notes(run.num_users, epsilon, self._public)
         asked = holdout.hold_out_present(run)
         kept = holdout.hold_out(run, public_features.COHORTS if self._public else holdout.COHORTS)
         present = holdout.EVERYBODY

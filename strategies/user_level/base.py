@@ -29,7 +29,7 @@ from ..forecasts.populations import (
 )
 from ..numerics.denoising import keep_above
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy, TooFewReports
-from ..runtime.coefficients import METHODS, Method, support_doubts
+from ..runtime.coefficients import METHODS, Method, support_notes
 from ..subprotocols.holdout_r2 import R2HoldOut
 from ..subprotocols.octaves import Size, ask_size, size_askers
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
@@ -177,7 +177,7 @@ class SelectedRegression(SparseStrategy):
         coef[selected], std_error[selected] = fit.coef, fit.std_error
         if self.method == "auto":
             clear = np.divide(coef, std_error, out=np.zeros(self.dim), where=std_error > 0)
-            notes += support_doubts(clear, self.sparsity)
+            notes += support_notes(clear, self.sparsity)
             kept = keep_above(coef, _COEFFICIENT_Z * np.nan_to_num(std_error))
             kept = keep_largest(kept, self.sparsity)
             # The error of an omitted coefficient includes its estimated size.
@@ -190,7 +190,7 @@ class SelectedRegression(SparseStrategy):
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
         result = LinearResult(coef=coef, std_error=std_error, intercept=fit.intercept, notes=notes)
-        return (yield from held_out.judged(result, fit.intercept, scale.value))
+        return (yield from held_out.with_r2(result, fit.intercept, scale.value))
 
     def _scale(self, run: Run) -> Generator[Ask, Estimate, Size]:
         """Return the targets' root mean square, declared or estimated from a cohort."""
@@ -215,7 +215,7 @@ class SelectedRegression(SparseStrategy):
         question = SELECTORS[self.selector]
         vote = yield from ask_vote(cohort, oracle, question, self.samples_per_user)
         order = np.argsort(-vote.counts, kind="stable")
-        votes = vote.standing()[order]
+        votes = vote.surplus_z()[order]
         if votes[self.sparsity - 1] < _VOTE_Z:
             clear = int((votes[: self.sparsity] >= _VOTE_Z).sum())
             notes.append(

@@ -137,5 +137,5 @@ class MultiRoundRegression(SelectedRegression):
         estimator = CoordinateMean(self.epsilon, size, scale * error, scale * spread)
         cohorts = run.cohorts(estimator.sizes(num_users))
         found = yield from estimator.estimate(cohorts, Gradient(theta, selected), run.salt)
-        notes[:] = dict.fromkeys([*notes, *estimator.doubts(num_users)])
+        notes[:] = dict.fromkeys([*notes, *estimator.notes(num_users)])
         return Estimate(found.mean / scale, found.std_error / scale, found.count)

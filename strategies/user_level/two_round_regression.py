@@ -83,7 +83,7 @@ class TwoRoundRegression(SelectedRegression):
         size = len(selected)
         spread = math.sqrt(size / max(self.samples_per_user - size - 1, 1))
         estimator = CoordinateMean(self.epsilon, size, 1.0, spread)
-        notes += estimator.doubts(run.num_unasked)
+        notes += estimator.notes(run.num_unasked)
         cohorts = run.cohorts(estimator.sizes(run.num_unasked))
         question = ResidualCoefficients(np.zeros(self.dim), np.ones(size), _PAPER_RIDGE, selected)
         found = yield from estimator.estimate(cohorts, question, run.salt)

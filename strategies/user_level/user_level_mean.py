@@ -162,8 +162,8 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         cohorts = run.cohorts(estimator.sizes(run.num_users))
         question = Mean(np.zeros(self.dim))
         found = yield from estimator.estimate(cohorts, question, run.salt)
-        doubts = estimator.doubts(run.num_users)
-        return LinearResult(coef=found.mean, std_error=found.std_error, notes=doubts)
+        notes = estimator.notes(run.num_users)
+        return LinearResult(coef=found.mean, std_error=found.std_error, notes=notes)
 
     def _by_waves(self, run: Run) -> Protocol:
         found = yield from mean_by_waves(

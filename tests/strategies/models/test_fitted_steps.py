@@ -75,7 +75,7 @@ def test_a_walk_that_is_not_fitted_is_as_planned():
 
 def test_going_back_leaves_no_trace():
     descent = descended([EAST, EAST])
-    descent.go_back()
+    descent.reset()
     assert descent.position.tolist() == descent.estimate.tolist() == [0.0, 0.0]
     assert descent.steps == [] and descent.noise == 0
     descent.follow(EAST, 1.0, EAST)

@@ -6,7 +6,7 @@ import pytest
 from ldp_flower.strategies.recurring import local_level as module
 from ldp_flower.strategies.recurring.local_level import local_level
 from ldp_flower.strategies.recurring.season import season_of, seasonal_level
-from ldp_flower.strategies.recurring.series_result import _steadied
+from ldp_flower.strategies.recurring.series_result import _averaged_errors
 
 RNG = np.random.default_rng(3)
 ESTIMATES = RNG.normal(0, 1, 7).cumsum()
@@ -183,7 +183,7 @@ def test_the_noise_of_some_collections_is_averaged_for_each_report():
     errors = rng.uniform(1, 2, (30, 2))
     reports = rng.integers(50, 60, (30, 1)).astype(float)
     errors[4, 0], reports[9], errors[9] = np.inf, 0, np.inf
-    found = _steadied(errors, reports)
+    found = _averaged_errors(errors, reports)
     for at, place in np.ndindex(errors.shape):
         those = slice(max(0, at - 7), at + 1)
         own, known = errors[those, place], np.isfinite(errors[those, place])

@@ -136,7 +136,7 @@ def test_too_few_users_are_told_apart_by_what_they_are_too_few_for():
 
 def test_the_range_is_cut_into_bins_as_wide_as_users_are_spread():
     wide = CoordinateMean(1.0, 16, 1.0, 1.0)
-    assert wide.num_bins == 1 and wide.sizes(101) == [101] and wide.doubts(10) == []
+    assert wide.num_bins == 1 and wide.sizes(101) == [101] and wide.notes(10) == []
     fine = CoordinateMean(1.0, 12, 4.0, 0.1)
     assert fine.sizes(101) == [50, 51]
     width = 2 * fine.reach / fine.num_bins

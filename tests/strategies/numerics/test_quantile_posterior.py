@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit, ndtr
 
-from ldp_flower.strategies.numerics.quantile_posterior import believed, pooled
+from ldp_flower.strategies.numerics.quantile_posterior import crossing_posterior, pooled
 from ldp_flower.strategies.numerics.value_scale import (
     ValueScale,
     coarsest_step,
@@ -55,7 +55,7 @@ def test_a_crossing_is_found_and_its_spread_is_right():
         curve = expit((places - 0.3) / 0.2 + logit(level))
         values = rng.binomial(count, curve) / count
         values += np.sqrt(noise / count) * rng.standard_normal(20)
-        belief = believed(places, values, np.full(20, count), noise, level)
+        belief = crossing_posterior(places, values, np.full(20, count), noise, level)
         low, high = belief.quantile([0.05, 0.95])
         covered += low <= 0.3 <= high
         errors.append(pooled(belief, places, values, np.ones(20)) - 0.3)
@@ -67,7 +67,7 @@ def test_a_crossing_is_found_and_its_spread_is_right():
 def test_a_step_is_between_the_measurements_around_it():
     places = np.array([0.1, 0.3, 0.4, 0.42, 0.45, 0.6])
     values = np.where(places < 0.41, 0.2, 0.7)
-    belief = believed(places, values, np.full(6, 1e5), 0.75, 0.5)
+    belief = crossing_posterior(places, values, np.full(6, 1e5), 0.75, 0.5)
     assert 0.39 < belief.quantile(0.5) < 0.43
 
 
@@ -77,7 +77,9 @@ def test_the_likeliest_scale_around_zero_is_as_fine_as_the_values(spread, finest
     values = spread * np.linspace(-3, 3, 30)
     scales = scales_within(-1.0, 1.0)
     evidence = [
-        believed(each.places(values), ndtr(values / spread), np.full(30, 1e4), 0.75, 0.5).evidence
+        crossing_posterior(
+            each.places(values), ndtr(values / spread), np.full(30, 1e4), 0.75, 0.5
+        ).evidence
         for each in scales
     ]
     assert scales[int(np.argmax(evidence))].finest == finest
