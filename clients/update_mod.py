@@ -17,7 +17,7 @@ from ldp_flower.guarantee.training import (
     digest,
     flattened,
     parameters_of,
-    taken_apart,
+    split_query,
 )
 from ldp_flower.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.randomizers.elementwise import directions
@@ -161,7 +161,7 @@ class LdpUpdateMod:
         if (wrong := objection(call_next, LdpUpdateMod)) is not None:
             raise Refusal(Refusal.MISCONFIGURED, wrong)
         try:
-            query, content = taken_apart(received.message.content)
+            query, content = split_query(received.message.content)
             node = self._open(received, context)
             if query is None:
                 return RecordDict({"census": MetricRecord({**node.census()})})

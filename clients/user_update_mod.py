@@ -78,7 +78,7 @@ def own_context(context: Context) -> Context:
 
 
 @contextmanager
-def as_if_alone(seed: int) -> Iterator[None]:
+def isolated_training(seed: int) -> Iterator[None]:
     """Isolate a user's training from the global settings that other users' training has left.
 
     The random generators (Python's, NumPy's and, if it is installed, PyTorch's) start from
@@ -217,6 +217,6 @@ def _update(
         failed("A user has no rows that can be read; the user reports an update of 0.")
         return np.zeros(len(flattened(training.sent)))
     inner.content = with_user(training.content, user, seed)
-    with as_if_alone(seed):
+    with isolated_training(seed):
         reply = reply_of(inner, own_context(training.context), training.call_next, failed)
         return update_of(reply, training.name, training.sent, failed)

@@ -49,12 +49,12 @@ def values_of(
             logger.warning("Records that are not finite and are left out: %d.", lost)
         bound = getattr(query.question, "feature_bound", None)
         if bound is not None:
-            _log_far(kept.features, bound, "rows", query.statistic)
+            _log_beyond_bound(kept.features, bound, "rows", query.statistic)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(kept, query.question, statistic, query.randomizer.width)
         return compute(kept, query.question, coins[some])
 
-    values = _together_or_apart(
+    values = _compute_isolated(
         computed,
         np.arange(len(slots)),
         lambda: np.full((1, query.randomizer.width), np.nan),
@@ -62,7 +62,7 @@ def values_of(
     )
     radius = getattr(query.randomizer, "radius", None)
     if isinstance(radius, float):
-        _log_far(values, radius, "users' values", query.statistic)
+        _log_beyond_bound(values, radius, "users' values", query.statistic)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning(
             "Answers at random, as these users have nothing that can be reported (an entry or the "
@@ -89,7 +89,7 @@ def public_of(
     def block(some: Slots) -> NDArray[np.float32]:
         return public_block(chosen(take(slots[some]), query.question, coins[some]), query.question)
 
-    return _together_or_apart(
+    return _compute_isolated(
         block,
         np.arange(len(slots)),
         lambda: public_block(nobody, query.question),
@@ -97,7 +97,7 @@ def public_of(
     )
 
 
-def _together_or_apart(
+def _compute_isolated(
     compute: Callable[[Slots], NDArray[Any]],
     slots: Slots,
     otherwise: Callable[[], NDArray[Any]],
@@ -119,7 +119,7 @@ def _together_or_apart(
             )
             return otherwise()
     runs = (slots[i : i + 1] for i in range(len(slots)))
-    return np.concatenate([_together_or_apart(compute, one, otherwise, name) for one in runs])
+    return np.concatenate([_compute_isolated(compute, one, otherwise, name) for one in runs])
 
 
 _FAR_FACTOR = 10.0  # times the bound; values beyond this suggest wrong units, not a heavy tail
@@ -131,7 +131,7 @@ _UNITS = (
 )
 
 
-def _log_far(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
+def _log_beyond_bound(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
     """Log the number of rows or values beyond their bound; warn if most are far beyond it."""
     logger: Any = logging.getLogger(__name__)
     sizes = np.abs(rows).max(axis=1, initial=0.0)

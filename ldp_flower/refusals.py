@@ -40,11 +40,11 @@ class TooFew:
 
     def __str__(self) -> str:
         """Return the refusal in words."""
-        told = [self.why]
+        sentences = [self.why]
         if self.needed is not None:
-            told.append(f"At least {self.needed:,} {self.unit} are needed.")
+            sentences.append(f"At least {self.needed:,} {self.unit} are needed.")
         if self.useful is not None:
-            told.append(f"From {self.useful:,} {self.unit} on most relations show.")
+            sentences.append(f"From {self.useful:,} {self.unit} on most relations show.")
         if self.epsilon is not None:
-            told.append(f"With these {self.unit} epsilon {self.epsilon:g} would do.")
-        return " ".join(filter(None, [*told, self.advice]))
+            sentences.append(f"With these {self.unit} epsilon {self.epsilon:g} would do.")
+        return " ".join(filter(None, [*sentences, self.advice]))

@@ -19,7 +19,7 @@ from ldp_flower.guarantee.training import (
     LocalTraining,
     NetworkRound,
     digest,
-    taken_apart,
+    split_query,
 )
 from ldp_flower.models.graph import Graph, Limits, NetworkError
 from ldp_flower.models.network import Network
@@ -180,7 +180,7 @@ class NetworkClientApp(ClientApp):
     def _census(self, received: Received, context: Context) -> RecordDict:
         """Return the census of one silo, with its public numbers of records and of their owners."""
         try:
-            query, _ = taken_apart(received.message.content)
+            query, _ = split_query(received.message.content)
         except MessageError as error:
             raise Refusal.malformed(error) from error
         if query is not None:

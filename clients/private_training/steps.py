@@ -44,7 +44,7 @@ def train(
     count = training.num_records or max(present, 1)
     present = 0 if training.blind else min(present, count)
     block = block_size(training.plan, count, sum(p.numel() for p in parameters.values()))
-    with random_state_of_its_own(training.randomness) as seeds:
+    with seeded_generators(training.randomness) as seeds:
         gradients = Gradients(model, loss, dataset, parameters, block, seeds)
         kept = take_steps(
             training.plan, parameters, optimizer, gradients, count, present, training.randomness
@@ -252,7 +252,7 @@ def _copies(parameters: Parameters) -> Tensors:
 
 
 @contextmanager
-def random_state_of_its_own(randomness: RandomSource) -> Iterator[torch.Generator]:
+def seeded_generators(randomness: RandomSource) -> Iterator[torch.Generator]:
     """Seed PyTorch's generator, from which an optimiser may draw, and restore it afterwards.
 
     Yield a second generator, which seeds the random parts of records.

@@ -238,7 +238,7 @@ class Comparison:
         from pandas import DataFrame
 
         with charts.style():
-            axes = charts.standing_alone(_HEIGHT)
+            axes = charts.detached_axes(_HEIGHT)
             self._draw(axes)
         figure = charts.svg(axes, f"{self.metric} by true epsilon")
         table = table_of(DataFrame(self.rows(), columns=self.head), most_rows=len(self.cells) + 2)

@@ -206,12 +206,12 @@ def check_kind(what: str, kind: object) -> None:
         )
 
 
-def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> None:
+def log_mismatches(table: Mapping[str, tuple[Numeric | Categories, object]]) -> None:
     """Log for the worst columns how many entries do not match the column's declaration.
 
     ``table`` has the declaration and the entries of each column, by name.
     """
-    found = [each for name, (kind, values) in table.items() for each in _beyond(name, kind, values)]
+    found = [each for name, (kind, values) in table.items() for each in _faults(name, kind, values)]
     worst = sorted(sorted(found, key=lambda each: -each[0])[:_MAX_COLUMNS_NAMED], key=found.index)
     logger = logging.getLogger(__name__)
     for _, warning in worst:
@@ -220,7 +220,7 @@ def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> Non
         logger.warning("So it is, with fewer entries, in %d more columns.", len(found) - len(worst))
 
 
-def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[tuple[int, str]]:
+def _faults(name: str, kind: Numeric | Categories, values: object) -> Iterator[tuple[int, str]]:
     """Yield the numbers of entries that do not match the declaration, each with its warning."""
     if isinstance(kind, Numeric):
         numbers = as_numbers(values)

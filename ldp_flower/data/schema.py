@@ -19,8 +19,8 @@ from .columns import (
     check_kind,
     exact_of,
     kind_of,
+    log_mismatches,
     plain_of,
-    tell_beyond,
 )
 from .entries import Column, has
 from .names import MissingIds, check_missing_ids
@@ -234,7 +234,7 @@ class Schema(PlainFields):
         """
         table = collected(table)
         read = {name: self._read(table, name) for name in self.columns_read}
-        tell_beyond({name: (self.kind(name), values) for name, values in read.items()})
+        log_mismatches({name: (self.kind(name), values) for name, values in read.items()})
         named: Any = groups
         if isinstance(groups, str):
             try:

@@ -85,7 +85,7 @@ class Claim:
     attempts: int = 0
     reply: bytes | None = None
 
-    def begun(self) -> Self:
+    def with_attempt(self) -> Self:
         """Return the claim with one more attempt; the count stops at ``ATTEMPTS`` + 1."""
         return replace(self, attempts=min(self.attempts, ATTEMPTS) + 1)
 
@@ -204,7 +204,7 @@ class StateLedger:
                 plans[cost.plan] = every.tolist()
                 self._state[self._plans_name] = plans
         if claim.reply is None and claim.users.any():
-            claim = claim.begun()
+            claim = claim.with_attempt()
             self.fulfil(entry.digest, claim.to_bytes())
         return claim
 
@@ -341,7 +341,7 @@ class SqliteLedger(LedgerFile):
                 claim = Claim(self._able(connection, accounts, cost, policy))
             if claim.reply is not None or not claim.users.any():
                 return claim
-            claim, paying = claim.begun(), 0
+            claim, paying = claim.with_attempt(), 0
             if new:
                 names = np.asarray(accounts)[claim.users]
                 if series is not None:

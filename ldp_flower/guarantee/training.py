@@ -56,7 +56,7 @@ def census(own: RecordDict | None = None) -> RecordDict:
     return RecordDict({**(own or {}), RIDER: rider})
 
 
-def taken_apart(content: RecordDict) -> tuple[Query | None, RecordDict]:
+def split_query(content: RecordDict) -> tuple[Query | None, RecordDict]:
     """Undo :func:`with_query` or :func:`census`; raise MessageError if the content is neither.
 
     Return the query, or None for a census, and the app's records.

@@ -183,7 +183,7 @@ class Plan:
         """Return the sections of the page, in reading order."""
         whom = "person" if self.holder == "user" else self.protects
         with charts.style():
-            axes = charts.standing_alone(_HEIGHT)
+            axes = charts.detached_axes(_HEIGHT)
             self._draw(axes)
         figure = charts.svg(axes, "Expected error over epsilon, by number of users")
         expected = self.expected

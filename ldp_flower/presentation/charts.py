@@ -60,7 +60,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def standing_alone(height: float) -> "Axes":
+def detached_axes(height: float) -> "Axes":
     """Return empty axes, ``height`` inches high, of a figure that windows and notebooks ignore."""
     from matplotlib.figure import Figure
 
@@ -72,7 +72,7 @@ def new_axes(height: float) -> "Axes":
     import matplotlib
 
     if "inline" not in matplotlib.get_backend():
-        return standing_alone(height)
+        return detached_axes(height)
     from matplotlib import pyplot
 
     return pyplot.figure(figsize=(_WIDTH, height), layout="constrained").subplots()

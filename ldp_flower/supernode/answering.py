@@ -20,7 +20,7 @@ from flwr.supernode.runtime import run_clientapp as flowers
 from ..clients import Refusal
 from ..guarantee import ledger
 from . import flower
-from .journal import SubmittedRun, heard, line_of
+from .journal import SubmittedRun, collected_log, line_of
 from .settings import Settings
 
 _log = logging.getLogger("flwr")
@@ -50,14 +50,14 @@ def _let_answer(load_app: Callable[[], ClientApp], name: str) -> None:
     for step, replacement in {
         "install_from_fab": lambda fab, **_: fabs.append(fab),
         "get_project_dir": lambda *_: Path(os.devnull),
-        "install_app_dependencies": _install_nothing,
+        "install_app_dependencies": _refuse_install,
         "get_load_client_app_fn": lambda **_: load,
     }.items():
         assert hasattr(flowers, step)
         setattr(flowers, step, replacement)
 
 
-def _install_nothing(*_: object, **__: object) -> NoReturn:
+def _refuse_install(*_: object, **__: object) -> NoReturn:
     raise RuntimeError("An operator's node installs nothing that a run asks for.")
 
 
@@ -70,7 +70,7 @@ def answered(
 ) -> Message:
     """Return the reply of the operator's app, or an error with a fixed text, and log it."""
     started = time.monotonic()
-    with heard(ledger.__name__, logging.INFO) as paid:
+    with collected_log(ledger.__name__, logging.INFO) as paid:
         try:
             reply = load_app()(message, context)
             own = message.metadata.message_id

@@ -20,7 +20,7 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
-from .journal import heard
+from .journal import collected_log
 from .settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
 
 # Accepted ratios of the declared to the true number of records; steps are wrong by this ratio.
@@ -183,11 +183,11 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
                 "refuse every question."
             )
         return
-    with heard("ldp_flower", logging.WARNING) as records:
+    with collected_log("ldp_flower", logging.WARNING) as records:
         reply = census(app, config)
     # First the oddities of a table that can be read, then the client's other warnings.
     findings.doubts += [r.getMessage() for r in records if r.name == table_file.__name__]
-    warnings = [_told(r) for r in records if r.name != table_file.__name__]
+    warnings = [_log_text(r) for r in records if r.name != table_file.__name__]
     if reply.has_error():
         why = warnings[-1] if warnings else reply.error.reason
         findings.problems.append(f"{settings.name} does not answer: {why}")
@@ -273,7 +273,7 @@ def _fit(network: Path, records: NDArray[Any], targets: NDArray[Any], findings: 
     (findings.doubts if usable.faults else findings.facts).append(f"{network.name}: {usable}")
 
 
-def _told(record: logging.LogRecord) -> str:
+def _log_text(record: logging.LogRecord) -> str:
     """Return a log record's text for the operator or, if it has an exception, the error's text."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:

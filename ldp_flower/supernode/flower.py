@@ -82,7 +82,7 @@ def command(name: str, *arguments: str) -> list[str]:
 def run(name: str, arguments: list[str]) -> None:
     """Run one of Flower's programs in this process, as Flower's command would."""
     if name == "flower-supernode":
-        importlib.import_module(f"{__package__}.journal").take_care()
+        importlib.import_module(f"{__package__}.journal").harden()
     sys.argv = [name, *arguments]
     program = getattr(importlib.import_module(_PROGRAMS[name]), name.replace("-", "_"))
     program()

@@ -30,7 +30,7 @@ class SubmittedRun:
 
 
 @contextmanager
-def heard(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
+def collected_log(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
     """Collect the log records of a logger, from a level on, inside this context."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler(level)
@@ -55,23 +55,23 @@ def line_of(
     paid: Iterable[logging.LogRecord] = (),
 ) -> str:
     """Return the log's line about a message, its answer and the charges on the ledger."""
-    kind = shortened(message.metadata.message_type)  # the server chose this text
+    kind = one_line(message.metadata.message_type)  # the server chose this text
     outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
     spent = " ".join(record.getMessage() for record in paid) or "nothing was paid."
     return (
         f"Run {run.run_id}, {kind}: {outcome} of {name} after {seconds:.2f} s; {spent} The run's "
-        f"own app was not looked at: '{shortened(run.fab_id)}' '{shortened(run.fab_version)}', "
+        f"own app was not looked at: '{one_line(run.fab_id)}' '{one_line(run.fab_version)}', "
         f"SHA-256 {hashlib.sha256(run.fab).hexdigest()}."
     )
 
 
-def shortened(text: str) -> str:
+def one_line(text: str) -> str:
     """Return an untrusted name for the log: in ASCII, on one line, and of limited length."""
     plain = ascii(text)[1:-1]
     return plain if len(plain) <= _MAX_NAME_CHARS else f"{plain[:_MAX_NAME_CHARS]}..."
 
 
-def take_care() -> None:
+def harden() -> None:
     """Make this process, a future SuperNode, read a run's settings safely and sanitise its log.
 
     All messages pass this one process. Settings that cannot be parsed would end it, and large ones
@@ -96,15 +96,15 @@ def take_care() -> None:
 
     vars(flowers)["get_fused_config_from_fab"] = settings
     for handler in _log.handlers:
-        handler.addFilter(printable)
+        handler.addFilter(sanitise)
 
 
-def printable(record: logging.LogRecord) -> bool:
+def sanitise(record: logging.LogRecord) -> bool:
     """Shorten the arguments of a log record, and put each on one line; return True."""
     if isinstance(record.msg, BaseException):
-        record.msg = shortened(str(record.msg))
+        record.msg = one_line(str(record.msg))
     if isinstance(record.args, tuple):
         record.args = tuple(
-            each if isinstance(each, int | float) else shortened(str(each)) for each in record.args
+            each if isinstance(each, int | float) else one_line(str(each)) for each in record.args
         )
     return True

@@ -51,7 +51,7 @@ def sentences_on(table: "DataFrame") -> list[str]:
 def figure(draw: Callable[["Axes"], None], height: float, title: str) -> Markup:
     """Return a figure drawn by ``draw``, ``height`` inches high."""
     with charts.style():
-        axes = charts.standing_alone(height)
+        axes = charts.detached_axes(height)
         draw(axes)
     return charts.svg(axes, title)
 

@@ -269,7 +269,7 @@ def test_no_users_training_decides_what_another_finds(monkeypatch):
 
 
 def plant_shared_generators(monkeypatch):
-    monkeypatch.setattr(user_update_mod, "as_if_alone", lambda seed: nullcontext())
+    monkeypatch.setattr(user_update_mod, "isolated_training", lambda seed: nullcontext())
 
 
 def plant_shared_context(monkeypatch):
@@ -304,9 +304,9 @@ def test_what_is_shared_shows(plant, monkeypatch):
 
 LATE = """
 import sys
-from ldp_flower.clients.user_update_mod import as_if_alone
+from ldp_flower.clients.user_update_mod import isolated_training
 assert "torch" not in sys.modules
-with as_if_alone(6):
+with isolated_training(6):
     import torch
     drawn = torch.rand(1)
 torch.manual_seed(6)

@@ -42,7 +42,7 @@ class Elements(HTMLParser):
 
 def evil_page():
     with charts.style():
-        axes = charts.standing_alone(2.0)
+        axes = charts.detached_axes(2.0)
         charts.intervals(
             axes, [EVIL, "$\\frac", "数", "y" * 99], [1.0, 2.0, 3.0, np.nan], [0.1] * 4
         )
@@ -89,7 +89,7 @@ def test_a_notebooks_part_has_the_same_sections_and_styles_nothing_else():
 
 def test_a_figure_takes_the_colour_of_the_text_around_it():
     with charts.style():
-        axes = charts.standing_alone(2.0)
+        axes = charts.detached_axes(2.0)
         axes.plot([0, 1], color=charts.GREEN)
     drawn = charts.svg(axes, "a line")
     assert charts.INK not in drawn and "currentColor" in drawn

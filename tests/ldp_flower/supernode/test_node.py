@@ -25,7 +25,7 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.supernode import answering, flower, launch
 from ldp_flower.supernode.checks import census
-from ldp_flower.supernode.journal import SubmittedRun, heard, line_of, printable, take_care
+from ldp_flower.supernode.journal import SubmittedRun, collected_log, harden, line_of, sanitise
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
 from ldp_flower.supernode.settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
@@ -176,7 +176,7 @@ def test_the_journal_hears_what_was_paid(tmp_path):
     ledger, policy = SqliteLedger.create(tmp_path / "ledger.db"), PrivacyPolicy(1.0, 0.1)
     asked = message("query.report")
     failed = Message(Error(102, "broke"), reply_to=asked)
-    with heard(SqliteLedger.__module__, logging.INFO) as paid:
+    with collected_log(SqliteLedger.__module__, logging.INFO) as paid:
         ledger.reserve(Entry("q"), np.array(["a", "b"]), Cost(0.5, 0.01), policy)
     ledger.reserve(Entry("r"), np.array(["a"]), Cost(0.25), policy)
     line = line_of(asked, failed, RUN, "site:app", 1.0, paid)
@@ -313,8 +313,8 @@ def careful(monkeypatch):
         monkeypatch.setattr(handler, "filters", [*handler.filters])
     name = "get_fused_config_from_fab"
     monkeypatch.setattr(start_client_internal, name, getattr(start_client_internal, name))
-    take_care()
-    assert all(printable in handler.filters for handler in flowers_log.handlers)
+    harden()
+    assert all(sanitise in handler.filters for handler in flowers_log.handlers)
     return lambda fab: getattr(start_client_internal, name)(
         fab, SimpleNamespace(override_config={"rounds": 5})
     )
@@ -334,7 +334,7 @@ def test_a_strangers_names_forge_no_line_of_the_log():
     record = logging.LogRecord(
         "flwr", 20, "", 0, "[RUN %s, ROUND %s] %d", (7, "1]\nRun 1: \x1b[2J" + "x" * 999, 3), None
     )
-    assert printable(record)
+    assert sanitise(record)
     line = record.getMessage()
     assert line.startswith("[RUN 7, ROUND 1]\\nRun 1: \\x1b[2Jxxx") and line.endswith("...] 3")
     assert line.isprintable() and len(line) < 300

@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.guarantee.messages import MessageError
-from ldp_flower.guarantee.training import RIDER, digest, taken_apart
+from ldp_flower.guarantee.training import RIDER, digest, split_query
 from ldp_flower.questions import ClippedUpdate, NormalisedUpdate
 from ldp_flower.strategies import LdpFedAvg, trainable_of
 from ldp_flower.strategies.models.trained import Trained
@@ -143,7 +143,7 @@ def test_all_arrays_of_floats_are_asked_for_in_the_old_form():
     rider = grid.asked[-1][RIDER]
     assert {"layout", "payload"} <= set(rider)
     # In a deployment it crosses a wire; Flower's simulations hand over objects.
-    query, own = taken_apart(RecordDict({RIDER: ConfigRecord.inflate(rider.deflate())}))
+    query, own = split_query(RecordDict({RIDER: ConfigRecord.inflate(rider.deflate())}))
     assert query.question.trained.tolist() == [1, 2] and not own
 
 
