@@ -78,7 +78,7 @@ def scale_bins(sizes: Floats, bins: q.TargetScaleBin | q.DistanceBin) -> Floats:
     return np.where(sizes > 0, found, -1.0)[:, None]
 
 
-def log_ratio(
+def scaled_log_size(
     sizes: Floats,
     question: q.RootCurvature | q.ColumnMeanNorm | q.ColumnLogSizes,
 ) -> Floats:

@@ -166,7 +166,7 @@ class LdpUpdateMod:
             if query is None:
                 return RecordDict({"census": MetricRecord({**node.census()})})
             name, model = _model(content)
-            question, sent = _checked(query, model)
+            question, sent = _selected(query, model)
         except MessageError as error:
             raise Refusal.malformed(error) from error
         node.terms.require_allowed(query.randomizer)
@@ -253,7 +253,7 @@ def _model(content: RecordDict) -> tuple[str, Parameters]:
         raise MessageError("Expected a model of NumPy arrays.") from error
 
 
-def _checked(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameters]:
+def _selected(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameters]:
     """Return the question and the parameters that it selects, or raise MessageError."""
     question = query.question
     if not isinstance(question, UpdateQuestion):

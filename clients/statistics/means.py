@@ -12,7 +12,7 @@ from ldp_flower.questions.moments import num_monomials, packed_power, tensor_pow
 from ldp_flower.randomizers.elementwise import directions, log, row_norms
 from ldp_flower.validation import Floats
 
-from ..arithmetic import log_ratio, mean_over_rows, scale_bins
+from ..arithmetic import mean_over_rows, scale_bins, scaled_log_size
 from .registry import answers
 
 
@@ -60,7 +60,7 @@ def column_means(users: Users, question: q.ColumnMeans) -> Floats:
 def column_mean_norm(users: Users, question: q.ColumnMeanNorm) -> Floats:
     """Compute :class:`ColumnMeanNorm`."""
     differences = _difference(_joined(users), question.centre, question.coordinates)
-    return log_ratio(row_norms(differences)[:, None], question)
+    return scaled_log_size(row_norms(differences)[:, None], question)
 
 
 @answers(q.ColumnLogSizes)
@@ -70,7 +70,7 @@ def column_log_sizes(users: Users, question: q.ColumnLogSizes) -> Floats:
     sizes = np.sqrt(mean_over_rows(users, np.ones(len(squares)), squares))
     if question.coordinates is not None:
         sizes = sizes[:, question.coordinates]
-    logs = np.clip(log_ratio(sizes, question), -1, 1) * question.log_range
+    logs = np.clip(scaled_log_size(sizes, question), -1, 1) * question.log_range
     return np.where((sizes != 0).any(axis=1, keepdims=True), logs, 0.0)
 
 

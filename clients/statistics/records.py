@@ -134,11 +134,11 @@ def first_entries(users: Users, columns: NDArray[np.int64]) -> Floats:
     held = users.num_rows > 0
     rows = users.offsets[:-1][held]
     for place, column in enumerate(columns.tolist()):
-        found[held, place] = column_of(users, column)[rows]
+        found[held, place] = entries_of(users, column)[rows]
     return found
 
 
-def column_of(users: Users, column: int) -> Floats:
+def entries_of(users: Users, column: int) -> Floats:
     """Return the entries of a column, by its index; the target is the last column."""
     return users.targets if column == users.num_features else users.features[:, column]
 
@@ -147,7 +147,7 @@ def column_of(users: Users, column: int) -> Floats:
 def shares_below(users: Users, question: q.SharesBelow) -> Floats:
     """Compute :class:`SharesBelow`."""
     column = int(question.coordinates[0])
-    entries = column_of(users, column)
+    entries = entries_of(users, column)
     user = np.repeat(np.arange(len(users)), users.num_rows)
     found = np.empty((len(users), len(question.thresholds)))
     pairs = zip(question.thresholds, question.levels, strict=True)
@@ -184,7 +184,7 @@ def rows_codes(users: Users, question: q.Cells) -> Floats:
     codes = np.zeros(len(users.targets))
     blocks = question.blocks(users.num_features)
     for block, size in zip(blocks, question.sizes.tolist(), strict=False):
-        one = column_of(users, block[0])
+        one = entries_of(users, block[0])
         place = one if len(block) == 1 else np.argmax(users.features[:, block], axis=1)
         codes = codes * size + np.clip(place, 0, size - 1)
     return codes
@@ -204,7 +204,7 @@ def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
         numbers = first_entries(users, np.array(blocks[-1]))[:, 0]
         return first, _among(numbers, question.low, question.high, question.levels)
     own = (codes == np.repeat(first, users.num_rows)).astype(np.float64)
-    numbers = column_of(users, blocks[-1][0])
+    numbers = entries_of(users, blocks[-1][0])
     pair = np.column_stack([np.where(own > 0, numbers, 0.0), own])
     sums = mean_over_rows(users, np.ones(len(own)), pair)
     return first, _among(sums[:, 0] / sums[:, 1], question.low, question.high, question.levels)

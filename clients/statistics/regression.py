@@ -17,11 +17,11 @@ from ..arithmetic import (
     class_labels,
     dot,
     each_alone,
-    log_ratio,
     mean_over_rows,
     norm_over_rows,
     ridge_coefficients,
     scale_bins,
+    scaled_log_size,
     shortening,
 )
 from .registry import answers
@@ -65,7 +65,7 @@ def root_curvature(users: Users, question: q.RootCurvature) -> Floats:
     """Compute :class:`RootCurvature`."""
     values = dot(users.features, question.direction)
     roots = np.sqrt(np.maximum(users.num_rows, 1))
-    return log_ratio((norm_over_rows(users, values) / roots)[:, None], question)
+    return scaled_log_size((norm_over_rows(users, values) / roots)[:, None], question)
 
 
 def weighted_coefficients(

@@ -32,7 +32,7 @@ def cell_shares(users: Users, question: q.CellShares) -> Floats:
 @answers(q.BinShares)
 def bin_shares(users: Users, question: q.BinShares) -> Floats:
     """Compute :class:`BinShares`."""
-    entries = column_of(users, int(question.coordinates[0]))
+    entries = entries_of(users, int(question.coordinates[0]))
     places = np.searchsorted(question.edges, entries, side="left")
     return _shares(users, places.astype(np.float64), len(question.edges) + 1)
 
@@ -54,7 +54,7 @@ def moments(users: Users, question: q.Moments) -> Floats:
     codes = rows_codes(users, question)
     shares = _shares(users, codes, cells)
     scale = question.high - question.low
-    unit = np.clip((column_of(users, number) - question.low) / scale, 0.0, 1.0)
+    unit = np.clip((entries_of(users, number) - question.low) / scale, 0.0, 1.0)
     own = np.where(codes[:, None] == np.arange(cells), unit[:, None], 0.0)
     means = mean_over_rows(users, np.ones(len(unit)), own) / np.where(shares > 0, shares, 1.0)
     present = shares if cells > 1 else shares - 0.5

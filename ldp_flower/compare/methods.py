@@ -87,7 +87,7 @@ class JointTraining:
 Trained = tuple[Floats, Guarantee]
 
 
-def shortened(updates: Floats, length: float) -> Floats:
+def clip_updates(updates: Floats, length: float) -> Floats:
     """Clip updates, shape (nodes, dim), to a Euclidean length of at most ``length``."""
     norms = np.linalg.norm(updates, axis=1, keepdims=True)
     return np.asarray(updates * np.minimum(1, length / np.maximum(norms, 1e-300)))
@@ -110,7 +110,7 @@ def train_dp_fedavg(training: JointTraining, epsilon: float) -> Trained:
     length = training.clip(noise)
     rng = default_rng(training.seed)
     model = training.initial.copy()
-    for mean, count in training.means(model, lambda updates: shortened(updates, length)):
+    for mean, count in training.means(model, lambda updates: clip_updates(updates, length)):
         mean += rng.normal(0, noise * length / count, len(mean))
     spent = noise_multiplier_epsilon([noise] * training.answers, training.delta)
     return model, Guarantee("user", "server", spent, training.delta)
@@ -133,7 +133,7 @@ def train_local_dp(training: JointTraining, epsilon: float, nominal: bool = Fals
     rng = default_rng(training.seed)
 
     def noisy(updates: Floats) -> Floats:
-        short = shortened(updates, length)
+        short = clip_updates(updates, length)
         return short + rng.normal(0, noise * length, short.shape)
 
     model = training.initial.copy()

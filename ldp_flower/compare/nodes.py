@@ -117,7 +117,7 @@ class AppNodes:
 
     def _update(self, reply: Message | None, before: Floats) -> Floats:
         try:
-            return update_of(reply, self._shapes, before)
+            return checked_update(reply, self._shapes, before)
         except CannotCompareError as error:
             self._failed(str(error))
             return np.zeros_like(before)
@@ -130,7 +130,7 @@ class AppNodes:
         """Train one node, and raise CannotCompareError if its reply has no valid update."""
         before = flattened(parameters_of(self._app.initial_arrays))
         reply = self.ask(self._app.initial_arrays, 0, 1, MessageType.TRAIN)
-        update_of(reply, self._shapes, before)
+        checked_update(reply, self._shapes, before)
 
     def evaluated(self, model: ArrayRecord, number: int, most: int) -> MetricRecord:
         """Return the mean metrics of the app's own evaluate function on the first ``most`` nodes.
@@ -154,7 +154,9 @@ class AppNodes:
         return MetricRecord({name: value / weights for name, value in total.items() if weights > 0})
 
 
-def update_of(reply: Message | None, shapes: dict[str, tuple[int, ...]], before: Floats) -> Floats:
+def checked_update(
+    reply: Message | None, shapes: dict[str, tuple[int, ...]], before: Floats
+) -> Floats:
     """Return the update in a reply; raise CannotCompareError if it has no valid update."""
     if reply is None:
         raise CannotCompareError("Expected a reply to a training message, got none.")

@@ -344,11 +344,11 @@ class Users(PlainFields):
 
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
-        start, stop = share(len(self), index, num_partitions)
+        start, stop = partition_range(len(self), index, num_partitions)
         return self._with(first=self.first or 0)[start:stop]
 
 
-def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
+def partition_range(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
     """Return the first user of part ``index``, and the one after its last."""
     if not 0 <= index < num_partitions:
         raise ValueError(f"Expected 0 <= index < {num_partitions}, got {index}.")

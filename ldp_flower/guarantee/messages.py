@@ -122,7 +122,7 @@ _MAX_LAYOUT = 1 << 20  # characters of a layout
 _MAX_DIGITS, _MAX_DIMS = 13, 8  # digits of a number in a layout, and number of dimensions
 
 
-def bounded(config: Mapping[str, Any], *long: str) -> dict[str, Any]:
+def checked_fields(config: Mapping[str, Any], *long: str) -> dict[str, Any]:
     """Return the fields of an untrusted ConfigRecord, after a check of their sizes.
 
     Raise MessageError if there are too many fields, or if a field is neither one number of 64 bits
@@ -208,7 +208,7 @@ def _from_record_dict(content: RecordDict) -> tuple[dict[str, Any], dict[str, ND
     described, packed = content["config"], content["arrays"]
     if not isinstance(described, ConfigRecord) or not isinstance(packed, ArrayRecord):
         raise MessageError("Expected a ConfigRecord and an ArrayRecord.")
-    config = bounded(described, "layout")
+    config = checked_fields(described, "layout")
     if config.pop("version", None) != FORMAT_VERSION:
         raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
     layout = config.pop("layout", None)

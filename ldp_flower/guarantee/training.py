@@ -29,7 +29,7 @@ from .messages import (
     HASH_END,
     MessageError,
     Query,
-    bounded,
+    checked_fields,
     pack,
     unpack,
 )
@@ -65,7 +65,7 @@ def split_query(content: RecordDict) -> tuple[Query | None, RecordDict]:
     rider = content.get(RIDER)
     if not isinstance(rider, ConfigRecord):
         raise MessageError("This client answers ldp-flower's strategies only.")
-    config = bounded(rider, "layout", "payload")
+    config = checked_fields(rider, "layout", "payload")
     if config.pop("version", None) != FORMAT_VERSION:
         raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
     if config == {"ask": CENSUS}:
@@ -215,7 +215,7 @@ class LocalTraining(PlainFields):
 
 
 def _check_fields(config: Mapping[str, Any], own: set[str], what: str) -> None:
-    if set(bounded(config, "text")) != {"version", "text", *own}:
+    if set(checked_fields(config, "text")) != {"version", "text", *own}:
         raise MessageError(f"Unknown or missing fields in {what}.")
     if config["version"] != FORMAT_VERSION:
         raise MessageError(f"Expected message format version {FORMAT_VERSION}.")

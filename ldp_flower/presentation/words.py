@@ -60,7 +60,7 @@ def by_error(values: Sequence[float], errors: Sequence[float]) -> list[str]:
     return [to_error(value, error) for value, error in zip(values, errors, strict=True)]
 
 
-def share(value: float) -> str:
+def percentage(value: float) -> str:
     """Return a share in percent, with three digits."""
     return _MISSING if math.isnan(value) else f"{100 * value:.3g} %"
 
@@ -83,7 +83,7 @@ def guarantee(epsilon: float, delta: float, unit: str, part: str = "") -> str:
     only = f" ({part} only)" if part else ""
     # This form of the formula does not overflow.
     right = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
-    chance = f"is right at most {share(right)} of the time, where a coin has 50 %"
+    chance = f"is right at most {percentage(right)} of the time, where a coin has 50 %"
     if right > _NEARLY_CERTAIN:
         chance = "may be right nearly always: an epsilon so large promises little"
     spent = f"epsilon {epsilon:g}" + (f" and delta {delta:g}" if delta else "")

@@ -336,7 +336,7 @@ def name_of(kinds: Sequence[type[Question]], link: str = "identity") -> str:
     return name
 
 
-def together(**given: object) -> None:
+def check_together(**given: object) -> None:
     """Raise MessageError if some of these arguments are given and others are None."""
     if len({value is None for value in given.values()}) > 1:
         *names, last = given

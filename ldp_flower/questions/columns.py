@@ -15,7 +15,7 @@ from .base import (
     PerValue,
     Rows,
     Signed,
-    together,
+    check_together,
 )
 
 _MOST_MARKS, _MOST_CELLS = 1 << 12, 1 << 16  # largest numbers that a message can request
@@ -192,7 +192,7 @@ class TableCell(Cells, OneNumber):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        together(levels=self.levels, low=self.low, high=self.high)
+        check_together(levels=self.levels, low=self.low, high=self.high)
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise MessageError("Expected low < high.")
         if (self.levels == 1 or self.levels is None) and not len(self.sizes):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.special import ndtri
 
-from ..randomizers.elementwise import cos_and_sin, hadamard, padded
+from ..randomizers.elementwise import cos_and_sin, hadamard, padded_size
 from ..randomness import KeyedRandom, derive
 from ..validation import Floats
 
@@ -26,7 +26,7 @@ def rotate(values: Floats, signs: Floats) -> Floats:
     ``2 exp(-K t**2 / (2 |v|**2))`` (Hoeffding), for any vector v.
     """
     rows, dim = values.shape
-    wide = np.zeros((rows, padded(dim)))
+    wide = np.zeros((rows, padded_size(dim)))
     wide[:, :dim] = values * signs
     return hadamard(wide)
 

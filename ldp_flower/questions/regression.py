@@ -19,7 +19,7 @@ from .base import (
     Prior,
     Question,
     Signed,
-    together,
+    check_together,
 )
 from .links import LINKS
 from .sizes import Octave
@@ -129,7 +129,7 @@ class ResidualCoefficients(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        together(scale=self.scale, scale_weight=self.scale_weight)
+        check_together(scale=self.scale, scale_weight=self.scale_weight)
 
     def width(self, num_features: int) -> int:
         """Return k, plus one with a scale."""
@@ -263,7 +263,7 @@ class Teacher(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        together(num_answers=self.num_answers, synthetic_seed=self.synthetic_seed)
+        check_together(num_answers=self.num_answers, synthetic_seed=self.synthetic_seed)
 
     def width(self, num_features: int) -> int:
         """Return the number of answers if it is given, otherwise the number of features."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from numpy.typing import NDArray
 
-from ..randomizers.elementwise import padded
+from ..randomizers.elementwise import padded_size
 from .base import (
     MessageError,
     Per,
@@ -211,7 +211,7 @@ class _Turned(TransformedQuestion):
         own = self.inner.width(num_features)
         if own != self.inner.num_wanted(num_features):
             raise MessageError("Expected coordinates only: what comes with them has no sign.")
-        return padded(own)
+        return padded_size(own)
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,7 @@ def lift(values: Floats, radius: float) -> Floats:
     return np.concatenate([fraction[:, None] * unit, height[:, None]], axis=1)
 
 
-def padded(dim: int) -> int:
+def padded_size(dim: int) -> int:
     """Return the smallest power of two that is at least ``dim``."""
     return 1 << (dim - 1).bit_length()
 

@@ -10,7 +10,7 @@ from ..randomness import Words
 from ..validation import Floats, check_integer, plain_arguments
 from .base import Reports
 from .codebooks import MOST_CODEWORDS, BallCodebook, Codebook, Places, signs
-from .elementwise import hadamard, lift, padded
+from .elementwise import hadamard, lift, padded_size
 from .order_statistics import of_axes
 
 _MIN_DIM, _MAX_DIM = 255, (1 << 24) - 1  # coordinates
@@ -58,7 +58,7 @@ class HadamardCodebook(BallCodebook):
 
     @property
     def _order(self) -> int:
-        return padded(self.dim + 1)
+        return padded_size(self.dim + 1)
 
     @property
     def _most_codewords(self) -> int:

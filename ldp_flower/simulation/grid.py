@@ -25,7 +25,7 @@ from flwr.supercore.task_identity import TaskIdentity  # private: messages need 
 from numpy.typing import NDArray
 
 from ..data.numbers import without_numbers
-from ..data.users import Users, UserSource, share
+from ..data.users import Users, UserSource, partition_range
 from ..guarantee.budget import PrivacyPolicy, in_process_grid
 from ..validation import PlainFields, check_integer, plain_arguments
 
@@ -251,7 +251,7 @@ class GeneratedUsers(PlainFields):
 
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return the share of node ``index`` if users are split as by ``numpy.array_split``."""
-        start, stop = share(self.num_users, index, num_partitions)
+        start, stop = partition_range(self.num_users, index, num_partitions)
         first = (self.first or 0) + start
         return type(self)(stop - start, self.num_features, self.generate, first)
 

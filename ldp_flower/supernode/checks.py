@@ -184,7 +184,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
             )
         return
     with collected_log("ldp_flower", logging.WARNING) as records:
-        reply = census(app, config)
+        reply = census_reply(app, config)
     # First the oddities of a table that can be read, then the client's other warnings.
     findings.doubts += [r.getMessage() for r in records if r.name == table_file.__name__]
     warnings = [_log_text(r) for r in records if r.name != table_file.__name__]
@@ -282,7 +282,7 @@ def _log_text(record: logging.LogRecord) -> str:
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
-def census(app: ClientApp, node_config: Mapping[str, object]) -> Message:
+def census_reply(app: ClientApp, node_config: Mapping[str, object]) -> Message:
     """Return an app's reply to the census on a node with this configuration."""
     if vars(TaskIdentity)["_run_id"] is None:  # not inside one of Flower's processes
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from ldp_flower.accounting import gaussian_noise_multiplier, noise_multiplier_epsilon
-from ldp_flower.compare.methods import Floats, Guarantee, JointTraining, Trained, shortened
+from ldp_flower.compare.methods import Floats, Guarantee, JointTraining, Trained, clip_updates
 
 _RATE, _QUANTILE = 0.2, 0.5  # Flower's defaults
 
@@ -32,7 +32,7 @@ def dp_fedavg_adaptive(training: JointTraining, epsilon: float) -> Trained:
     def clip(updates: Floats) -> Floats:
         nonlocal clipped
         clipped += int((np.linalg.norm(updates, axis=1) > clips[-1]).sum())
-        return shortened(updates, clips[-1])
+        return clip_updates(updates, clips[-1])
 
     for mean, count in training.means(model, clip):
         fraction = rng.normal(clipped, count_spread) / count

@@ -18,8 +18,7 @@ from ..forecasts.formulas import expected_share
 from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.at_node import AtNode
-from ..sums.budget import Budget
-from ..sums.budget import too_few as too_few_at_nodes
+from ..sums.budget import Budget, too_few_at_nodes
 from ..sums.statistics import ask_cells, users_for_cells
 from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
 
@@ -137,7 +136,7 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
     def _refusal(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
             return self._few_at_node(num_users, users_for_cells(self.epsilon, self.delta))
-        return too_few(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
+        return too_noisy(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
 
     def _expected(self, setting: Setting) -> Expectation:
         """Return the root mean square of the standard errors of the shares."""
@@ -158,7 +157,7 @@ def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
     return [str(value) for value in kind.values]
 
 
-def too_few(
+def too_noisy(
     strategy: LdpStrategy[Any], num_users: int, variance: float, useful: float, what: str
 ) -> TooFew | None:
     """Return a TooFew if the standard error would exceed ``useful``, or None if it would not.

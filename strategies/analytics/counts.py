@@ -177,14 +177,14 @@ class Counts(CellStrategy[CountsResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Query the users for their categories and return the shares."""
-        return counted(self.column, self._categories, (yield from self._found(run)))
+        return counts_result(self.column, self._categories, (yield from self._found(run)))
 
     def of_nodes(
         self, cohort: Cohort, budget: Budget, share: float
     ) -> Generator[Ask, Any, CountsResult]:
         """Return the shares from noisy sums over nodes, by a share of the budget."""
         found = yield from self.shares_of_nodes(cohort, budget, share)
-        return counted(self.column, self._categories, found)
+        return counts_result(self.column, self._categories, found)
 
     def permanent(self) -> PermanentForm:
         """Return the form of the question for a series in which users keep their answers.
@@ -215,7 +215,7 @@ class Counts(CellStrategy[CountsResult]):
         return cls(Schema({"column": kind}), "column", epsilon=epsilon)
 
 
-def counted(column: str, categories: list[str], found: ShareEstimates) -> CountsResult:
+def counts_result(column: str, categories: list[str], found: ShareEstimates) -> CountsResult:
     """Return the result for a column, from the shares of all users in each category."""
     answering = found.answering
     shares, covariance = found.among_answering()

@@ -77,7 +77,7 @@ class DistributionResult(Result):
         ValueError
             If a level is not within (0, 1).
         """
-        wanted = _checked(levels)
+        wanted = _valid_levels(levels)
         found = np.interp(wanted, self.below, self.edges)
         if self.step is None:
             return self._within(found)
@@ -90,7 +90,7 @@ class DistributionResult(Result):
 
         Without a step they are at least half of a cell.
         """
-        wanted = _checked(levels)
+        wanted = _valid_levels(levels)
         error = np.interp(wanted, self.below, self._errors(np.eye(len(self.below))))
         ends = np.interp(
             [np.clip(wanted - error, 0, 1), np.clip(wanted + error, 0, 1)], self.below, self.edges
@@ -114,7 +114,7 @@ class DistributionResult(Result):
         ValueError
             If a level is not within (0, 1).
         """
-        wanted = _checked(levels)
+        wanted = _valid_levels(levels)
         check_fraction("level", level)
         lower, upper = self.linear.band(level, len(self.edges))
         first = self.edges[np.maximum(np.searchsorted(upper, wanted, side="left") - 1, 0)]
@@ -265,7 +265,7 @@ class DistributionResult(Result):
         return [f"quartiles of {self.column}, with intervals of 95 %: {listed}"]
 
 
-def _checked(levels: ArrayLike) -> Floats:
+def _valid_levels(levels: ArrayLike) -> Floats:
     wanted = np.asarray(levels, np.float64)
     if not ((wanted > 0) & (wanted < 1)).all():
         raise ValueError(f"Expected levels within (0, 1), got {levels!r}.")

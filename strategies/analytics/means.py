@@ -25,7 +25,7 @@ from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
 from ..sums.statistics import SumMeans, ask_means, users_for_means
-from .base import ColumnStrategy, categories_of, too_few
+from .base import ColumnStrategy, categories_of, too_noisy
 from .cells import GroupMeans, Levels, cell_question
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             shape = len(self._groups), len(self._names)
             return self._few_at_node(num_users, users_for_means(self.epsilon, self.delta, *shape))
         variance = len(self._names) * self._levels.variance
-        refusal = too_few(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
+        refusal = too_noisy(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
         if refusal:
             return refusal
         if self.by is not None and (refusal := self._hidden_groups(num_users)):

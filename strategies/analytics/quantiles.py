@@ -232,7 +232,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._column = NumericColumn.of(self.schema, self.column)
-        self.levels = _checked(self.levels)
+        self.levels = _level_tuple(self.levels)
         RandomizedResponse(self.epsilon)  # raises an error now if epsilon is invalid
 
     @classmethod
@@ -404,7 +404,7 @@ _WIDE = (
 )
 
 
-def _checked(levels: object) -> tuple[float, ...]:
+def _level_tuple(levels: object) -> tuple[float, ...]:
     """Return the levels as a tuple; raise ValueError if they are invalid."""
     given = np.asarray(levels)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not 1 <= len(given) <= _MAX_LEVELS:

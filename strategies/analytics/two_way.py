@@ -23,7 +23,7 @@ from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame
 from .base import CellStrategy, categories_of
 from .cells import MOST_CELLS, ShareEstimates
-from .counts import counted
+from .counts import counts_result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,7 +211,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
         """Query the users for their cells; return the table and the test."""
         found = yield from self._found(run)
         shape = len(self._rows), len(self._columns)
-        shown = counted(f"{self.row} and {self.column}", [], found)
+        shown = counts_result(f"{self.row} and {self.column}", [], found)
         chi_squared, p_value = independence(found, shape)
         return TwoWayResult(
             row=self.row,

@@ -25,7 +25,7 @@ from ldp_flower.validation import (
 from ..forecasts.populations import features_of, normal_users
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, guarantees
 from ..runtime.coefficients import METHODS, FeatureStrategy, Method
-from ..subprotocols.beyond_bounds import DeclaredBound, ask_beyond, num_askers
+from ..subprotocols.beyond_bounds import DeclaredBound, ask_beyond, bound_askers
 
 R = TypeVar("R", bound=LinearResult)
 
@@ -112,7 +112,7 @@ class CollectOnce(FeatureStrategy[R]):
         if self.method == "paper":
             (everyone,) = run.cohorts([run.num_users])
             return (yield from self._as_printed(run, everyone))
-        askers = len(self._bounds) * num_askers(run, self._bounds)
+        askers = len(self._bounds) * bound_askers(run, self._bounds)
         (everyone,) = run.cohorts([run.num_users - askers])
         result = yield from self._by_moments(run, everyone)
         return (yield from ask_beyond(run, self._bounds, result))

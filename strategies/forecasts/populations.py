@@ -273,7 +273,7 @@ class EvaluatedUsers(SyntheticPopulation):
         return Drawn(users, lambda result: float(result.std_error))
 
 
-def rows_of(setting: Setting, guessed: int) -> float:
+def rows_for(setting: Setting, guessed: int) -> float:
     """Return the number of a user's rows: that of the setting, or else the strategy's guess."""
     return setting.rows_per_user if "rows_per_user" in setting.given() else guessed
 

@@ -18,7 +18,7 @@ from ldp_flower.randomizers import GaussianMechanism, HybridMechanism, Randomize
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
-from ..numerics.denoising import clipped_square, kept
+from ..numerics.denoising import attenuation, clipped_square
 from ..runtime import Ask, LinearResult, Run, TooFewReports
 from ..runtime.coefficients import Method
 from ..subprotocols.laws_of_size import LawOfSizes, ask_law
@@ -232,7 +232,7 @@ class LabelRounds:
         residual = clip.around_zero
         if residual and not clip.narrow:
             residual = self._scale_of(y, randomizer, clip.bound, residual)
-        slope = kept(clip.bound / residual) if residual else 1.0
+        slope = attenuation(clip.bound / residual) if residual else 1.0
         self._is_left = self._moves(x, y / slope)
         asked = NoisyLabels(
             x,

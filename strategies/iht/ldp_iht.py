@@ -22,7 +22,7 @@ from ..forecasts.populations import (
     features_of,
     linear_users,
     normals,
-    rows_of,
+    rows_for,
     users_of,
 )
 from ..runtime import (
@@ -35,7 +35,7 @@ from ..runtime import (
     guarantees,
 )
 from ..subprotocols.octaves import ask_size, size_askers
-from .one_record import OneRecord, fewest_users
+from .one_record import OneRecord, users_for_sizes
 from .ridge_descent import ridge_descent
 
 _MORE_FOR_CLASSES = 5  # classes take this many times the users that numbers take
@@ -145,7 +145,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield runs with one record per user and each link, and one run with several records."""
-        enough = 2 * fewest_users(epsilon) + 3000
+        enough = 2 * users_for_sizes(epsilon) + 3000
         for rows, num_users in ((1, enough), (5, size_askers(epsilon) + 200)):
             users = users_of(np.sign(normals(num_users * rows, dim)), rows)
             for link in LINKS if rows == 1 else ("identity",):
@@ -167,7 +167,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
             self.dim,
             self._sparsity,
             setting.quality or USUAL_R2,
-            rows=rows_of(setting, self.samples_per_user),
+            rows=rows_for(setting, self.samples_per_user),
             variance_between=setting.variance_between or 0.0,
         )
 
@@ -175,7 +175,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
         """Return the known lower bounds on the error of sparse regression with private rows."""
         if self._one_record_each:
             return lower_bounds.one_row(self.epsilon, rounds=True)
-        rows = rows_of(setting, self.samples_per_user)
+        rows = rows_for(setting, self.samples_per_user)
         return lower_bounds.many_rows(
             self.epsilon, setting.num_users, self.dim, self._sparsity, rows
         )
@@ -208,7 +208,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
         variance = SubsetHypercube(self.epsilon, self.dim, 1.0).variance
         rule = 4 * self._sparsity * math.log(max(self.dim, 2)) * variance
         classes = self.link == "logistic"
-        needed = max(rule * (_MORE_FOR_CLASSES if classes else 1), fewest_users(self.epsilon))
+        needed = max(rule * (_MORE_FOR_CLASSES if classes else 1), users_for_sizes(self.epsilon))
         if num_users < needed:
             other = "PrivateClassification" if classes else "PrivateRegression"
             raise TooFewReports(

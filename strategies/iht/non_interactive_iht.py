@@ -24,7 +24,7 @@ from ..forecasts.populations import (
     normal_users,
     planned_length,
 )
-from ..numerics.denoising import kept
+from ..numerics.denoising import attenuation
 from ..runtime import (
     Ask,
     Card,
@@ -205,7 +205,7 @@ class NonInteractiveIht(SparseStrategy):
         randomizer = self.randomizer()
         question = Gradient(np.zeros(self.dim), feature_bound=1.0, residual_bound=self._clip)
         answer = yield Ask(everyone, question, randomizer)
-        inverse = np.linalg.inv(self._covariance) / kept(1.0)
+        inverse = np.linalg.inv(self._covariance) / attenuation(1.0)
         coef = keep_largest(-inverse @ answer.mean, self.sparsity)
         noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
         noise = np.where(coef != 0, noise, np.nan)
@@ -223,7 +223,7 @@ class NonInteractiveIht(SparseStrategy):
             off = abs(size.log - math.log(self.target_scale))
             if off > _CONTRADICTION_Z * size.error + _CONTRADICTION_LOG:
                 raise ContradictedValue(_CONTRADICTED.format(self.target_scale, size.value))
-            unit, law = 1 / kept(1.0), _CLIPPED_SHAPE
+            unit, law = 1 / attenuation(1.0), _CLIPPED_SHAPE
         covariance, of_sizes, notes = self._covariance, 0.0, []
         if self.covariance is None:
             lengths, squares = others

@@ -70,7 +70,7 @@ _SMALL = (
 )
 
 
-def fewest_users(epsilon: float) -> int:
+def users_for_sizes(epsilon: float) -> int:
     """Return the smallest number of users whose reports estimate sizes to a factor of about 1.3."""
     return math.ceil(size_askers(epsilon) / (2 * _SIZES))
 

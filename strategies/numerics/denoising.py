@@ -66,7 +66,7 @@ def raise_eigenvalues(matrix: Floats, least: float = 0.0) -> Floats:
     return np.asarray((raised + raised.T) / 2)
 
 
-def kept(bound: float) -> float:
+def attenuation(bound: float) -> float:
     """Return the factor by which clipping numbers at ``bound`` reduces their regression slopes."""
     return float(2 * ndtr(bound) - 1)
 
@@ -74,7 +74,7 @@ def kept(bound: float) -> float:
 def clipped_square(bound: float) -> float:
     """Return the mean square of numbers clipped at ``bound``, over the squared bound."""
     density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
-    within = kept(bound) - 2 * bound * density
+    within = attenuation(bound) - 2 * bound * density
     return float(within / bound**2 + 2 * ndtr(-bound))
 
 

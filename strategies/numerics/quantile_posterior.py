@@ -115,7 +115,7 @@ def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> 
     return min(max(at, 0.0), 1.0)
 
 
-def inverted(
+def enclosing_thresholds(
     excess: Floats, variance: Floats, shared: Floats, curve: Floats, z: float
 ) -> tuple[int, int]:
     """Return the indices of the thresholds that enclose a quantile; -1 and k are the bounds.

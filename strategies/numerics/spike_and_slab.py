@@ -190,11 +190,11 @@ def posterior(evidence: Evidence) -> Posterior:
         pi, size = mixture.typical()
     inclusion, mean, second = mixture.moments()
     variance = np.maximum(second - mean**2, _TINY)
-    each = np.array([inclusion, mean, variance, _distance(logs, values[kept], mean)])
+    each = np.array([inclusion, mean, variance, _spread_around(logs, values[kept], mean)])
     return Posterior(*each[:, which])
 
 
-def _distance(logs: Floats, values: Floats, mean: Floats) -> Floats:
+def _spread_around(logs: Floats, values: Floats, mean: Floats) -> Floats:
     """Return the root mean square distance of values from ``mean``, weighted by likelihood."""
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     squares = (values - mean[:, None]) ** 2

@@ -44,7 +44,7 @@ def ranked(covariance: float, std_error: float, share: float, z: float) -> Ranke
     most = _covariance(_MAX_DISTANCE, share)
     possible = float(np.clip(covariance, -most, most))
     below, auc, above = (
-        float(ndtr(_distance(possible + moved, share) / math.sqrt(2)))
+        float(ndtr(_distance_of(possible + moved, share) / math.sqrt(2)))
         for moved in (-z * std_error, 0.0, z * std_error)
     )
     misfit = ((covariance - _covariance(_DISTANCES, share)) / std_error) ** 2
@@ -80,7 +80,7 @@ def _covariance(distance: Floats | float, share: float) -> Any:
     return 2 * share * (1 - share) * above
 
 
-def _distance(covariance: float, share: float) -> float:
+def _distance_of(covariance: float, share: float) -> float:
     """Return the distance that gives this covariance, with the covariance's sign."""
     size = abs(covariance)
     if _covariance(_MAX_DISTANCE, share) <= size:

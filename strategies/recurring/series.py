@@ -34,7 +34,7 @@ from .series_result import (
     Collected,
     SeriesResult,
     all_complete,
-    chosen,
+    collection_to_run,
     complete,
     has_estimates,
     keep_bits,
@@ -203,7 +203,7 @@ class Series(LdpStrategy[SeriesResult]):
             raise ValueError("Expected the store of a series as an argument of Series.")
         self._check_idle()
         with self._opened_series() as self._kept:
-            number = chosen(self._kept, collection, self.collections)
+            number = collection_to_run(self._kept, collection, self.collections)
             part = self._kept.part(number)
             if complete(self._kept, number):
                 return self.result()

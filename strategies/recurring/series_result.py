@@ -86,7 +86,7 @@ def all_complete(kept: RunStore) -> list[Collected]:
     return collected
 
 
-def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
+def collection_to_run(kept: RunStore, collection: int | None, collections: int) -> int:
     """Return the number of the collection to run: ``collection``, or by default the next one.
 
     The default is the last collection that has begun if it is not complete, and otherwise the one

@@ -194,7 +194,7 @@ class Ask(PlainFields, Asked):
     ) -> Summary | Answers | NodeSums | None:
         """Return a node's part, or None if the users who were asked cannot have sent it."""
         coin_step = number if self.collections is None else 0
-        return _checked(content, self, coin_step, keys, salt, slots)
+        return _node_part(content, self, coin_step, keys, salt, slots)
 
     def together(self, parts: Sequence[Summary | Answers | NodeSums]) -> Estimate | Answers:
         """Return the estimated mean of all reports, or the single reports if they are kept."""
@@ -256,7 +256,7 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
     return replace(answer, std_error=np.maximum(answer.std_error, known))
 
 
-def _checked(
+def _node_part(
     content: bytes, ask: Ask, coin_step: int, keys: NodeKeys, salt: int, slots: Slots
 ) -> Summary | Answers | NodeSums | None:
     """Return a node's part, or None if the users who were asked cannot have sent it."""

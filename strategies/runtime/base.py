@@ -64,7 +64,7 @@ _UNDER_WAY = (
 )
 
 
-def evaluate(
+def add_evaluation(
     result: Result, number: int, arrays: ArrayRecord | None, evaluate_fn: EvaluateFn | None
 ) -> None:
     """Evaluate the arrays after a step by the server's function, and add the metrics to ``result``.
@@ -388,13 +388,13 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             seed=seed,
             store=store,
         ) as run:
-            evaluate(run.facts, 0, run.estimate, evaluate_fn)
+            add_evaluation(run.facts, 0, run.estimate, evaluate_fn)
             while run.found is None:
                 number = run.number
                 # No reference is kept, so that a step's replies are freed before the next step.
                 _, metrics = self.aggregate_train(number, run.collect(grid, timeout))
                 run.keep(number, metrics)
-                evaluate(run.facts, number, run.estimate, evaluate_fn)
+                add_evaluation(run.facts, number, run.estimate, evaluate_fn)
             result: R = run.result()
         logger.info("Finished in %.1f s:", time.monotonic() - started)
         for line in repr(result).splitlines():

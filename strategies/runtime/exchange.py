@@ -22,7 +22,7 @@ from .population import (
     Population,
     census_content,
     census_facts,
-    objection,
+    schema_mismatch,
 )
 from .run_store import OTHER_SCHEMA, Failure, Reply, RunStore
 
@@ -120,7 +120,7 @@ class Exchange:
             return node, None, Failure(reply.error.code, reason)
         try:
             if ask is None:
-                if (other := objection(reply.content, self._schema)) is not None:
+                if (other := schema_mismatch(reply.content, self._schema)) is not None:
                     # The node is asked again when the run is restarted.
                     return node, None, Failure(OTHER_SCHEMA, other)
                 content = census_content(reply.content)

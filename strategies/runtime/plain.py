@@ -33,7 +33,7 @@ def to_plain(value: Any) -> Any:
     elif value is None or isinstance(value, bool | int | float | str):
         return value
     elif isinstance(value, ArrayRecord):
-        return {name: _encoded(array.numpy()) for name, array in value.items()}
+        return {name: _array_fields(array.numpy()) for name, array in value.items()}
     elif isinstance(value, Schema):
         return value.to_dict()
     elif isinstance(value, Mapping):
@@ -56,31 +56,31 @@ def from_plain(kind: Any, value: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _one_of(arguments, value)
     if kind is None or kind is type(None):
-        return _checked(value, value is None, "null")
+        return _required(value, value is None, "null")
     if origin is Literal:
-        return _checked(value, value in arguments, f"one of {list(arguments)}")
+        return _required(value, value in arguments, f"one of {list(arguments)}")
     if kind is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(_checked(value, number, "a number"))
+        return float(_required(value, number, "a number"))
     if kind in (bool, int, str):
-        return _checked(value, type(value) is kind, f"a value of type {kind.__name__}")
+        return _required(value, type(value) is kind, f"a value of type {kind.__name__}")
     if origin is np.ndarray:
         return _array(get_args(arguments[1])[0], value)
     if kind is ArrayRecord:
-        pairs = _checked(value, isinstance(value, dict), "named arrays").items()
+        pairs = _required(value, isinstance(value, dict), "named arrays").items()
         return ArrayRecord({name: Array(_decoded(array)) for name, array in pairs})
     if kind in _RECORDS:
-        return kind(_checked(value, isinstance(value, dict), "named numbers"))
+        return kind(_required(value, isinstance(value, dict), "named numbers"))
     if kind is Schema:
-        return Schema.from_dict(_checked(value, isinstance(value, dict), "a schema"))
+        return Schema.from_dict(_required(value, isinstance(value, dict), "a schema"))
     if origin in (list, tuple):
-        _checked(value, isinstance(value, list), "a list")
+        _required(value, isinstance(value, list), "a list")
         if origin is list or arguments[1:] == (...,):
             return origin(from_plain(arguments[0], each) for each in value)
-        _checked(value, len(value) == len(arguments), f"{len(arguments)} values")
+        _required(value, len(value) == len(arguments), f"{len(arguments)} values")
         return tuple(from_plain(k, each) for k, each in zip(arguments, value, strict=True))
     if origin in (dict, Counter):
-        _checked(value, isinstance(value, dict), "a mapping")
+        _required(value, isinstance(value, dict), "a mapping")
         of_values = arguments[1] if origin is dict else int
         pairs = ((_key(arguments[0], key), each) for key, each in value.items())
         return origin({key: from_plain(of_values, each) for key, each in pairs})
@@ -94,7 +94,7 @@ def made(kind: type[Any], plain: Any) -> Any:
 
     Raise ValueError if a value is missing, unknown or of another type.
     """
-    values = _checked(plain, isinstance(plain, dict), f"the values of a {kind.__name__}")
+    values = _required(plain, isinstance(plain, dict), f"the values of a {kind.__name__}")
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind) if field.init]
     if unknown := [name for name in values if name not in names]:
@@ -119,7 +119,7 @@ def made(kind: type[Any], plain: Any) -> Any:
         raise ValueError(f"Expected the values of a {kind.__name__}, without {missing}.") from None
 
 
-def _checked(value: Any, fits: bool, expected: str) -> Any:
+def _required(value: Any, fits: bool, expected: str) -> Any:
     if not fits:
         shown = f"{value!r}"
         shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
@@ -138,13 +138,13 @@ def _one_of(kinds: tuple[Any, ...], value: Any) -> Any:
 
 def _key(kind: type, key: Any) -> Any:
     try:
-        return kind(_checked(key, isinstance(key, str | int), "a name or a number"))
+        return kind(_required(key, isinstance(key, str | int), "a name or a number"))
     except ValueError:
         raise ValueError(f"Expected keys of type {kind.__name__}, got {key!r}.") from None
 
 
 def _array(dtype: Any, value: Any) -> Any:
-    _checked(value, isinstance(value, list), "a list of numbers")
+    _required(value, isinstance(value, list), "a list of numbers")
     try:
         array = np.array(value) if value else np.empty(0, dtype)
     except ValueError:
@@ -153,11 +153,11 @@ def _array(dtype: Any, value: Any) -> Any:
         return array.astype(dtype)
     wanted = np.dtype(dtype).kind
     fits = {"f": "iuf", "i": "iu", "u": "iu", "b": "b"}.get(wanted, "")
-    _checked(value, array.dtype.kind in fits, "numbers")
+    _required(value, array.dtype.kind in fits, "numbers")
     return array.astype(dtype)
 
 
-def _encoded(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _array_fields(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
     return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
 

@@ -151,7 +151,7 @@ def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dic
 _MAX_NAME_CHARS = 60  # largest length of a column's name in a message; a node may have chosen it
 
 
-def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:
+def schema_mismatch(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:
     """Return a text on how a node's schema differs from the expected one, or None if it does not.
 
     Return None too if no schema is expected or the node declares none.

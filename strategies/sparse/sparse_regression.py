@@ -27,7 +27,7 @@ from ..forecasts.populations import (
     features_of,
     linear_users,
     normal_users,
-    rows_of,
+    rows_for,
 )
 from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
@@ -176,14 +176,14 @@ class SparseRegression(SparseWaves):
             self.dim,
             min(_PLANNED_SPARSITY, self.dim),
             setting.quality or USUAL_R2,
-            rows=rows_of(setting, self.samples_per_user),
+            rows=rows_for(setting, self.samples_per_user),
             variance_between=setting.variance_between or 0.0,
             scale=self.target_scale,
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
         """Return the known lower bounds on the error of sparse regression with private users."""
-        rows, sparsity = rows_of(setting, self.samples_per_user), min(_PLANNED_SPARSITY, self.dim)
+        rows, sparsity = rows_for(setting, self.samples_per_user), min(_PLANNED_SPARSITY, self.dim)
         return lower_bounds.many_rows(self.epsilon, setting.num_users, self.dim, sparsity, rows)
 
     def protocol(self, run: Run) -> Protocol:

@@ -35,7 +35,7 @@ class DeclaredBound:
     question: Octave
 
 
-def num_askers(run: Run, bounds: Mapping[str, DeclaredBound]) -> int:
+def bound_askers(run: Run, bounds: Mapping[str, DeclaredBound]) -> int:
     """Return the number of users to ask about each bound; 0 if a twentieth of them is too few."""
     each = int(_SHARE * run.num_users) // max(len(bounds), 1)
     enough = max(size_askers(run.epsilon) // 2, run.min_reports)

@@ -9,7 +9,7 @@ import numpy as np
 from ldp_flower.questions import Question, Rotated, RotatedBins
 from ldp_flower.questions.public_maps import rotate_back
 from ldp_flower.randomizers import Estimate, HadamardResponse, SampledCoordinate
-from ldp_flower.randomizers.elementwise import padded
+from ldp_flower.randomizers.elementwise import padded_size
 from ldp_flower.randomness import KeyedRandom, derive
 
 from ..runtime import Ask, Cohort
@@ -43,7 +43,7 @@ class CoordinateMean:
     @property
     def order(self) -> int:
         """Number of rotated coordinates."""
-        return padded(self.dim)
+        return padded_size(self.dim)
 
     @property
     def reach(self) -> float:

@@ -9,7 +9,7 @@ from ldp_flower.questions import SharesBelow
 from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordinate
 from ldp_flower.validation import Floats
 
-from ..numerics.quantile_posterior import Crossing, crossing_posterior, inverted, pooled
+from ..numerics.quantile_posterior import Crossing, crossing_posterior, enclosing_thresholds, pooled
 from ..numerics.value_scale import ValueScale
 from ..runtime import Ask, Cohort, TooFewReports
 from ..runtime.result import HALF_WIDTH_95
@@ -115,7 +115,7 @@ class ThresholdShares:
         unsure = asked - level
         at_level = level + self.missing * unsure  # share of reports at the quantile
         variance = (self._noise + np.maximum(at_level * (1 - at_level), 0.0)) / counts
-        lower, upper = inverted(
+        lower, upper = enclosing_thresholds(
             shares - at_level,
             variance,
             self.missing_error * unsure,

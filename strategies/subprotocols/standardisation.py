@@ -204,7 +204,7 @@ def usual_square(schema: Schema) -> float:
     return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
 
 
-def num_askers(num_users: int, epsilon: float, min_reports: int, schema: Schema) -> int:
+def centre_askers(num_users: int, epsilon: float, min_reports: int, schema: Schema) -> int:
     """Return the number of users to ask for centres; 0 if noise would dominate the estimates."""
     if not (columns := len(_columns(schema, FARTHEST))):
         return 0

@@ -48,14 +48,16 @@ class Budget:
 
     def too_few(self, what: str, needed: int) -> TooFew | None:
         """Return why the users are too few to do ``what``; None if they are ``needed`` or more."""
-        return too_few(what, needed, self.users, self.nodes, self.epsilon)
+        return too_few_at_nodes(what, needed, self.users, self.nodes, self.epsilon)
 
     @staticmethod
     def _parts(share: float, steps: int) -> int:
         return max(math.floor(share * PARTS / steps + 1e-9), 1)
 
 
-def too_few(what: str, needed: int, users: int, nodes: int, epsilon: float) -> TooFew | None:
+def too_few_at_nodes(
+    what: str, needed: int, users: int, nodes: int, epsilon: float
+) -> TooFew | None:
     """Return why users of some nodes are too few to do ``what``; None if they are enough."""
     if users >= needed:
         return None

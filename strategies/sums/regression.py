@@ -64,7 +64,7 @@ def ask_centre(
     return Centre(mean, float(width / _NORMAL_WITHIN), present)
 
 
-def ask_score(
+def ask_r2(
     cohort: Cohort, budget: Budget, theta: Floats, centre: Centre
 ) -> Generator[Ask, Any, tuple[float, float]]:
     """Return R2 of a model, and its standard error, over all users; NaN if noise hides it."""
@@ -106,5 +106,5 @@ def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regre
     start = centre.mean * np.eye(1, dim)[0]
     found = yield from descend(cohort, budget, start, lambda c: RidgeMove(c, means), _DESCENT)
     theta = found - (found @ means) * np.eye(1, dim)[0]
-    score, error = yield from ask_score(cohort, budget, theta, centre)
+    score, error = yield from ask_r2(cohort, budget, theta, centre)
     return Regressed(theta, score, error)

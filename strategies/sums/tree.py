@@ -149,7 +149,7 @@ def ask_function(
         own = edges[:: _BRANCHES ** (_LEVELS - level)]
         part = (1 - _COARSE_SHARE) * share / _LEVELS
         counts.append((yield from _ask(cohort, budget, coordinates, own, part)))
-    solve, covariance = _least_squares()
+    solve, covariance = _level_weights()
     cells = solve @ np.concatenate([each.mean for each in counts])
     # Where nodes were lost at some level, all levels count as if they had been.
     noise = max(float(each.std_error[0]) for each in counts)
@@ -185,7 +185,7 @@ def _adapted(even: Floats, coarse: Estimate) -> Floats:
 
 
 @cache
-def _least_squares() -> tuple[Floats, Floats]:
+def _level_weights() -> tuple[Floats, Floats]:
     """Return the operator from all levels' cells to the finest ones, and their covariance."""
     cells = _BRANCHES**_LEVELS
     levels = (_BRANCHES**level for level in range(1, _LEVELS + 1))

@@ -141,7 +141,7 @@ def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
     return ball_codebook(epsilon, dim, 1.0).variance * dim / (_COLUMNS * num_users)
 
 
-def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
+def better_method(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
     """Return the better method, from public numbers alone.
 
     For the table cps with bounds ten times too wide, one stage explains .20 and .24 of the variance

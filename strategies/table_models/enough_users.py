@@ -19,7 +19,7 @@ _LARGEST_EPSILON = 16  # largest epsilon that a refusal proposes
 _STRONG = 2  # multiple of the fewest users from which most relations are found
 
 
-def too_few(
+def too_few_for_regression(
     num_users: int, epsilon: float, min_reports: int, public: bool = False
 ) -> TooFew | None:
     """Return why ``num_users`` users are too few for a regression, or None if they are enough.

@@ -16,7 +16,7 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats, check_choice, check_integer, check_unused
 
-from ..forecasts.populations import features_of, rows_of, table_users
+from ..forecasts.populations import features_of, rows_for, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Run, TooFewReports, guarantees
@@ -25,8 +25,8 @@ from ..runtime.coefficients import contrasts
 from ..subprotocols.scales import estimate_norm, number_randomizer
 from ..subprotocols.standardisation import (
     Standardisation,
+    centre_askers,
     estimate_centres,
-    num_askers,
     usual_square,
 )
 from ..sums import classification as sums
@@ -166,7 +166,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
 
     def synthetic(self, setting: Setting) -> TableUsers:
         """Return users with rows of synthetic tables."""
-        return users_of_tables(self.schema, setting, rows_of(setting, self.rows_per_user or 1))
+        return users_of_tables(self.schema, setting, rows_for(setting, self.rows_per_user or 1))
 
     def _too_few(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
@@ -183,7 +183,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
             return self._of_sums((yield from sums.classify(run, self.schema, self.delta)))
         places, epsilon = self._places, self.epsilon
         rows = yield from self._rows(run)
-        askers = num_askers(run.num_users, epsilon, self.min_reports, self.schema)
+        askers = centre_askers(run.num_users, epsilon, self.min_reports, self.schema)
         standardisation = yield from estimate_centres(run, epsilon, self.schema, askers)
         few = rows < FEW_ROWS
         method = ("lengths" if few else "directions") if self.method == "auto" else self.method

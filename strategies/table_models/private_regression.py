@@ -16,7 +16,7 @@ from ldp_flower.randomizers import ball_codebook
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats, check_choice, check_integer, check_unused
 
-from ..forecasts.populations import MAX_PLANNED, features_of, rows_of, table_users
+from ..forecasts.populations import MAX_PLANNED, features_of, rows_for, table_users
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
@@ -31,7 +31,7 @@ from ..subprotocols.standardisation import (
 from ..sums import regression as sums
 from ..sums.budget import Budget
 from . import descent, holdout, public_features
-from .enough_users import precision_notes, too_few
+from .enough_users import precision_notes, too_few_for_regression
 from .fits import RegressionFit
 from .line_search import MIN_PREDICTED, line_search
 
@@ -169,7 +169,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     def synthetic(self, setting: Setting) -> TableUsers:
         """Return users with rows of synthetic tables."""
-        rows = rows_of(setting, self.rows_per_user or 1)
+        rows = rows_for(setting, self.rows_per_user or 1)
         notes = tuple(precision_notes(setting.num_users, self.epsilon, self._public))
         most = MAX_PLANNED // self.schema.num_features if self._public else None
         return users_of_tables(self.schema, setting, rows, notes=notes, max_users=most)
@@ -181,7 +181,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         given = num_users, self.epsilon, self.min_reports
         if self.method == "two-stage" and (few := descent.too_few_for_two_stages(*given)):
             return few
-        return too_few(*given, self._public)
+        return too_few_for_regression(*given, self._public)
 
     def protocol(self, run: Run) -> Protocol:
         """Descend to a model, and let held-out users decide how far to go from the mean to it."""
@@ -195,7 +195,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         kept = holdout.hold_out(run, public_features.COHORTS if self._public else holdout.COHORTS)
         present = holdout.EVERYBODY
         # A node whose features are not public refuses the first question, before any user pays.
-        residual = public_features.mean_residual if self._public else holdout.mean_residual
+        residual = public_features.mean_drawn_residual if self._public else holdout.mean_residual
         if asked is not None:
             present = yield from holdout.ask_present(asked, epsilon, dim, residual=residual)
         if present.value < 1:
@@ -295,7 +295,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         evaluated = yield from holdout.ask_score(
             (kept["left"], kept["spread"]),
             *(self.epsilon, theta, mean.value, (law, of_model), gain.value / scale**2),
-            public_features.ask_gain(kept["left"], theta, mean.value, of_model, *given[:2]),
+            public_features.ask_drawn_gain(kept["left"], theta, mean.value, of_model, *given[:2]),
             present,
         )
         if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
@@ -344,7 +344,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         why = f"{facts} report a column's centre within {25 * noise:.0f} % of its range"
         if self.method != "auto":
             return self.method, f"as asked for, where {why}"
-        return descent.chosen(num_users, dim, self.epsilon, self.min_reports), why
+        return descent.better_method(num_users, dim, self.epsilon, self.min_reports), why
 
     def _constant(self, mean: holdout.Number, scale: float, notes: list[str]) -> RegressionFit:
         """Return the result with the mean as model; its score is the expected R2, below 0."""

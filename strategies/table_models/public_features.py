@@ -105,7 +105,7 @@ def _weighted_mean(values: Floats, weights: Floats) -> Number:
     return Number(mean, error)
 
 
-def mean_residual(
+def mean_drawn_residual(
     cohort: Cohort, epsilon: float, theta: Floats, radius: float
 ) -> Generator[Ask, Any, Number]:
     """Return :func:`.holdout.mean_residual` for rows drawn at random, which are public."""
@@ -147,7 +147,7 @@ def sizes(num_users: int) -> list[int]:
     return [first, num_users - first]
 
 
-def ask_gain(
+def ask_drawn_gain(
     cohort: Cohort,
     theta: Floats,
     mean: float,

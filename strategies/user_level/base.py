@@ -25,7 +25,7 @@ from ..forecasts.populations import (
     features_of,
     linear_users,
     normal_users,
-    rows_of,
+    rows_for,
 )
 from ..numerics.denoising import keep_above
 from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, SparseStrategy, TooFewReports
@@ -144,14 +144,14 @@ class SelectedRegression(SparseStrategy):
             self.dim,
             self.sparsity,
             setting.quality or USUAL_R2,
-            rows=rows_of(setting, self.samples_per_user),
+            rows=rows_for(setting, self.samples_per_user),
             variance_between=setting.variance_between or 0.0,
             scale=self.target_scale,
         )
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
         """Return the known lower bounds on the error of sparse regression with private users."""
-        rows = rows_of(setting, self.samples_per_user)
+        rows = rows_for(setting, self.samples_per_user)
         return lower_bounds.many_rows(
             self.epsilon, setting.num_users, self.dim, self.sparsity, rows
         )

@@ -13,7 +13,7 @@ from ldp_flower.questions import Mean
 from ldp_flower.randomizers import Randomizer, ball_codebook
 from ldp_flower.validation import Count, Positive, check_unused
 
-from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_of
+from ..forecasts.populations import MeanUsers, features_of, normal_users, rows_for
 from ..runtime import (
     Card,
     FeatureStrategy,
@@ -132,7 +132,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     def synthetic(self, setting: Setting) -> MeanUsers:
         """Return synthetic users around a mean whose norm is half the bound."""
-        rows, between = rows_of(setting, self._samples_per_user), setting.variance_between or 0.0
+        rows, between = rows_for(setting, self._samples_per_user), setting.variance_between or 0.0
         spread = self.spread or self.bound * math.sqrt(between + (1 - between) / rows)
         return MeanUsers(
             error="distance of the mean from the truth, over the bound",

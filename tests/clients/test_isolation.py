@@ -16,7 +16,7 @@ from ldp_flower.clients.values import public_of, values_of
 from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.questions import WIRE_TYPES, Per, UpdateQuestion, question_from_wire
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
-from ldp_flower.randomizers.elementwise import padded
+from ldp_flower.randomizers.elementwise import padded_size
 from ldp_flower.randomness import KeyedRandom, derive
 
 NAMES = [
@@ -122,7 +122,7 @@ def questions(name, dim):
             Per.INNER: per_coordinate,
             Per.COLUMN: dim + 1,
             Per.ONE: 1,
-            Per.VALUE: padded(per_coordinate),
+            Per.VALUE: padded_size(per_coordinate),
             Per.MARK: 5,
         }
         for slot in sorted(slots, key=lambda slot: slot.wire):

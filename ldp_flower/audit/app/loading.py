@@ -37,7 +37,7 @@ class AuditedApp:
         self.folder = folder.expanduser().resolve()
         project = project_of(self.folder)
         declared = project["app"]
-        self.run_config: RunConfig = flattened(declared.get("config", {}))
+        self.run_config: RunConfig = flat_settings(declared.get("config", {}))
         if unknown := sorted(set(overrides) - set(self.run_config)):
             raise CannotAuditError(
                 f"Expected settings in {sorted(self.run_config)}, got {unknown}."
@@ -156,12 +156,12 @@ def declared_nodes(project: dict[str, Any], config: RunConfig) -> int | None:
     return None
 
 
-def flattened(config: dict[str, Any], prefix: str = "") -> RunConfig:
+def flat_settings(config: dict[str, Any], prefix: str = "") -> RunConfig:
     """Return nested settings as a flat mapping, with Flower's names ``a.b``."""
     flat: RunConfig = {}
     for key, value in config.items():
         if isinstance(value, dict):
-            flat |= flattened(value, f"{prefix}{key}.")
+            flat |= flat_settings(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value
     return flat

@@ -160,7 +160,7 @@ class FrequencyOracle(OfItem):
 
     def _support(self, reports: Reports, coins: Words) -> Integers:
         """Count the reports that support each item, without a (users, domain) array."""
-        return counted(
+        return count_supports(
             lambda run: self._supports(reports[run], coins[run]), len(reports), self.domain_size
         )
 
@@ -236,7 +236,7 @@ class FrequencyOracle(OfItem):
         )
 
 
-def counted(
+def count_supports(
     supports: Callable[[slice], NDArray[np.bool_]], num_reports: int, num_items: int
 ) -> Integers:
     """Count the reports that support each item.

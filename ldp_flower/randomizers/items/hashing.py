@@ -12,7 +12,7 @@ from ...randomness import KeyedRandom, Words
 from ...validation import Integers
 from ..base import Reports
 from ..two_level import TwoLevel
-from .frequency import FrequencyOracle, OneLabel, counted
+from .frequency import FrequencyOracle, OneLabel, count_supports
 
 _MAX_BUCKETS = 1 << 16
 _HALF = np.uint64(32)
@@ -68,7 +68,7 @@ class LocalHashing(OneLabel):
 
     def _matching(self, reports: Reports, coins: Words, items: Words) -> Integers:
         """Count, for each item, the reports whose bucket contains it."""
-        return counted(
+        return count_supports(
             lambda run: self._matches(reports[run], coins[run], items), len(reports), len(items)
         )
 

@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 from typer.testing import CliRunner
 
-from ldp_flower.audit.app.loading import declared_nodes, flattened, project_of
+from ldp_flower.audit.app.loading import declared_nodes, flat_settings, project_of
 
 cli = import_module("ldp_flower.cli.app")
 NAMES = (f"checked{i}" for i in itertools.count())
@@ -183,4 +183,4 @@ def test_an_app_declares_its_number_of_nodes_by_itself_or_by_flowers_federation(
         )
     (tmp_path / "pyproject.toml").write_text(text)
     project = project_of(tmp_path)
-    assert declared_nodes(project, flattened(project["app"]["config"])) == expected
+    assert declared_nodes(project, flat_settings(project["app"]["config"])) == expected

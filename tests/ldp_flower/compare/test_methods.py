@@ -106,5 +106,5 @@ def test_cohorts_are_disjoint_and_cover_everybody():
 
 
 def test_a_zero_update_is_no_error():
-    short = methods.shortened(np.array([[0.0, 0.0], [3.0, 4.0], [0.3, 0.4]]), 1.0)
+    short = methods.clip_updates(np.array([[0.0, 0.0], [3.0, 4.0], [0.3, 0.4]]), 1.0)
     np.testing.assert_allclose(short, [[0, 0], [0.6, 0.8], [0.3, 0.4]])

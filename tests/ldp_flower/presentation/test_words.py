@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from ldp_flower.presentation.words import guarantee, number, numbers, share
+from ldp_flower.presentation.words import guarantee, number, numbers, percentage
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_column_has_as_many_decimals_each():
     assert numbers([12345.6, 27.0]) == ["12,346", "27"]
     assert numbers([1e-6, 3.0]) == ["1e-06", "3"]
     assert numbers(["a", 1.0]) == ["a", "1"]
-    assert share(0.12345) == "12.3 %"
+    assert percentage(0.12345) == "12.3 %"
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])

@@ -5,14 +5,14 @@ import pytest
 from scipy.linalg import hadamard
 
 from ldp_flower.questions.public_maps import rotate, rotate_back
-from ldp_flower.randomizers.elementwise import padded
+from ldp_flower.randomizers.elementwise import padded_size
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 7, 8, 33])
 def test_it_is_the_matrix_of_its_docstring_and_comes_back(dim):
     rng = np.random.default_rng(dim)
     values, signs = rng.standard_normal((5, dim)), rng.choice([-1.0, 1.0], dim)
-    order = padded(dim)
+    order = padded_size(dim)
     matrix = hadamard(order)[:, :dim] * signs / np.sqrt(order)
     rotated = rotate(values, signs)
     np.testing.assert_allclose(rotated, values @ matrix.T, atol=1e-12)

@@ -17,7 +17,7 @@ from ldp_flower.randomizers import GaussianMechanism, HybridMechanism, Randomize
 from ldp_flower.simulation.grid import InProcessGrid
 from ldp_flower.strategies import LabelLdpIht
 from ldp_flower.strategies.iht.label_fit import row_weights, typical_sizes
-from ldp_flower.strategies.numerics.denoising import clipped_square, kept
+from ldp_flower.strategies.numerics.denoising import attenuation, clipped_square
 
 
 def signs(seed, rows=8000, dim=400, sparsity=10):
@@ -265,7 +265,7 @@ def test_what_clipping_keeps_of_normal_labels():
     y = 0.6 * x + 0.8 * noise
     for bound in (0.5, 1.0, 2.0):
         clipped = np.clip(y, -bound, bound)
-        assert np.mean(clipped * x) / 0.6 == pytest.approx(kept(bound), abs=0.01)
+        assert np.mean(clipped * x) / 0.6 == pytest.approx(attenuation(bound), abs=0.01)
         square = np.mean(clipped**2) / bound**2
         assert square == pytest.approx(clipped_square(bound), abs=0.005)
 

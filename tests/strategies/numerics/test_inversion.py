@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.strategies.numerics.quantile_posterior import inverted
+from ldp_flower.strategies.numerics.quantile_posterior import enclosing_thresholds
 
 AT = np.linspace(0.02, 0.98, 49)
 #: Distribution functions less the level, and the smallest value where it is reached.
@@ -25,19 +25,19 @@ def test_each_end_is_wrong_in_one_case_of_forty(shape, guess):
     low = high = 0
     for _ in range(2000):
         excess = function(AT) + np.sqrt(variance) * rng.standard_normal(49)
-        lower, upper = inverted(excess, variance, np.zeros(49), curve, 1.96)
+        lower, upper = enclosing_thresholds(excess, variance, np.zeros(49), curve, 1.96)
         ends = np.concatenate([[0.0], AT, [1.0]])
         low, high = low + (ends[lower + 1] >= true), high + (ends[upper + 1] < true)
     assert low <= 76 and high <= 76
 
 
 def test_what_is_clear_is_between_the_thresholds_around_it():
-    lower, upper = inverted(AT - 0.51, np.full(49, 1e-8), np.zeros(49), AT - 0.51, 1.96)
+    lower, upper = enclosing_thresholds(AT - 0.51, np.full(49, 1e-8), np.zeros(49), AT - 0.51, 1.96)
     assert AT[lower] < 0.51 < AT[upper] and upper == lower + 1
 
 
 def test_an_error_that_all_reports_share_is_in_the_interval():
     variance, nothing = np.full(49, 1e-3), np.zeros(49)
-    alone = inverted(AT - 0.5, variance, nothing, AT - 0.5, 1.96)
-    shared = inverted(AT - 0.5, variance, np.full(49, 0.1), AT - 0.5, 1.96)
+    alone = enclosing_thresholds(AT - 0.5, variance, nothing, AT - 0.5, 1.96)
+    shared = enclosing_thresholds(AT - 0.5, variance, np.full(49, 0.1), AT - 0.5, 1.96)
     assert shared[0] < alone[0] and shared[1] > alone[1]

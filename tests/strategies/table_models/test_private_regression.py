@@ -13,7 +13,7 @@ from ldp_flower.strategies import PrivateRegression, RegressionFit, Result, TooF
 from ldp_flower.strategies.table_models import private_regression
 from ldp_flower.strategies.table_models.descent import row_length
 from ldp_flower.strategies.table_models.holdout import Number
-from ldp_flower.strategies.table_models.private_regression import too_few
+from ldp_flower.strategies.table_models.private_regression import too_few_for_regression
 
 SCHEMA = Schema(
     {"age": Numeric(0, 100), "pay": Numeric(0, 80), "sector": Categories(["a", "b", "c"])},
@@ -195,7 +195,9 @@ def test_too_few_users_are_refused_before_anybody_pays(users, epsilon, ways):
 def fewest(epsilon, min_reports=20):
     """Return the fewest users who are not refused."""
     each = range(1, 10**7)
-    return each[bisect_left(each, True, key=lambda n: not too_few(n, epsilon, min_reports))]
+    return each[
+        bisect_left(each, True, key=lambda n: not too_few_for_regression(n, epsilon, min_reports))
+    ]
 
 
 def test_more_epsilon_never_needs_more_users():
@@ -204,8 +206,8 @@ def test_more_epsilon_never_needs_more_users():
     assert (np.diff(numbers) <= 0).all() and numbers[-1] >= 400
     for epsilon in (0.5, 2.0, 8.0):
         least = fewest(epsilon)
-        assert too_few(least - 1, epsilon, 20)
-        assert not any(too_few(n, epsilon, 20) for n in range(least, 3 * least, 97))
+        assert too_few_for_regression(least - 1, epsilon, 20)
+        assert not any(too_few_for_regression(n, epsilon, 20) for n in range(least, 3 * least, 97))
     assert fewest(16.0, min_reports=100) == 2000
 
 
