@@ -47,9 +47,9 @@ _MIN_CELLS, _MAX_CELLS = 16, 96
 # columns at epsilon 1 (seeds 100-129) .073 and .084; with .25, .072 and .084; without a limit, .094
 # and .113. Ten columns at epsilon .5 with 16,300 users (seeds 100-114), in the same order: .062 and
 # .098, .066 and .099, .088 and .136.
-_WINDOW = 1 / 3
+_MAX_WINDOW = 1 / 3
 _DRAWS = 1000  # number of draws of all estimates' errors, and of pairs from the posterior
-_LEVEL = 0.95  # confidence level of the band from which standard errors are computed
+_CONFIDENCE = 0.95  # confidence level of the band from which standard errors are computed
 # Largest standard error of a share below a threshold at which an estimate is still attempted.
 _USEFUL = 0.1
 # Privacy noise of a share below a threshold from which on the smooth posterior hides shapes. The
@@ -183,7 +183,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return DistributionResult(
             column=self.column,
             edges=edges,
-            below=np.clip(found.below, *linear.band(_LEVEL, len(edges))),
+            below=np.clip(found.below, *linear.band(_CONFIDENCE, len(edges))),
             covariance=found.covariance + found.sampling,
             linear=linear,
             without_entry=max(1 - found.present, 0.0),
@@ -213,7 +213,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         cells gives averages the least variance.
         """
         widest = DiscreteSquareWave(self.epsilon, cells + 1).window
-        window = min(widest, max(1, round(_WINDOW * cells)))
+        window = min(widest, max(1, round(_MAX_WINDOW * cells)))
         apart = -(-window // 2)
         return NarrowSquareWave(self.epsilon, cells + apart + 1, window), apart
 
@@ -274,8 +274,8 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     ) -> DistributionResult:
         """Return the result, from posterior draws and the linear estimates."""
         below = _below(draws)
-        lower, upper = linear.band(_LEVEL, len(edges))
-        within = (upper - lower) / 2 / np.quantile(linear.deviations, _LEVEL)
+        lower, upper = linear.band(_CONFIDENCE, len(edges))
+        within = (upper - lower) / 2 / np.quantile(linear.deviations, _CONFIDENCE)
         covariance = np.cov(below)
         wider = np.maximum(within / np.sqrt(np.maximum(np.diag(covariance), 1e-300)), 1.0)
         self._note_few_entries(linear, notes)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _TABLES = 24  # number of simulated tables that estimate the noise in the deviations
 _TABLES_OF_TEST = 400  # number of simulated tables that estimate the test's null distribution
-_LEVEL = 0.05  # significance level of the test in a result's text
+_SIGNIFICANCE = 0.05  # significance level of the test in a result's text
 
 
 @dataclass(repr=False, kw_only=True)
@@ -135,7 +135,7 @@ class TwoWayResult(Result):
         axes.figure.colorbar(image, ax=axes, label="share of users")
 
     def _findings(self) -> list[str]:
-        verdict = "go together" if self.p_value < _LEVEL else "may be independent"
+        verdict = "go together" if self.p_value < _SIGNIFICANCE else "may be independent"
         return [
             f"{self.row} and {self.column} {verdict}: chi-squared {self.chi_squared:.1f} with "
             f"{self.degrees_of_freedom} degrees of freedom, p = {self.p_value:.2g}"

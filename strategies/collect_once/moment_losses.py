@@ -26,7 +26,7 @@ from ..runtime import Answers
 PRODUCT_WEIGHT, SQUARE_WEIGHT = math.sqrt(2 / 3), math.sqrt(1 / 3)
 #: Smallest eigenvalue of ``squares``, as part of the largest eigenvalue of pure noise. With a lower
 #: value, directions of pure noise get large coefficients; with a higher one, all are shrunken.
-_BELIEVED = 0.7
+_MIN_EIGENVALUE = 0.7
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LeastSquares:
         squares = unpacked_square(answer.mean[dim:]) / square_weight
         product_variance = float(np.mean(answer.std_error[:dim] ** 2)) / product_weight**2
         square_variance = float(np.mean(answer.std_error[dim:] ** 2)) / square_weight**2
-        least = _BELIEVED * math.sqrt(2 * dim * square_variance)
+        least = _MIN_EIGENVALUE * math.sqrt(2 * dim * square_variance)
         return cls(
             answer.mean[:dim] / product_weight,
             raise_eigenvalues(squares, least),

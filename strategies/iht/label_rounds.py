@@ -28,15 +28,15 @@ from .label_fit import LabelFit, NoisyLabels
 # The number of rounds and the clip were chosen among 2 to 12 rounds and clips of .5 to 2.2. They
 # were the best, or within 10 % of it, in 24 synthetic settings (epsilon .7 to 4; 500 to 8,000
 # users; 20 to 200 features; normal and heavy-tailed noise).
-_ROUNDS, _FIRST = 8, 0.3  # number of rounds; share of the users in the first one
+_ROUNDS, _FIRST_SHARE = 8, 0.3  # number of rounds; share of the users in the first one
 # Default shares of the users who report on the distribution of labels, and of residuals of the
 # first round. The number is at most _TELL times that needed for an estimate of a size.
-_SHARE, _AGAIN, _TELL = 0.1, 0.05, 8
+_SIZES_SHARE, _SECOND_SHARE, _TELL = 0.1, 0.05, 8
 _CLIP = 0.75  # bound for residuals that are distributed around 0, over their root mean square
-_WIDE = 2.0 ** np.arange(-1, 6.25, 0.25)  # candidate bounds for others, in the same units
+_WIDE_BOUNDS = 2.0 ** np.arange(-1, 6.25, 0.25)  # candidate bounds for others, in the same units
 _GUESS = 0.5  # error of a scale's logarithm above which a note calls the scale a guess
 _MAX_KNOWN_ERROR = 0.25  # of a scale's logarithm, below which it may contradict another one
-_CONTRADICTED = 1.5  # factor between two estimates of a scale from which they contradict
+_CONTRADICTION_RATIO = 1.5  # factor between two estimates of a scale from which they contradict
 _MOSTLY = 0.9  # share of labels that are not 0 from which classes are taken as -1 and 1
 _GUESSED = (
     "The scale of the labels, {:.2g}, is a guess: more users, a larger scale_share or a "
@@ -118,9 +118,9 @@ class LabelRounds:
         if size := self._size_again():
             law = yield from self._ask_law(size)
             ratio = law.root_mean_square / residual if law.spread < _MAX_KNOWN_ERROR else 1.0
-            if ratio > _CONTRADICTED:
+            if ratio > _CONTRADICTION_RATIO:
                 self._known = None  # the first round's bound was too small
-            if max(ratio, 1 / ratio) > _CONTRADICTED:
+            if max(ratio, 1 / ratio) > _CONTRADICTION_RATIO:
                 residual = law.root_mean_square
         is_around_zero = law.is_around_zero and first.may_have_a_mean
         if not is_around_zero:
@@ -161,7 +161,7 @@ class LabelRounds:
         if self._strategy.scale_share is not None:
             return round(self._strategy.scale_share * self._run.num_users)
         most = _TELL * size_askers(self._strategy.epsilon)
-        return min(round(_SHARE * self._run.num_users), most)
+        return min(round(_SIZES_SHARE * self._run.num_users), most)
 
     def _size_again(self) -> int:
         """Return the number of users who report on the residuals' distribution.
@@ -169,7 +169,7 @@ class LabelRounds:
         It is 0 if they would be too few for an estimate.
         """
         askers = size_askers(self._strategy.epsilon)
-        size = min(round(_AGAIN * self._run.num_users), _TELL * askers)
+        size = min(round(_SECOND_SHARE * self._run.num_users), _TELL * askers)
         return size if size >= max(askers // 2, self._run.min_reports) else 0
 
     def _ask_law(self, size: int) -> Generator[Ask, Any, LawOfSizes]:
@@ -196,7 +196,7 @@ class LabelRounds:
         ``signal`` is the size of the predictions, of which clipping takes a share.
         """
         clips = []
-        for bound in law.root_mean_square * _WIDE:
+        for bound in law.root_mean_square * _WIDE_BOUNDS:
             variance = self._strategy.randomizer(bound).variance + law.root_mean_square**2
             beyond = law.lost(bound)
             error = self._strategy.sparsity * variance / self._run.num_unasked
@@ -212,8 +212,8 @@ class LabelRounds:
         if not self._shows_residuals or (self._most < math.inf and not self._law_size()):
             return [num_users]
         others = num_users - self._size_again()
-        rounds = min(_ROUNDS, 1 + int((1 - _FIRST) * others / fewest))
-        first = round(_FIRST * others)
+        rounds = min(_ROUNDS, 1 + int((1 - _FIRST_SHARE) * others / fewest))
+        first = round(_FIRST_SHARE * others)
         if rounds < 2 or first < fewest:
             return [num_users]
         return [first] + [(others - first) // (rounds - 1)] * (rounds - 1)

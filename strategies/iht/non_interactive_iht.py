@@ -40,7 +40,7 @@ from ..subprotocols.octaves import ask_size
 from .one_record import drawn_together
 
 _PLANNED_SPARSITY = 4  # sparsity in a plan for which no strategy was constructed
-_SHARE = 0.03  # share of the users for each of three questions about sizes
+_SIZES_SHARE = 0.03  # share of the users for each of three questions about sizes
 _SIGN = 2.0**-30  # bound at which targets are clipped to keep their signs only
 # Relative error of all coefficients if targets are not normal: up to .35 on six distributions.
 _SHAPE = 0.3
@@ -213,7 +213,7 @@ class NonInteractiveIht(SparseStrategy):
 
     def _auto(self, run: Run) -> Protocol:
         """Run the default method, in which a few users report on sizes."""
-        share = max(math.ceil(_SHARE * run.num_users), run.min_reports)
+        share = max(math.ceil(_SIZES_SHARE * run.num_users), run.min_reports)
         octaves, *others = run.cohorts([share] * (3 if self.covariance is None else 1))
         zero = np.zeros(self.dim)
         size = yield from ask_size(octaves, ResidualOctave(zero, 0.0), self.epsilon, 1.0)

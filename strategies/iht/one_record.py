@@ -49,7 +49,7 @@ _WHOLE, _WIDER = 0.95, 1.3
 _CURVATURE = 0.18
 _RARE = 0.02  # smallest share of a class
 _CURVATURES = 0.35  # relative error of a feature's variance, given the common error
-_LAW = 0.25  # prior error of the share of gradients that normal numbers would leave unclipped
+_LAW_ERROR = 0.25  # prior error of the share of gradients that normal numbers would leave unclipped
 _MIN_RATIO = 0.1  # smallest variance over its estimate
 # Steps are restricted to candidates if all selected coefficients exceed this many standard errors,
 # and exceed the next coefficient by this many.
@@ -275,7 +275,7 @@ def believed_share(answer: ShortenedMean) -> float:
 
     It is a weighted mean of the reported share and of the share among normal numbers.
     """
-    reported, law = answer.whole_error**-2, _LAW**-2
+    reported, law = answer.whole_error**-2, _LAW_ERROR**-2
     usual = float(2 * ndtr(_CLIP) - 1)
     share = (reported * answer.whole + law * usual) / (reported + law)
     return float(np.clip(share, 0.2, 0.98))

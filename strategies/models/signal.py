@@ -24,7 +24,7 @@ _WHAT_TO_DO = (
 )
 
 # Significance level of each test; there are three tests per round.
-_LEVEL = 1e-4
+_SIGNIFICANCE = 1e-4
 # A run may be ended if no test is significant at the level _NOTHING, although a common update of
 # norm _LENGTH would be missed with a probability of _MISSED only. The first normalised mean updates
 # of apps had norms of .2 to 1, and of .08 to .2 with one record per node.
@@ -74,7 +74,7 @@ class Signal:
             float(chi2.sf(along, self._dim)),
             2 * float(norm.sf(turns)),
         )
-        self.found = self.found or self._chance < _LEVEL
+        self.found = self.found or self._chance < _SIGNIFICANCE
         return float(chi2.sf(squares, self._dim))
 
     @property

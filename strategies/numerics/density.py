@@ -25,7 +25,7 @@ _QUADRATIC = 4.0
 # last cell.
 _ENDS = 0.8
 _ROUGH = 1e-2  # scale of the part that is not smooth
-_LEVEL, _APART = 1.0, 2.0  # scales of the common level of all cells, and of each separate cell
+_LEVEL_SCALE, _CELL_SCALE = 1.0, 2.0  # of the common level of all cells, of a separate cell
 _APART_SHARE = 0.02  # prior share of a separate cell
 # Number of reports of the largest weight that are added to a variance, since counts may be small.
 _ONE_MORE = 2.0
@@ -67,7 +67,7 @@ class Prior:
         even = (np.arange(cells) + 0.5) / cells
         logistic = (logit(even) / logit(even[-1]) + 1) / 2 if cells > 1 else even
         at = (1 - _ENDS) * even + _ENDS * logistic
-        apart = _APART**2 * np.eye(len(self.apart) + 1)
+        apart = _CELL_SCALE**2 * np.eye(len(self.apart) + 1)
         found = []
         for along in (np.zeros(len(self.apart)), *self.coordinates):
             x = along[ordered]
@@ -77,7 +77,7 @@ class Prior:
                 smooth = scale**2 * (1 + far + far**2 / 3) * np.exp(-far)
                 rough = _ROUGH**2 * np.eye(cells)
                 covariance = apart.copy()
-                covariance[np.ix_(ordered, ordered)] = smooth + hump + _LEVEL**2 + rough
+                covariance[np.ix_(ordered, ordered)] = smooth + hump + _LEVEL_SCALE**2 + rough
                 found.append(np.asarray(np.linalg.cholesky(covariance), np.float64))
         return found
 

@@ -21,7 +21,7 @@ _FREEDOM = 6.0  # degrees of freedom of a measurement's error
 # Possible difference of the function from the curve: linear and quadratic coefficient, of the
 # distance from the level.
 _BEND = (0.1, 1.0)
-_NEAR = 0.15  # distance from the level up to which measurements have nearly full weight
+_FULL_WEIGHT = 0.15  # distance from the level up to which measurements have nearly full weight
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> 
     first, last = belief.quantile([0.03, 0.97]).tolist()
     for _ in range(2):
         off = np.abs(expit(centre + (places - at) / belief.scale) - belief.level)
-        shares = counts / (1 + (off / _NEAR) ** 4)
+        shares = counts / (1 + (off / _FULL_WEIGHT) ** 4)
         candidates = np.linspace(first, last, 401)
         curves = expit(centre + (places[:, None] - candidates) / belief.scale)
         excess = shares @ (values[:, None] - curves)

@@ -8,7 +8,7 @@ import numpy as np
 from ldp_flower.validation import Floats
 
 # Chosen on nine apps and judged on eight others (docs/model-updates.md).
-_FIRST = 0.5  # share of the planned steps that fitted steps begin with
+_FIRST_SHARE = 0.5  # share of the planned steps that fitted steps begin with
 _SHORTER, _LONGER = -2.0, 1.0  # limits of a projection, in standard deviations
 _RECENT = 8.0  # the average weighs the t-th model with about t ** 8
 
@@ -60,7 +60,7 @@ class NoisyDescent:
         """Reset to the start, as if no step had been taken."""
         self.position = self.estimate = self._start
         self.steps: list[float] = []
-        self._factor = _FIRST
+        self._factor = _FIRST_SHARE
         self._last: Floats | None = None  # direction of the last step
         self._added = np.zeros(0)  # standard deviation of each step's noise
         self._kept = np.zeros(0)  # the part of each step's noise in the estimate

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ldp_flower.validation import Floats
 
 _FINEST = (1e-6, 1e-4, 1e-2, 1.0)  # candidates for ``finest``; the last scale is even
-_EVEN = 0.6  # weight of the even part of a scale; the rest is logarithmic
+_EVEN_WEIGHT = 0.6  # weight of the even part of a scale; the rest is logarithmic
 _POINTS = 4001  # number of points of a scale, which is linear between them
 _RELATIVE_PRECISION = 1e-15  # relative precision of a float
 
@@ -48,7 +48,7 @@ class ValueScale:
         else:
             log = np.log1p((points - self.low) / finest) - np.log1p((self.high - points) / finest)
             log = (log / logs + 1) / 2
-        places = _EVEN * (points - self.low) / span + (1 - _EVEN) * log
+        places = _EVEN_WEIGHT * (points - self.low) / span + (1 - _EVEN_WEIGHT) * log
         return points, places
 
     def places(self, values: ArrayLike) -> Floats:

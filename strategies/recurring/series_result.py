@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Number of collections over which noise variances are averaged. With 192 reports each, levels of
 # shares of .02 to .15 missed their bands by 9 % without averaging, and by 1 % with 8 collections. A
 # much longer average reacts too slowly to a share that grows.
-_WINDOW = 8
+_AVERAGED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,15 +143,15 @@ def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, A
 def _averaged_errors(errors: Floats, reports: Floats) -> Floats:
     """Return standard errors from a variance per report that is averaged over collections.
 
-    The average is over ``_WINDOW`` collections: the current one and those before it. In a single
+    The average is over ``_AVERAGED`` collections: the current one and those before it. In a single
     collection with few reports, the standard error is correlated with the estimate. If a share is
     underestimated, then so is its standard error, and the estimate would get too much weight.
     """
     known = np.isfinite(errors)
     of_one = np.where(known, errors, 0.0) ** 2 * reports
     total, number = np.cumsum(of_one, axis=0), np.cumsum(known, axis=0)
-    total[_WINDOW:] -= total[:-_WINDOW].copy()
-    number[_WINDOW:] -= number[:-_WINDOW].copy()
+    total[_AVERAGED:] -= total[:-_AVERAGED].copy()
+    number[_AVERAGED:] -= number[:-_AVERAGED].copy()
     with np.errstate(divide="ignore", invalid="ignore"):
         steadied = np.sqrt(total / number / reports)
     return np.where(known, steadied, np.inf)

@@ -80,7 +80,7 @@ _CLIP = 0.75
 # Clipping radius for the users' common vector, over its norm; so it is not clipped.
 _WIDE = 1.5
 # Part of a wave's squared step that is taken to remain: a tenth of the step.
-_LEFT = 0.01
+_STEP_LEFT = 0.01
 # A wave's mean is saturated if its squared norm exceeds this part of the squared radius.
 _SATURATED = 0.7
 _LEAST_REST = 0.02  # smallest unexplained share of the mean square
@@ -282,7 +282,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         unit = math.sqrt(rest) / (factor * kept * weights)
         variance = (mechanism.variance + shares * noise) / answer.count * unit**2
         moved = (unit * mean) ** 2
-        left = _LEFT * (belief.variance[active] + np.maximum(moved - variance, 0.0))
+        left = _STEP_LEFT * (belief.variance[active] + np.maximum(moved - variance, 0.0))
         # If the mean is about as long as the radius, all reports were clipped.
         square = float(mean @ mean) - len(active) * mechanism.variance / answer.count
         saturated = not first and square > _SATURATED * radius**2

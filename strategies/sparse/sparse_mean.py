@@ -20,7 +20,7 @@ from ..runtime import Ask, Card, Run, guarantees
 from ..subprotocols.scales import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 
-_TYPICAL = 1.75  # assumed size of a coordinate, in standard deviations of one user's mean
+_TYPICAL_COORDINATE = 1.75  # assumed, in standard deviations of one user's mean
 _PLANNED_SPARSITY, _PLANNED = 8, 2.0  # number of coordinates in a plan, and their size
 # Factor on the estimated scale: an estimate from bins may be off by up to a tenth.
 _HEADROOM = 1.15
@@ -113,7 +113,7 @@ class SparseMean(SparseWaves):
 
     @property
     def _score(self) -> float:
-        return _TYPICAL
+        return _TYPICAL_COORDINATE
 
     @property
     def _few(self) -> bool:

@@ -15,11 +15,11 @@ from .octaves import size_askers
 
 Linear = TypeVar("Linear", bound=LinearResult)
 
-_SHARE = 0.05  # share of the users who are asked about bounds
-_NEAR = 1.25  # sizes count beyond this multiple of a bound, since octaves are no more precise
+_ASKED_SHARE = 0.05  # share of the users who are asked about bounds
+_OCTAVE_MARGIN = 1.25  # multiple of a bound beyond which sizes count: octaves are no more precise
 # A note is made if more than this share of the sizes' sum is beyond a bound, with this probability.
 _NOTED_SHARE, _NOTED_PROBABILITY = 0.05, 0.95
-_UNKNOWN = 0.5  # share of the sizes' sum beyond bounds from which coefficients are unknown
+_UNKNOWN_SHARE = 0.5  # share of the sizes' sum beyond bounds from which coefficients are unknown
 _BEYOND = (
     "By {} users who told how large theirs are, clipping at {} = {:g} takes away some {:.0%} of "
     "what they hold, whose root mean square is about {:.2g}: coefficients are as wrong. Declare "
@@ -37,7 +37,7 @@ class DeclaredBound:
 
 def bound_askers(run: Run, bounds: Mapping[str, DeclaredBound]) -> int:
     """Return the number of users to ask about each bound; 0 if a twentieth of them is too few."""
-    each = int(_SHARE * run.num_users) // max(len(bounds), 1)
+    each = int(_ASKED_SHARE * run.num_users) // max(len(bounds), 1)
     enough = max(size_askers(run.epsilon) // 2, run.min_reports)
     return min(each, 2 * size_askers(run.epsilon)) if each >= enough else 0
 
@@ -57,12 +57,12 @@ def ask_beyond(
             law = yield from ask_law(cohort, declared.question, run.epsilon)
         except TooFewReports:
             continue
-        lost, surely = law.excess(_NEAR * declared.bound, _NOTED_PROBABILITY)
+        lost, surely = law.excess(_OCTAVE_MARGIN * declared.bound, _NOTED_PROBABILITY)
         left *= 1 - lost
         if surely > _NOTED_SHARE:
             rms = law.root_mean_square
             notes.append(_BEYOND.format(cohort.size, name, declared.bound, lost, rms))
-    if left < 1 - _UNKNOWN:
+    if left < 1 - _UNKNOWN_SHARE:
         unknown = np.full(len(result.std_error), np.nan)
         return replace(result, std_error=unknown, notes=notes)
     errors = np.hypot(result.std_error, (1 / left - 1) * np.abs(result.coef))

@@ -21,7 +21,7 @@ from ..runtime.result import HALF_WIDTH_95
 # the two. Fewer than 4 lose the quantile; more than 6 made estimates worse at epsilon 4 to 8.
 _WIDENED, _MIN_EDGES, _MAX_EDGES_EACH = 1.34, 4, 6
 _MAX_EDGES = 96  # largest number of edges of all levels together
-_FIRST = 32  # number of cells of the first cohort, spread over the bounds
+_FIRST_CELLS = 32  # number of cells of the first cohort, spread over the bounds
 _TINY = 1e-9  # width of a cell of one value, over the distance of the bounds
 #: Standard errors of an interval that may be a single value. Such an interval shows no error, and
 #: is wrong once in 400 times.
@@ -75,7 +75,7 @@ def search_by_cells(
         wanted = np.unique(wanted[(wanted >= low) & (wanted < high)])
         return wanted[np.diff(wanted, prepend=-np.inf) > tiny / 2]
 
-    edges = ends(np.append(scale.values(np.linspace(0, 1, _FIRST + 1)), atoms))
+    edges = ends(np.append(scale.values(np.linspace(0, 1, _FIRST_CELLS + 1)), atoms))
     found: list[CellReports] = []
     each = edges_of(len(levels), epsilon)
     for cohort in cohorts:

@@ -19,7 +19,7 @@ _WIDTH = 4.0  # smallest width of a bin, in standard deviations of the users
 # With fewer bins, a bin widened by half its width on each side does not narrow the range.
 _FEWEST_BINS = 4
 _MOST_BINS = 1024
-_HALF = 0.5  # share of the users in a bin if their mean is at an edge of the bin
+_EDGE_SHARE = 0.5  # share of the users in a bin if their mean is at an edge of the bin
 _EXCEEDED = 0.05  # probability, over the random signs, that a rotated coordinate leaves its range
 
 
@@ -71,7 +71,7 @@ class CoordinateMean:
         # the noise of another bin exceeds this share.
         users = self.sizes(num_users)[0] / self.order
         noise = math.sqrt(HadamardResponse(self.epsilon, self.num_bins).variance / users)
-        if noise * math.sqrt(2 * math.log(self.order * self.num_bins)) < _HALF:
+        if noise * math.sqrt(2 * math.log(self.order * self.num_bins)) < _EDGE_SHARE:
             return []
         return [
             f"The ranges of {self.order} coordinates were asked of {users:.0f} users each, which "

@@ -19,7 +19,7 @@ from .octaves import ask_size, size_askers
 
 Linear = TypeVar("Linear", bound=LinearResult)
 
-_SHARE = 0.05  # share of the users who are held out
+_HELD_OUT_SHARE = 0.05  # share of the users who are held out
 # Candidate bounds of residuals, in units of their size. A larger bound clips less and adds noise.
 _BOUNDS = (2.0, 3.0, 4.0, 6.0)
 _ONE_SIDED_95 = 1.645  # 95 % quantile of a normal distribution
@@ -77,7 +77,7 @@ class R2HoldOut:
     def __init__(self, run: Run, link: str = "identity", rows_per_user: int = 1) -> None:
         self._epsilon, self._link, self._rows = run.epsilon, link, rows_per_user
         self._largest = LINKS[link].largest_score
-        users = max(math.ceil(_SHARE * run.num_users), 2 * run.min_reports)
+        users = max(math.ceil(_HELD_OUT_SHARE * run.num_users), 2 * run.min_reports)
         askers = min(size_askers(run.epsilon), users // 2) if self._largest == math.inf else 0
         *self._askers, self._others = run.cohorts([askers, users - askers] if askers else [users])
 

@@ -37,7 +37,7 @@ _SMALLEST, _OCTAVES, _PER_OCTAVE = 2.0**-10, 20, 2
 _NUM_BINS = _PER_OCTAVE * _OCTAVES
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
 _COHORTS = 3  # largest number of cohorts, if all of their users answer
-_SHARE = 0.13  # largest share of all users in one cohort
+_COHORT_SHARE = 0.13  # largest share of all users in one cohort
 _CERTAIN_PROBABILITY = 0.99  # probability from which an estimated scale counts as certain
 _SAME_LOG = 0.5  # a scale within a factor exp(_SAME_LOG) of the most likely one counts as the same
 
@@ -96,11 +96,11 @@ def scale_cohorts(run: Run, epsilon: float, argument: str = "target_scale") -> I
     """
     size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
     size = max(size, run.min_reports)
-    if size > _SHARE * run.num_users:
+    if size > _COHORT_SHARE * run.num_users:
         why = f"To learn the scale of the data would take {size:,} of {run.num_users:,} users."
         advice = f"Declare {argument} if it is public."
         raise TooFewReports(TooFew(why, "noise", advice=advice))
-    most = max(_COHORTS, int(_COHORTS * _SHARE * run.num_users / size))
+    most = max(_COHORTS, int(_COHORTS * _COHORT_SHARE * run.num_users / size))
     return (run.cohorts([size])[0] for _ in range(most))
 
 

@@ -29,7 +29,7 @@ _STEEP = 0.2
 _COARSER = 1.0  # log prior odds of a scale against the next finer one
 # If the central 68 % of the posterior is wider than this, in rank, the posterior's median is the
 # estimate.
-_UNSURE = 0.3
+_MAX_SPREAD = 0.3
 _TELLING = 5  # largest number of quantiles that are used to choose the scale
 _MAX_MISSING = 0.95  # largest estimated share of missing values; noise hides the other users beyond
 
@@ -178,7 +178,7 @@ def search_by_thresholds(
     rows = []
     for error, belief in zip(errors, beliefs, strict=True):
         near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
-        sure = (far - near) * belief.slope() < _UNSURE
+        sure = (far - near) * belief.slope() < _MAX_SPREAD
         at = found.pooled(belief, scale) if sure else middle
         lower, upper = found.interval(belief, at, scale, HALF_WIDTH_95)
         if lower == upper:

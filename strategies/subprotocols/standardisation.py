@@ -84,7 +84,7 @@ _FIRST_SIZES = 0.4, 2.0, 3.0
 # that were off-centre.
 _SECOND_SIZES = 0.6, 0.7, math.log(3)
 _SAFETY_FACTOR = 1.2  # radius of the second wave of centres over users' typical distance
-_SHARE = 0.05  # largest share of all users for each question
+_QUESTION_SHARE = 0.05  # largest share of all users for each question
 _TARGET_STD_ERROR = 0.1  # standard error of a logarithm or a centre that is precise enough
 
 
@@ -121,7 +121,7 @@ class _Estimator:
     farthest: Floats  # largest possible distance of each column from 0
 
     def _cohort(self, mechanism: Randomizer) -> Cohort:
-        size = min(_SHARE * self.run.num_users, mechanism.variance / _TARGET_STD_ERROR**2)
+        size = min(_QUESTION_SHARE * self.run.num_users, mechanism.variance / _TARGET_STD_ERROR**2)
         return self.run.cohorts([max(math.ceil(size), self.run.min_reports)])[0]
 
     def sizes(

@@ -16,7 +16,7 @@ from ..runtime import Ask, Cohort
 # best size up to 40, at epsilon .5 to 8 and up to 4,096 features. With 20 rows it has .78 for 1,024
 # features and .69 for 4,096.
 _SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-_TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale
+_TYPICAL_COEFFICIENT = 0.175  # coefficient of a regression, in units of the targets' scale
 # Scale of the information of all voters that is needed to select a feature. By simulation 1.2 is
 # needed for 256 features, and more for more features, since the feature has to exceed the largest
 # of all others.
@@ -42,7 +42,7 @@ def information(oracle: SubsetSelection, score: float) -> float:
 
 def typical_score(samples_per_user: int) -> float:
     """Return the mean of a typical coefficient's local score, in standard deviations."""
-    return math.sqrt(samples_per_user) * _TYPICAL
+    return math.sqrt(samples_per_user) * _TYPICAL_COEFFICIENT
 
 
 @lru_cache

@@ -25,13 +25,13 @@ _NARROWED = 0.5  # error of a wave's mean, over its radius, that lets the next w
 # errors and learn nothing.
 _WORD_ERROR = 0.2
 _FEWEST_WAVES = 3
-_WIDE = 1.25  # part of a radius that allows for the error of the centre, over that error
+_CENTRE_MARGIN = 1.25  # part of a radius that allows for the error of the centre, over that error
 # Radius of hard waves, which clip strongly, over the users' spread; .25 + 8 / d if larger. If
 # lengths concentrate, strong clipping gains most. In fewer coordinates than _CONCENTRATED it biases
 # the mean of skewed distributions, so there are no hard waves.
 _HARD, _CONCENTRATED = 0.75, 8
 _WIDE_WAVES = 0.25  # share of the waves, the last ones, that are not hard
-_BEYOND = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)  # shares of users who are shortened
+_SHORTENED_SHARES = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)  # of the users
 # Bias of a mean by shortening, over the radius times the share beyond it. For exponential sizes of
 # one sign with 5 % beyond, it is 1 over the radius: .65. In several coordinates it partly cancels.
 _BIAS = 0.5
@@ -41,7 +41,7 @@ _PARTS, _USUAL = (1.0, 0.5, 0.25, 0.12, 0.06), 0.9
 # Prior for a declared spread: standard deviation of its logarithm, and the relative weight of any
 # other spread.
 _NEAR, _MISTAKEN = 0.25, 0.005
-_LAW = 0.04  # error of the share without shortening from the assumption of normal vectors
+_LAW_ERROR = 0.04  # error of the share without shortening from the assumption of normal vectors
 _SLOPE = 0.1  # relative error of the part that shortening removes, from the same assumption
 _MOST_DEGREES = 32  # lengths of real vectors vary more than those of many independent coordinates
 _LEAST_SPREAD = 0.3  # smallest spread considered, over the error of the centre
@@ -52,7 +52,7 @@ _CONTRADICTED = (
     "Expected vectors within a bound of {:g}, but about {:.0%} of the users' are longer."
 )
 # Range of the logarithms of candidate spreads below the largest; a tenth of it lies above.
-_RANGE = 14.0
+_LOG_RANGE = 14.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Spread:
 
     def __init__(self, degrees: int, largest: float, expected: float | None) -> None:
         self._degrees = min(degrees, _MOST_DEGREES)
-        logs = math.log(largest) + np.linspace(-_RANGE, _RANGE / 10, 309)
+        logs = math.log(largest) + np.linspace(-_LOG_RANGE, _LOG_RANGE / 10, 309)
         self._logs, self._parts = (grid.ravel() for grid in np.meshgrid(logs, _PARTS))
         self._squares = np.exp(2 * self._logs)
         prior = np.where(self._parts == 1, _USUAL, (1 - _USUAL) / (len(_PARTS) - 1))
@@ -138,7 +138,7 @@ class _Spread:
     def learn(self, radius: float, error: float, whole: float, whole_error: float) -> None:
         """Update the posterior by the share of vectors within a radius of the centre."""
         surprise = 1 - whole - self._beyond(radius, error)
-        self._likelihoods -= surprise**2 / (whole_error**2 + _LAW**2) / 2
+        self._likelihoods -= surprise**2 / (whole_error**2 + _LAW_ERROR**2) / 2
 
     def radius(self, error: float, clip: float | None, beyond: float) -> float:
         """Return the posterior median of the wanted radius, for a centre with this error.
@@ -172,7 +172,7 @@ class _Spread:
 
 def _least_beyond(degrees: int, noise: float, users: int) -> float:
     """Return the largest candidate share of users beyond a radius whose bias is below the noise."""
-    for beyond in _BEYOND:
+    for beyond in _SHORTENED_SHARES:
         radius = math.sqrt(chdtri(degrees, beyond) / degrees)
         if _BIAS * beyond * radius <= math.hypot(noise * radius, users**-0.5):
             break
@@ -257,7 +257,7 @@ def mean_by_waves(
         centre, error = shrink(known.mean, known.square), math.sqrt(dim * known.square)
         clip = hard if left > _WIDE_WAVES * num_waves + 1 else None
         shift = factor * error
-        length = math.hypot(spread.radius(shift, clip, beyond), _WIDE * shift)
+        length = math.hypot(spread.radius(shift, clip, beyond), _CENTRE_MARGIN * shift)
         if is_bound and length >= radius:
             centre, length, clip = np.zeros(dim), radius, None
         sizes = [run.num_unasked // max(left, 1)]

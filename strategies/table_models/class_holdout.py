@@ -41,7 +41,7 @@ _USERS_LOG_RATIO = 0.15
 # Prior standard deviation of the scores' mean around the point that balances labels, in sizes of
 # the scores.
 _PRIOR_CENTRE_SD = 0.5
-_REACH = 2.5  # bound of clipped scores, in standard deviations; 1.2 % of normal scores are beyond
+_CLIP_Z = 2.5  # bound of clipped scores, in standard deviations; 1.2 % of normal scores are beyond
 _ROW_VARIANCE = 0.2  # variance of a row in a ranking: share (1 - share), which is at most .25
 # Bounds at which a user's ranking is clipped. A row of the class has 1 - share, so .6 clips classes
 # with shares below .4. The mean of k rows varies as k^-.5, or like one row if rows are alike; the
@@ -91,7 +91,7 @@ def num_held_out(users: float, epsilon: float, rows_per_user: float) -> list[int
     wanted = (
         ((unit + 1 / rows_per_user) / 4 / _SHARE_ERROR**2, _MAX_FOR_SHARE),
         ((unit * _LOG_RANGE**2 + _LOG_VARIANCE) / _SCALE_ERROR**2, _MAX_FOR_SCALE),
-        ((unit * _REACH**2 + 1) / _CENTRE_ERROR**2, _MAX_FOR_CENTRE),
+        ((unit * _CLIP_Z**2 + 1) / _CENTRE_ERROR**2, _MAX_FOR_CENTRE),
         (ranking / _RANKING_ERROR**2, _MAX_FOR_RANKING),
     )
     return [math.ceil(min(max(n, _LEAST_SHARE * users), most * users)) for n, most in wanted]
@@ -211,9 +211,9 @@ def _centre(
     scale: float,
 ) -> Generator[Ask, Estimate, Number]:
     """Return the scores' mean, given their root mean square."""
-    question = MeanScore(theta / (_REACH * scale))
+    question = MeanScore(theta / (_CLIP_Z * scale))
     answer = yield standardisation.applied(Ask(cohort, question, number_randomizer(epsilon, 1.0)))
-    error = _REACH * float(answer.std_error[0])
+    error = _CLIP_Z * float(answer.std_error[0])
     trust = _PRIOR_CENTRE_SD**2 / (_PRIOR_CENTRE_SD**2 + error**2)
-    mean = _REACH * float(np.clip(answer.mean[0], -1, 1))
+    mean = _CLIP_Z * float(np.clip(answer.mean[0], -1, 1))
     return Number(trust * scale * mean, math.sqrt(trust) * scale * error)

@@ -212,7 +212,7 @@ def ask_mean(
 ONE_SIDED = 0.5  # assumed share of the clipped amount that does not cancel between the two sides
 
 
-_HALF = 0.4  # R2 above which cohorts report a model's loss, not its gain, since it is smaller
+_LARGE_R2 = 0.4  # R2 above which cohorts report a model's loss, not its gain, since it is smaller
 
 
 def ask_score(
@@ -235,7 +235,7 @@ def ask_score(
     spread = yield from _mean_square(cohorts[1], epsilon, theta, mean, at_mean, (0.0, 1.0), present)
     if spread.value <= _MIN_SPREAD_Z * spread.std_error:
         return Number(math.nan, math.nan)
-    if gain > _HALF:
+    if gain > _LARGE_R2:
         left = yield from _mean_square(
             cohorts[0], epsilon, theta, mean, of_model, (1.0, 0.0), present
         )
@@ -263,7 +263,7 @@ def ask_gain(
     """
     noise = number_randomizer(epsilon, 1.0).variance / cohort.size
     clip = at_mean.clip(noise, most=2 * MAX_TARGET)
-    reach = 2 * _FAR * moved
+    reach = 2 * _MAX_PREDICTION * moved
     question = SquaredErrors(theta, mean, -1.0, 1.0, 0.0)
     answer = yield Ask(cohort, question, number_randomizer(epsilon, reach * clip.bound))
     error = math.hypot(
@@ -272,7 +272,7 @@ def ask_gain(
     return Number(float(answer.mean[0]), error)
 
 
-_FAR = 2.5  # largest distance of a user's prediction from the mean, in units of ``moved``
+_MAX_PREDICTION = 2.5  # largest distance of a prediction from the mean, in units of ``moved``
 
 
 def _mean_square(

@@ -28,9 +28,9 @@ COHORTS = {name: holdout.COHORTS[name] for name in ("place", "place again", "siz
     "spread": (0.1, 0.1, 2.0, 0.1),
 }
 #: Share of the users whose reports make the first model; the others report residuals from it.
-_FIRST = 0.3
+_FIRST_SHARE = 0.3
 _FOLDS = 5  # number of folds of users in cross-validation
-_KNOWN = 1e-6  # a contrast is not known if a larger share of it is not identified by the rows
+_MAX_UNIDENTIFIED = 1e-6  # largest share of a known contrast that the rows do not identify
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class NoisyTargets:
         spread = np.sqrt(len(left) * ((turn @ weighted) ** 2).sum(axis=1))
         errors = np.hypot(errors, holdout.ONE_SIDED * self.cut * spread)
         reach = HALF_WIDTH_95 * errors
-        reach[np.abs(unseen).max(axis=0) > _KNOWN] = np.nan
+        reach[np.abs(unseen).max(axis=0) > _MAX_UNIDENTIFIED] = np.nan
         found = contrasts(schema, theta)
         return np.column_stack([found - reach, found + reach])
 
@@ -143,7 +143,7 @@ def ask_residuals(
 
 def sizes(num_users: int) -> list[int]:
     """Return the numbers of users who report residuals of the mean, and of the first model."""
-    first = round(_FIRST * num_users)
+    first = round(_FIRST_SHARE * num_users)
     return [first, num_users - first]
 
 

@@ -24,7 +24,7 @@ _MOST_WAVES = 8  # largest number of waves after the first cohort
 # Mean square along the weakest direction of features that are correlated or of different scales,
 # over the mean square of a feature.
 _WEAK = 0.25
-_FIRST = 1.5  # clipping radius of the first cohort, over the expected norm of its vectors
+_FIRST_CLIP = 1.5  # clipping radius of the first cohort, over the expected norm of its vectors
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -104,7 +104,7 @@ class TwoRoundRegression(SelectedRegression):
             run,
             question,
             size,
-            _FIRST * scale * math.hypot(factor, math.sqrt(size * noise / rows)),
+            _FIRST_CLIP * scale * math.hypot(factor, math.sqrt(size * noise / rows)),
             _MOST_WAVES,
             is_bound=False,
             factor=factor,
