@@ -195,8 +195,8 @@ class NetworkClientApp(ClientApp):
             owners = len(data.names)
             if node.terms.simulated and not records:
                 records = max(len(data.records), 1)
-        facts = node.census() | {"records": records, "owners": owners}
-        return RecordDict({"census": MetricRecord(facts)})
+        facts = MetricRecord({**node.census(), "records": records, "owners": owners})
+        return RecordDict({"census": facts})
 
     def _deployed(
         self,

@@ -120,8 +120,10 @@ class Form:
 
     def nothing(self, of_users: bool) -> Data:
         """Return no records."""
-        rows = [np.zeros((0, *each.shape), each.dtype) for each in (self.record, self.target)]
-        return Data(*rows, np.zeros(0, np.intp) if of_users else None)
+        records, targets = (
+            np.zeros((0, *each.shape), each.dtype) for each in (self.record, self.target)
+        )
+        return Data(records, targets, np.zeros(0, np.intp) if of_users else None)
 
     def misfit(self, records: Any, targets: Any) -> str | None:
         """Return why arrays do not fit the network's inputs, from their shape and type alone.
@@ -165,8 +167,8 @@ class Form:
             f"have a target that is not numbers of {in_words(self.target.shape)}": usable & ~known,
             f"have a target {wrong}": usable & known & ~meant,
         }
-        count = number - np.count_nonzero(np.any([*faults.values()], axis=0))
-        found = {what: np.count_nonzero(fault) for what, fault in faults.items() if any(fault)}
+        count = number - int(np.count_nonzero(np.any([*faults.values()], axis=0)))
+        found = {what: int(np.count_nonzero(each)) for what, each in faults.items() if any(each)}
         return rows, goals, Usable(number, count, found)
 
 

@@ -10,7 +10,7 @@ from ldp_flower.randomizers.elementwise import row_dots
 from ldp_flower.validation import Floats
 
 from ..arithmetic import dot, mean_over_rows, ridge_coefficients, sum_over_rows
-from .records import column_of, rows_codes, valid_items
+from .records import entries_of, rows_codes, valid_items
 from .registry import answers
 
 

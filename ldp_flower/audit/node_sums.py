@@ -71,7 +71,8 @@ class Attack:
         for phase, name in enumerate(names):
             sums = self._sums(self.candidates[name], num_reports, seed, phase)
             for half, some in zip(halves, np.array_split(sums, 2), strict=True):
-                half[name] = Sample(np.zeros(len(some), np.uint64), some * self.mechanism.unit)
+                values = some.astype(np.float64) * self.mechanism.unit
+                half[name] = Sample(np.zeros(len(some), np.uint64), values)
         delta = self.mechanism.delta
         events = likeliest_events(halves[0], 2, delta, alpha / 2)
         bounds = [event.bound(halves[1], delta, alpha / 2) for event in events]

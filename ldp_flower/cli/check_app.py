@@ -8,7 +8,7 @@ from flwr.app import Context, Message, RecordDict
 
 from ..audit.app.loading import AuditedApp, RunConfig, quiet
 from ..guarantee.messages import CENSUS, QUERY, MessageError
-from ..guarantee.training import RIDER, taken_apart
+from ..guarantee.training import RIDER, split_query
 from ..simulation.grid import InProcessGrid
 from ..supernode.checks import Findings
 from .run import NODES
@@ -38,7 +38,7 @@ class _CensusOnly(InProcessGrid):
     def _handle(self, message: Message) -> Message | None:
         kind = message.metadata.message_type
         try:
-            asked = kind == f"query.{CENSUS}" or taken_apart(message.content)[0] is None
+            asked = kind == f"query.{CENSUS}" or split_query(message.content)[0] is None
         except MessageError:  # the app's message does not carry a valid message of this library
             asked = False
         if not asked:

@@ -114,9 +114,9 @@ class FlowerError(RuntimeError):
 
 def declared_config(app: Path) -> dict[str, Scalar]:
     """Return the settings that the Flower app in a directory declares, flattened as Flower does."""
-    from ..audit.app.loading import flattened, project_of
+    from ..audit.app.loading import flat_settings, project_of
 
-    return flattened(project_of(app)["app"].get("config", {}))
+    return flat_settings(project_of(app)["app"].get("config", {}))
 
 
 class SuperLink:

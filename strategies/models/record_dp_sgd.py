@@ -214,7 +214,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
        :class:`ldp_flower.clients.NetworkClientApp`.
     """
 
-    protects: ClassVar[str] = "record"
+    protects = "record"
     plans_with = frozenset({"num_features", "rows_per_user"})
     sized = False
     card: ClassVar[Card] = Card(

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -22,7 +22,7 @@ class Hooks(ABC):
     """Base class of strategies with the methods that a run calls."""
 
     #: Unit of protection.
-    protects: ClassVar[str] = "user"
+    protects: str = "user"
 
     epsilon: float
     min_reports: int

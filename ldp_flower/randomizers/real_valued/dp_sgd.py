@@ -172,9 +172,9 @@ class DpSgdPlan(PlainFields):
     @property
     def name(self) -> str:
         """Text that identifies the plan within a run: all numbers on which its noise depends."""
-        numbers = [self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate]
-        of_users = [] if self.records_per_user is None else [self.records_per_user]
-        return " ".join([self.mechanism, *map(repr, numbers + of_users)])
+        numbers = (self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate)
+        of_users = () if self.records_per_user is None else (self.records_per_user,)
+        return " ".join([self.mechanism, *map(repr, (*numbers, *of_users))])
 
     @cached_property
     def noise_multiplier(self) -> float:
