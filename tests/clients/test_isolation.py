@@ -123,7 +123,7 @@ def questions(name, dim):
             Per.COLUMN: dim + 1,
             Per.ONE: 1,
             Per.VALUE: padded_size(per_coordinate),
-            Per.MARK: 5,
+            Per.MARK: 3 * mapped if name.endswith("class_moves") else 5,  # of three classes
         }
         for slot in sorted(slots, key=lambda slot: slot.wire):
             moved = slot.wire in ("feature_centre", "offset") and "constant" in chosen

@@ -11,6 +11,7 @@ from ldp_flower.questions import (
     Cell,
     CellShares,
     ClassCoefficients,
+    ClassMoves,
     ClassShare,
     ClassStep,
     ClippedUpdate,
@@ -291,6 +292,12 @@ PLAIN = [
         {"labels_per_user": 1.0, "label_bound": 1.5},
     ),
     (CellShares(SOME, B[:1]), "cell_shares", {"coordinates": SOME, "sizes": B[:1]}, {}),
+    (
+        ClassMoves(np.tile(A, 2), A + 1, 2),
+        "class_moves",
+        {"thetas": np.tile(A, 2), "means": A + 1},
+        {"num_classes": 2.0},
+    ),
     (ItemShares(5), "item_shares", {}, {"domain_size": 5.0}),
     (BinShares(SOME[1:], B), "bin_shares", {"coordinates": SOME[1:], "edges": B}, {}),
     (
