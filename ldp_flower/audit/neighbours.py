@@ -25,6 +25,7 @@ from ..randomizers import NodeSum, Randomizer, RecordMechanism
 from ..simulation.grid import InProcessGrid
 from .extreme_users import copied, crowd, halved, together, unlike
 from .probe import Block, MakeApp, RecordedRandomness, entering, replaying
+from .replies import Parts, parts_of
 
 NODE_ID = 4711
 _SHARED = Path("/dev/shm")
@@ -32,8 +33,6 @@ _SHARED = Path("/dev/shm")
 MEMORY = _SHARED if _SHARED.is_dir() else None
 _CLIENT_RAISED = 2  # Flower's error code
 NUM_RECORDS = 3  # number of a silo's records that its operator declares
-
-Seen = tuple[object, ...]
 
 _SINGLE = 6  # number of users who are asked for single reports
 _TARGETS = (np.nan, np.inf, -1e9, 1e9, 5e-324, 1.7e308, 0.0)
@@ -69,7 +68,7 @@ class DeployedNode:
         """The operator's ledger."""
         return SqliteLedger(str(self.node_config["ledger-path"]))
 
-    def ask(self, query: Query | None) -> tuple[Message, Seen]:
+    def ask(self, query: Query | None) -> tuple[Message, Parts]:
         """Send the census (None) or a query to the node; return the reply and its form.
 
         Every message is handled by a newly started client, as in a SuperNode.
@@ -94,26 +93,10 @@ class DeployedNode:
         return reply, form(reply, before["_created_at"] + before["_ttl"])
 
 
-def form(reply: Message, deadline: float) -> Seen:
-    """Return everything that a server sees of a reply, except its time and its arrays' contents.
-
-    ``deadline`` is the time, in seconds, until which the query lives. The form contains True if
-    the reply lives until the same time.
-    """
-    about = reply.metadata
-    metadata = (
-        (about.run_id, about.message_id, about.src_node_id, about.dst_node_id),
-        (about.reply_to_message_id, about.group_id, about.message_type),
-        (about.src_task_id, about.dst_task_id, about.delivered_at),
-        abs(about.created_at + about.ttl - deadline) < 1e-3,
-    )
-    if reply.has_error():
-        return (*metadata, reply.error.code, reply.error.reason)
-    records = [
-        (name, type(record).__name__, *((key, _described(record[key])) for key in record))
-        for name, record in reply.content.items()
-    ]
-    return (*metadata, *records)
+def form(reply: Message, deadline: float) -> Parts:
+    """Return everything that a server sees of a reply, except its time and its arrays' contents."""
+    form, values = parts_of(reply, deadline)
+    return form | {path: _described(value) for path, value in values.items()}
 
 
 def _described(value: object) -> object:
@@ -139,7 +122,7 @@ class _Answers:
     """Replies of one node with their forms, the shapes of draws, and the randomised values."""
 
     replies: list[Message]
-    forms: list[Seen]
+    forms: list[Parts]
     draws: list[tuple[int, ...]]
     values: list[Block]
 

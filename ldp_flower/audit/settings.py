@@ -16,15 +16,16 @@ from ..data.users import Users
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
 from .extreme_users import crowd, together, unlike
-from .neighbours import MEMORY, DeployedNode, NeighbourPlan, Seen, contents, fails, terms_for
+from .neighbours import MEMORY, DeployedNode, NeighbourPlan, contents, fails, terms_for
 from .probe import MakeApp, RecordedRandomness, replaced, replaying
+from .replies import Parts
 
 _ROWS = 2  # number of rows of a user that the policy allows
 _REPLY_AFTER = 2.0  # seconds of a simulated clock; nothing really sleeps for so long
 _LOCKED = 0.05  # seconds for which another writer locks the ledger
 
 #: Form and contents of a reply, and the shapes of the draws for it.
-_Told = tuple[Seen, bytes, list[tuple[int, ...]]]
+_Told = tuple[Parts, bytes, list[tuple[int, ...]]]
 
 
 def kept(
