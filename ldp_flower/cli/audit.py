@@ -77,7 +77,7 @@ def audit(
         _of_app(
             metavar="MODULE:FUNCTION",
             help="Function of the app that returns its data.",
-            show_default="found by a search",
+            show_default="the declared one, or load_data",
         ),
     ] = None,
     claim: Annotated[

@@ -81,7 +81,7 @@ def _reason(app: AuditedApp, refusal: BaseException, users: int, findings: AppFi
     told = f"With {findings.nodes} nodes: {_sentence(refusal)}"
     if not findings.nodes < findings.nodes_needed <= _MAX_NODES:
         return told
-    app.restore()
+    app.restart()
     enough = f"With {findings.nodes_needed} nodes"
     other, _ = _refusal(app, findings.nodes_needed)
     if other is not None:

@@ -7,7 +7,7 @@ The bound, by Clopper & Pearson (1934), is computed from fresh runs.
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from ...validation import Floats
 from ..distinguish import log_ratio
-from .leaks import stacked
 from .loading import quiet
-from .node import LAST_BITS, AuditedNode, Transcript
+from .looks import LARGEST, Look, Place, Run
+from .node import Node
 from .variants import Variant
 
-Pair = tuple[Variant, Variant]
-_Piece = tuple[int, str, object]  # number of a message, path, form or exact value
-_Places = dict[tuple[int, str], NDArray[np.intp]]  # by number of a message, and path
+Pair = tuple[Look, Look]
+_Piece = tuple[object, object]  # place, and form or exact value
+_Chosen = dict[Place, NDArray[np.intp]]  # indices of the compared numbers
 
 _COLUMNS = 240  # compared numbers of a run, as many as some hundred runs can weigh
 _MAX_TRAINING = 200  # runs for each of: counting values, training, choosing the threshold
@@ -35,86 +35,32 @@ _THRESHOLDS = 401  # number of quantiles of a score that are tried as thresholds
 #: and 1.
 _CLOSE = 6
 _SLACK = 0.1  # tolerance of a bound from the runs that choose the threshold
-_LARGEST = 1e100  # limit of numbers, so that squares stay finite
 
 
-class RunSummary:
-    """Means, variances and frequencies of forms in two or more runs on one data set."""
-
-    def __init__(self, runs: Sequence[Transcript]) -> None:
-        self.count = len(runs)
-        self.moments: dict[tuple[int, str], tuple[Floats, Floats]] = {}
-        self.forms = Counter(piece for run in runs for piece in _forms(run))
-        self.varies = any(count < self.count for count in self.forms.values())
-        for number, path in [
-            (n, path) for n, reply in enumerate(runs[0]) for path in reply.numbers
-        ]:
-            rows = np.clip(stacked([run[number] for run in runs], path), -_LARGEST, _LARGEST)
-            if rows.size and not path.endswith(LAST_BITS):
-                varies = (rows != rows[0]).any(axis=0)
-                variance = np.where(varies, rows.var(axis=0, ddof=1), 0.0)
-                self.moments[number, path] = rows.mean(axis=0), variance
-                self.varies |= bool(varies.any())
-
-    def apart(self, other: "RunSummary") -> dict[tuple[int, str], Floats]:
-        """Return squared distances of the means of all numbers, divided by their noise variance."""
-        found = {}
-        for key in self.moments.keys() & other.moments.keys():
-            (one, first), (two, second) = self.moments[key], other.moments[key]
-            if one.shape == two.shape:
-                squared = (one - two) ** 2
-                # Noise that does not appear in n runs may still have 1 / n of this as its variance.
-                spread = (first + second) / 2 + squared / self.count
-                found[key] = squared / np.where(spread > 0, spread, 1.0)
-        return found
-
-    def distance(self, other: "RunSummary") -> float:
-        """Return a distance between two data sets, by means, size of noise and forms."""
-        total = 0.0
-        for key, squared in self.apart(other).items():
-            first, second = self.moments[key][1], other.moments[key][1]
-            noisy = (first > 0) & (second > 0)
-            unlike = int(np.sum((first > 0) != (second > 0)))  # noise on one data set only
-            total += float(squared.sum()) + 2 * (unlike - len(squared) / self.count)
-            if noisy.any():
-                ratio = float(np.mean(np.log(first[noisy] / second[noisy])))
-                total += int(noisy.sum()) * ratio**2 / 2
-        for piece in self.forms | other.forms:
-            here, there = self.forms[piece], other.forms[piece]
-            if max(here, there) > 1:  # pieces that are never seen twice carry no information
-                total += (here - there) ** 2 / self.count
-        return total
-
-
-def furthest(
-    found: dict[Variant, RunSummary], anew: Callable[[Variant], RunSummary]
-) -> Pair | None:
+def furthest(looks: Sequence[Look], anew: Callable[[Variant], Look]) -> Pair | None:
     """Return the neighbours whose replies seem to differ most, or None if nothing varies.
 
     The largest of many distances may be large by chance. The data sets with the largest distances
-    are therefore examined again by ``anew``, and the new summaries are stored in ``found``.
+    are therefore looked at again by ``anew``.
     """
-    tried = [pair for pair in combinations(found, 2) if pair[0].neighbours(pair[1])]
-    if not tried or not any(summary.varies for summary in found.values()):
+    tried = _neighbours(looks)
+    if not tried or not any(look.varies for look in looks):
         return None
-
-    def distance(pair: Pair) -> float:
-        return found[pair[0]].distance(found[pair[1]])
-
-    tried.sort(key=distance, reverse=True)
-    close = list(dict.fromkeys(variant for pair in tried for variant in pair))[:_CLOSE]
-    found |= {variant: anew(variant) for variant in close}
-    return max((pair for pair in tried if {*pair} <= {*close}), key=distance)
+    tried.sort(key=_distance, reverse=True)
+    close = dict.fromkeys(look.variant for pair in tried for look in pair)
+    return max(_neighbours([anew(variant) for variant in [*close][:_CLOSE]]), key=_distance)
 
 
-def _forms(run: Transcript) -> Iterator[_Piece]:
-    """Yield all pieces of the forms of a run."""
-    for number, reply in enumerate(run):
-        yield from ((number, path, form) for path, form in reply.form.items())
+def _neighbours(looks: Sequence[Look]) -> list[Pair]:
+    return [(a, b) for a, b in combinations(looks, 2) if a.variant.neighbours(b.variant)]
 
 
-def _places(first: RunSummary, second: RunSummary) -> _Places:
-    """Return the places of the compared numbers of each array, which are those that differ most."""
+def _distance(pair: Pair) -> float:
+    return pair[0].distance(pair[1])
+
+
+def _chosen(first: Look, second: Look) -> _Chosen:
+    """Return the compared numbers of each array, which are those that differ most."""
     apart = first.apart(second)
     each = max(_COLUMNS // max(len(apart), 1), 4)
     largest: dict[str, Floats] = {}
@@ -122,28 +68,23 @@ def _places(first: RunSummary, second: RunSummary) -> _Places:
         known = largest.get(path, distances)
         fits = known.shape == distances.shape
         largest[path] = np.maximum(known, distances) if fits else known
-    # Use the same places in all messages, so that noise that they have in common cancels.
-    return {key: np.argsort(-largest[key[1]])[:each] for key in sorted(apart)}
+    # Use the same numbers of all messages, so that noise that they have in common cancels.
+    return {place: np.argsort(-largest[place[1]])[:each] for place in sorted(apart)}
 
 
-def _numbers(run: Transcript, chosen: _Places) -> Floats:
+def _numbers(run: Run, chosen: _Chosen) -> Floats:
     """Return the chosen numbers and the sums of whole arrays; missing numbers are 0."""
     parts = [np.zeros(0)]
-    for (number, path), places in chosen.items():
-        values = run[number].numbers.get(path, np.zeros(0))
-        if len(values) <= places.max(initial=-1):
-            values = np.zeros(int(places.max()) + 1)
-        parts += [values[places], values.sum(keepdims=True)]
-    return np.clip(np.concatenate(parts), -_LARGEST, _LARGEST)
+    for place, which in chosen.items():
+        values = run.numbers.get(place, np.zeros(0))
+        if len(values) <= which.max(initial=-1):
+            values = np.zeros(int(which.max()) + 1)
+        parts += [values[which], values.sum(keepdims=True)]
+    return np.clip(np.concatenate(parts), -LARGEST, LARGEST)
 
 
 def lower_bound(
-    node: AuditedNode,
-    pair: Pair,
-    looks: tuple[RunSummary, RunSummary],
-    how_many: int,
-    delta: float,
-    alpha: float,
+    node: Node, pair: Pair, how_many: int, delta: float, alpha: float
 ) -> tuple[float, str]:
     """Return a lower bound of epsilon between two data sets, and the name of the classifier.
 
@@ -151,14 +92,14 @@ def lower_bound(
     sixth trains, and another one chooses the threshold. The remaining runs give the bound, which
     fails with probability ``alpha``.
     """
-    chosen = _places(*looks)
+    chosen = _chosen(*pair)
     numbers: list[list[Floats]] = [[], []]
     forms: list[list[list[_Piece]]] = [[], []]
     while len(numbers[0]) < how_many:
         for side in random.sample((0, 1), 2):
-            for run in node.runs(pair[side], min(_BLOCK, how_many)):
+            for run in node.runs(pair[side].variant, min(_BLOCK, how_many)):
                 numbers[side].append(_numbers(run, chosen))
-                forms[side].append(list(_forms(run)))
+                forms[side].append(list(run.form.items()))
     each = min(how_many // 6, _MAX_TRAINING)
     first, second, third = each, 2 * each, 3 * each
     samples = _with_familiar_values([np.stack(of) for of in numbers], forms, first)
@@ -224,7 +165,7 @@ def _with_familiar_values(
     pieces: list[list[list[_Piece]]] = [[], []]
     for side in (0, 1):
         for form, row in zip(forms[side], numbers[side][:, steps].tolist(), strict=True):
-            pieces[side].append([*form, *((j, "", value) for j, value in enumerate(row))])
+            pieces[side].append([*form, *enumerate(row)])
     seen = [Counter(piece for run in of[:until] for piece in run) for of in pieces]
     odds = {p: math.log((seen[0][p] + 0.5) / (seen[1][p] + 0.5)) for p in seen[0] | seen[1]}
     familiar = [[sum(odds.get(piece, 0.0) for piece in run) for run in of] for of in pieces]

@@ -12,7 +12,7 @@ from rich.text import Text
 from ...presentation.page import Markup, Section, element, joined, listed, page, table_of
 
 _HEAD = ("found", "where", "evidence")
-_WORTH = ("epsilon of", "claimed", "at least", "exactly")
+_EPSILONS = ("epsilon of", "claimed", "at least", "exactly")
 
 
 class CannotAuditError(ValueError):
@@ -28,24 +28,19 @@ class Finding:
     evidence: str
 
 
-@dataclass(frozen=True)
-class Worth:
-    """Epsilons of a run at a delta: claimed, measured and exact."""
-
-    where: str
-    claimed: float | None
-    measured: float  # lower bound of the true epsilon, with a confidence of 99.9 %
-    exact: float | None  # true epsilon, if the mechanism is known
-    delta: float
-
-
 @dataclass
 class AppAudit:
-    """Result of an audit of an app: findings, epsilons, and attacks that were or were not tried."""
+    """Result of an audit of an app: findings, epsilons, and attacks that were or were not tried.
+
+    ``claimed`` is the claimed epsilon of a whole run. With a confidence of 99.9 %, the true one is
+    at least ``measured``. It is ``exact`` if the mechanism is known.
+    """
 
     name: str
     found: list[Finding] = field(default_factory=list)
-    worth: list[Worth] = field(default_factory=list)
+    claimed: float | None = None
+    measured: float = 0.0
+    exact: float | None = None
     tried: list[str] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
 
@@ -53,7 +48,7 @@ class AppAudit:
 def shown(audit: AppAudit) -> Group:
     """Return the tables for a terminal of 60 columns or more."""
     parts: list[object] = []
-    for head, rows in ((_HEAD, _findings(audit)), (_WORTH, _epsilons(audit))):
+    for head, rows in ((_HEAD, _findings(audit)), (_EPSILONS, _epsilons(audit))):
         table = Table(*head, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
         for row in rows:
             table.add_row(Text(row[0], "red" if head is _HEAD else ""), *map(Text, row[1:]))
@@ -71,7 +66,7 @@ def _epsilons(audit: AppAudit) -> list[tuple[str, ...]]:
     def shown(value: float | None) -> str:
         return "" if value is None else "infinite" if math.isinf(value) else f"{value:.4g}"
 
-    return [(w.where, shown(w.claimed), shown(w.measured), shown(w.exact)) for w in audit.worth]
+    return [("the whole run", *map(shown, (audit.claimed, audit.measured, audit.exact)))]
 
 
 def verdict(audit: AppAudit) -> str:
@@ -88,7 +83,7 @@ def to_html(audit: AppAudit, path: str | Path | None = None) -> str:
 
     tables = [
         table_of(DataFrame(rows, columns=head), len(rows)) if rows else Markup()
-        for head, rows in ((_HEAD, _findings(audit)), (_WORTH, _epsilons(audit)))
+        for head, rows in ((_HEAD, _findings(audit)), (_EPSILONS, _epsilons(audit)))
     ]
     about = "Claimed, at least by the attacks (99.9 % confidence), and exactly if that is known."
     sections = [

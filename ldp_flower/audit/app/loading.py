@@ -1,11 +1,10 @@
-"""Import of a foreign Flower app: its two halves, its modules, and their reset."""
+"""Import of a foreign Flower app: its two halves, its modules, and a new start of both."""
 
 import contextlib
 import importlib
 import io
 import logging
 import os
-import random
 import sys
 import tomllib
 import warnings
@@ -14,7 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
@@ -33,6 +31,9 @@ class AuditedApp:
     :class:`CannotAuditError` if the app cannot be imported.
     """
 
+    client: ClientApp
+    server: ServerApp
+
     def __init__(self, folder: Path, overrides: RunConfig) -> None:
         self.folder = folder.expanduser().resolve()
         project = project_of(self.folder)
@@ -44,70 +45,31 @@ class AuditedApp:
             )
         self.run_config |= overrides
         self.num_nodes = declared_nodes(project, self.run_config)
-        self._overrides = overrides
+        self._components: dict[str, str] = declared.get("components", {})
+        self.loader = self._components.get("loader")
         if str(self.folder) not in sys.path[:1]:
             sys.path.insert(0, str(self.folder))
-        components = declared.get("components", {})
-        self.client: ClientApp = self._component(components, "clientapp", ClientApp)
-        self.server: ServerApp = self._component(components, "serverapp", ServerApp)
-        self._as_imported: dict[ModuleType, dict[str, Any]] = {}
-        self._contents: list[tuple[Any, Any]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Import the app anew, as a newly started process does."""
         for module in self.modules():
-            self._remember(module)
+            del sys.modules[module.__name__]
+        self.client = self._component("clientapp", ClientApp)
+        self.server = self._component("serverapp", ServerApp)
 
     def modules(self) -> list[ModuleType]:
         """Return the imported modules that belong to the app."""
-        return [m for m in list(sys.modules.values()) if self.owns(getattr(m, "__file__", None))]
+        return [module for module in list(sys.modules.values()) if self._owns(module)]
 
-    def owns(self, file: str | None) -> bool:
-        """Return True if a source file belongs to the app."""
-        own = isinstance(file, str) and file.startswith(f"{self.folder}{os.sep}")
-        return own and "site-packages" not in str(file)
+    def _owns(self, module: ModuleType) -> bool:
+        # A package without __init__.py has a path instead of a file.
+        file = getattr(module, "__file__", None)
+        path = str(file or next(iter(getattr(module, "__path__", ())), ""))
+        return path.startswith(f"{self.folder}{os.sep}") and "site-packages" not in path
 
-    def restore(self) -> None:
-        """Reset the globals of the app's modules to their state after import, and empty caches."""
-        for module in self.modules():
-            if module not in self._as_imported:
-                self._remember(module)
-            before, now = self._as_imported[module], vars(module)
-            for name in set(now) - set(before):
-                if not name.startswith("__"):
-                    del now[name]
-            for name, value in before.items():
-                now[name] = value
-                if callable(getattr(value, "cache_clear", None)):
-                    value.cache_clear()
-        for own, contents in self._contents:
-            own.clear()
-            own.extend(contents) if isinstance(own, list) else own.update(contents)
-
-    @contextlib.contextmanager
-    def imported_again(self) -> Iterator["AuditedApp"]:
-        """Import the app again inside this context, as a newly started process does."""
-        before = {m.__name__: m for m in self.modules()}
-        # Seed the generators from the system, so that only seeds in the app itself repeat.
-        random.seed()
-        vars(np.random.mtrand)["_rand"].seed()
-        if "torch" in sys.modules:
-            sys.modules["torch"].seed()
-        for name in before:
-            del sys.modules[name]
-        try:
-            yield AuditedApp(self.folder, self._overrides)
-        finally:
-            for module in self.modules():
-                del sys.modules[module.__name__]
-            sys.modules.update(before)
-
-    def _remember(self, module: ModuleType) -> None:
-        before = {k: v for k, v in vars(module).items() if not k.startswith("__")}
-        self._as_imported[module] = before
-        self._contents += [
-            (value, value.copy()) for value in before.values() if type(value) in (dict, list, set)
-        ]
-
-    def _component(self, components: dict[str, str], name: str, kind: type) -> Any:
-        reference = components.get(name, "")
+    def _component(self, name: str, kind: type) -> Any:
+        reference = self._components.get(name, "")
         module, colon, attribute = reference.partition(":")
         if not colon:
             raise CannotAuditError(

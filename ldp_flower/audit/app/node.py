@@ -1,36 +1,35 @@
-"""Runs of an app: its server, which runs once to its end, and a node.
+"""Node of an app: it hears a run of the app's server, and answers its messages repeatedly.
 
-The node answers the server's messages repeatedly, on chosen data, with a clock that stands still.
-Of each reply, everything that a server sees is kept: its form, piece by piece, and its numbers.
+The node answers on chosen data, with a clock that stands still.
 """
 
 import datetime
+import math
 import os
 import shutil
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, chdir, contextmanager
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from copy import copy
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
-import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 
 from ...simulation.grid import InProcessGrid
-from ...validation import Floats
 from ..probe import replaced
 from .claims import Claims
 from .findings import CannotAuditError
-from .loading import AuditedApp, quiet
-from .sources import Sources
+from .loader import intercept, loaders_of
+from .loading import AuditedApp, RunConfig, quiet
+from .looks import Look, Run
+from .options import Options
 from .variants import Variant
 
+_NODES = 10
 _NOW = float(int(time.time()))
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
 _PATIENT_READINGS = 10_000  # readings in a run after which the clock moves on: a loop may wait
@@ -39,163 +38,127 @@ PATIENCE = 40.0  # seconds of CPU time for all nodes together
 _OF_EACH = 5  # largest number of attacked messages of each type
 _GIVEN_UP = 240.0  # seconds after which a server that still runs is given up
 
-#: Suffix of a text's path for the text's length, which ciphers and random texts reveal as well.
-LENGTH = ": length"
-#: Suffix of the path of floats for their last bits, which noise must change as well.
-LAST_BITS = ": last bits"
-_LOW = {2: 0xF, 4: 0xFF, 8: 0xFFFF}  # masks of a quarter of a float's bits, by its bytes
-_SOON = 1.0  # seconds within which a time counts as the time of the reply
 
-
-@dataclass
-class Seen:
-    """Everything that a server sees of one reply: its form and its numbers, by record and key."""
-
-    # The form: names and order of records and keys, types, shapes, texts, errors, metadata.
-    form: dict[str, str] = field(default_factory=dict)
-    numbers: dict[str, Floats] = field(default_factory=dict)
-
-    def without_values(self) -> "Seen":
-        """Return a copy with names, types, lengths and errors only."""
-        return Seen({p: form for p, form in self.form.items() if "/" not in p or ": " in p})
-
-
-def seen(message: Message, reply: Message | None, now: float) -> Seen:
-    """Return everything that a server sees of the reply to a message; ``now`` is the time."""
-    if reply is None:
-        return Seen({"reply": "none"})
-    asked, given = message.metadata, reply.metadata
-    # In Flower, a reply lives as long as the message that it answers.
-    until = given.created_at + given.ttl - asked.created_at - asked.ttl
-    form: dict[str, object] = {
-        "reply": "content",
-        "metadata: message type": given.message_type,
-        "metadata: group": given.group_id,
-        "metadata: receiver": given.dst_node_id,
-        "metadata: ttl": "as asked" if abs(until) < _SOON else round(given.ttl, 3),
-        "metadata: created at": "now" if abs(given.created_at - now) < _SOON else given.created_at,
-    }
-    numbers: dict[str, Floats] = {}
-    if reply.has_error():
-        form["reply"] = f"error {reply.error.code}: {reply.error.reason}"
-    else:
-        content = reply.content
-        form["records"] = tuple((name, type(record).__name__) for name, record in content.items())
-        for name, record in content.items():
-            form[f"{name}: keys"] = tuple(record)
-            for key, value in record.items():
-                _add(f"{name}/{key}", value, isinstance(record, ArrayRecord), form, numbers)
-    seen = {path: repr(value) for path, value in form.items()}
-    return Seen(seen | {"reply": str(form["reply"])}, numbers)
-
-
-def _add(
-    path: str, value: Any, is_array: bool, form: dict[str, object], numbers: dict[str, Floats]
-) -> None:
-    if is_array:
-        try:
-            array = np.asarray(value.numpy())
-        except Exception as error:  # an array of a type that NumPy's reader refuses
-            form[path] = (value.dtype, tuple(value.shape), type(error).__name__, value.data)
-            return
-        form[f"{path}: type"] = (str(array.dtype), array.flags.f_contiguous)
-        form[f"{path}: shape"] = array.shape
-    else:
-        array = np.asarray(value)
-        form[f"{path}: type"] = type(value).__name__
-        if isinstance(value, list):
-            form[f"{path}: shape"] = len(value)
-            form[f"{path}: type"] = f"list of {type(value[0]).__name__}" if value else "list"
-    if array.dtype.kind not in "fiub":
-        form[path] = array.tobytes() if is_array else value
-        if not is_array:
-            texts = value if isinstance(value, list) else [value]
-            form[path + LENGTH] = [len(text) for text in texts]
-        return
-    flat = array.ravel()
-    bad = np.flatnonzero(~np.isfinite(flat.astype(np.float64)))
-    if len(bad):  # keep their bits, since a NaN can carry a message
-        form[f"{path}: not finite"] = [(int(i), flat[i].tobytes().hex()) for i in bad[:1000]]
-    numbers[path] = np.nan_to_num(flat.astype(np.float64), posinf=1e300, neginf=-1e300)
-    if array.dtype.kind == "f":
-        bits = np.ascontiguousarray(flat).view(f"u{array.dtype.itemsize}")
-        numbers[path + LAST_BITS] = (bits & _LOW[array.dtype.itemsize]).astype(np.float64)
-
-
-#: A run as a server sees it: one reply to each message.
-Transcript = list[Seen]
-
-
-class AuditedNode:
-    """Node, one of ``num_nodes``, that answers a run's messages.
+class Node:
+    """Node, one of ``num_nodes``, that hears a run of the app's server and answers its messages.
 
     Every run is at the same time of the clock. Values that an app derives from the clock are then
     the same on all runs, such as a reading, which reveals no data, or the seed of its noise.
     """
 
-    def __init__(
-        self,
-        app: AuditedApp,
-        messages: Sequence[Message],
-        num_nodes: int,
-        node_config: dict[str, Any],
-        sources: Sources,
-        claims: Claims,
-    ) -> None:
-        self.messages, self.sources, self.claims = list(messages), sources, claims
-        self.kinds = [str(message.metadata.message_type) for message in messages]
-        self._app, self._num_nodes, self._config = app, num_nodes, node_config
-        self._grid = InProcessGrid(app.client, 1, app.run_config)
-        for number, message in enumerate(self.messages):
-            # Metadata are the same on every run, since noise must not depend on numbers that a
-            # server knows.
-            message.metadata.__dict__["_message_id"] = f"message-{number}"
-            message.metadata.__dict__["_created_at"] = _NOW
-        self._metadata = [dict(vars(message.metadata)) for message in self.messages]
+    def __init__(self, app: AuditedApp, options: Options) -> None:
+        self.options, self._app = options, app
+        self.claims = Claims(options.claim, options.delta, options.unit)
+        self.num_nodes = options.nodes or app.num_nodes or _NODES
+        self.loaders = list(loaders_of(app, options.loader))
+        self.messages: list[Message] = []  # the first ones of each type
+        self.kinds: list[str] = []  # their types
+        self.heard: Counter[str] = Counter()  # number of messages of each type
+        self.loaded: list[Any] = []  # the data in the present run, before they were changed
+        self.seconds = math.inf  # CPU time of a run
 
-    def look(self, partition: int) -> Transcript:
-        """Answer all messages on a partition's own data, as a newly started process does."""
-        return self.runs(Variant("a partition's data", None, partition), 1)[0]
+    def hear(self) -> BaseException | None:
+        """Run the app's server on nodes in this process, and keep the messages to one of them.
 
-    def runs(self, variant: Variant, how_many: int) -> list[Transcript]:
-        """Return ``how_many`` runs, as a server sees them, on a variant of the data."""
-        self._app.restore()  # only once, so that noise that the app keeps in memory is noticed
-        self.sources.variant = variant
-        # Without replaced loaders, other data come from another partition.
-        partition = variant.partition if not self.sources.found else 0
-        with quiet(), self.claims.listening(), _standing_clock(self._app.modules()) as clock:
-            return [self._answers(partition, clock) for _ in range(how_many)]
+        Returns the error with which the server ended, if any.
+        """
+        self._app.restart()
+        grid = _Listening(self._app.client, self.num_nodes, self._app.run_config)
+        grid.heard, grid.until = {}, time.process_time() + PATIENCE
+        for of_node in grid.contexts.values():
+            of_node.node_config.update(self.options.node_config or {})
+        context = self._context(0, {})
+        ended: list[BaseException] = []
 
-    def after_restart(self) -> Transcript:
-        """Answer all messages after a new import of the app, as a newly started process does."""
-        with self._app.imported_again() as app:
-            again = (self.messages, self._num_nodes, self._config, Sources(app), self.claims)
-            return AuditedNode(app, *again).look(0)
-
-    def _answers(self, partition: int, clock: "_Clock") -> Transcript:
-        clock.readings = 0
-        self.sources.returned.clear()
-        places = {"partition-id": partition, "num-partitions": self._num_nodes}
-        self._grid.contexts[1] = Context(
-            run_id=1,
-            node_id=1,
-            node_config=places | self._config,
-            state=RecordDict(),
-            run_config=dict(self._app.run_config),
-        )
-        found = []
-        for message, before in zip(self.messages, self._metadata, strict=True):
-            self.claims.kind = message.metadata.message_type
-            message.metadata.__dict__.update(before)  # an app may have changed it
+        def run() -> None:
             try:
-                reply = self._grid._handle(message)  # keeps the message's id, unlike push_messages
-            except SystemExit as error:
-                found.append(Seen({"reply": "the process ended", "code": str(error.code)}))
-                continue
-            found.append(seen(message, reply, clock.now()))
-            if self.claims.kind in self.claims.own_kinds:
-                found[-1] = found[-1].without_values()
+                self._app.server(grid, context)
+            except _Enough:
+                return
+            except BaseException as error:  # Flower's own errors may end the process
+                ended.append(error)
+
+        with quiet(), self.claims.listening(), _folder_of_copies():
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+            thread.join(_GIVEN_UP)
+            if thread.is_alive():
+                ended.append(TimeoutError(f"it had not ended after {_GIVEN_UP:g} s"))
+        error = ended[0] if ended else None
+        if not grid.heard:
+            raise CannotAuditError(
+                "The app's ServerApp asked no node anything"
+                + (f" before it failed with {type(error).__name__}: {error}" if error else "")
+                + f". It was given {self.num_nodes} nodes (--nodes) and the project's settings "
+                "(--config)."
+            )
+        self.messages, self.heard = [], Counter()
+        for message in max(grid.heard.values(), key=len):
+            message.metadata.dst_node_id = 1  # redirect all messages to the first node
+            self.heard[message.metadata.message_type] += 1
+            if self.heard[message.metadata.message_type] <= _OF_EACH:
+                # Metadata are the same on every run, since noise must not depend on numbers that
+                # a server knows.
+                message.metadata.__dict__["_message_id"] = f"message-{len(self.messages)}"
+                message.metadata.__dict__["_created_at"] = _NOW
+                self.messages.append(message)
+        self.kinds = [str(message.metadata.message_type) for message in self.messages]
+        return error
+
+    def affordable(self) -> int:
+        """Return the number of runs on each of two data sets that the options allow."""
+        seconds, runs = self.options.seconds, self.options.runs
+        return int(seconds / (2 * self.seconds)) if runs is None else runs
+
+    def look(self, variant: Variant, how_many: int) -> Look:
+        """Return what a server sees in :meth:`runs`."""
+        return Look(variant, self.runs(variant, how_many))
+
+    def runs(self, variant: Variant, how_many: int) -> list[Run]:
+        """Return ``how_many`` runs of a newly started process on a variant of the data.
+
+        The process is the same in all of them, so that noise that the app keeps in memory is
+        noticed.
+        """
+
+        def loaded(data: Any) -> Any:
+            self.loaded.append(data)
+            return variant.of(data)
+
+        began = time.process_time()
+        with quiet(), self.claims.listening(), _standing_clock() as clock:
+            self._app.restart()
+            for function in loaders_of(self._app, self.options.loader).values():
+                intercept(function, loaded)
+            found = [self._run(clock) for _ in range(how_many)]
+        self.seconds = min(self.seconds, (time.process_time() - began) / how_many + 1e-6)
         return found
+
+    def _run(self, clock: "_Clock") -> Run:
+        clock.readings = 0
+        self.loaded.clear()
+        grid = InProcessGrid(self._app.client, 1, self._app.run_config)
+        places = {"partition-id": 0, "num-partitions": self.num_nodes}
+        grid.contexts[1] = self._context(1, places | (self.options.node_config or {}))
+        found = Run()
+        for number, message in enumerate(self.messages):
+            before = dict(vars(message.metadata))
+            self.claims.kind = self.kinds[number]
+            try:
+                reply = grid._handle(message)  # keeps the message's id, unlike push_messages
+            except SystemExit as error:
+                found.form |= {(number, "reply"): "the process ended", (number, "code"): str(error)}
+                continue
+            finally:
+                message.metadata.__dict__.update(before)  # an app may have changed it
+            deadline = message.metadata.created_at + message.metadata.ttl
+            own = self.claims.kind in self.claims.own_kinds
+            found.add(number, reply, deadline, clock.now(), own)
+        return found
+
+    def _context(self, node_id: int, node_config: RunConfig) -> Context:
+        run_config = dict(self._app.run_config)
+        return Context(1, node_id, node_config, RecordDict(), run_config)
 
 
 class _Clock:
@@ -209,8 +172,8 @@ class _Clock:
 
 
 @contextmanager
-def _standing_clock(modules: Sequence[ModuleType]) -> Iterator[_Clock]:
-    """Let all clocks stand still inside this context, under any name in the app's modules."""
+def _standing_clock() -> Iterator[_Clock]:
+    """Let all clocks stand still inside this context, also in modules that are imported in it."""
     clock = _Clock()
 
     class Still(datetime.datetime):
@@ -220,29 +183,10 @@ def _standing_clock(modules: Sequence[ModuleType]) -> Iterator[_Clock]:
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
             return datetime.datetime.fromtimestamp(clock.now(), tz)
 
-    still: dict[Any, Any] = {datetime.datetime: Still}
-    for name in _CLOCKS:
-        still[getattr(time, name)] = clock.now
-        still[getattr(time, f"{name}_ns")] = lambda: int(clock.now() * 1_000_000_000)
-    with ExitStack() as stack:
-        for module in (time, datetime, *modules):
-            for name, value in list(vars(module).items()):
-                if type(value) in (type, BuiltinFunctionType) and value in still:
-                    stack.enter_context(replaced(module, **{name: still[value]}))
+    still = {name: clock.now for name in _CLOCKS}
+    nanoseconds = {f"{name}_ns": lambda: int(clock.now() * 1_000_000_000) for name in _CLOCKS}
+    with replaced(time, **still, **nanoseconds), replaced(datetime, datetime=Still):
         yield clock
-
-
-# ------------------------------------------------------------------------ the app's server
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """Messages to one node in a run: the first ones of each type, and the number of each type."""
-
-    messages: list[Message]
-    kinds: Counter[str]
-    ended: str = ""  # reason why the server ended early
-    needed: int | None = None  # number of nodes with which this library's server would start
 
 
 class _Enough(BaseException):
@@ -262,50 +206,6 @@ class _Listening(InProcessGrid):
         if time.process_time() > self.until:
             raise _Enough
         return super()._handle(message)
-
-
-def run_server(
-    app: AuditedApp, num_nodes: int, node_config: dict[str, Any], claims: Claims
-) -> Conversation:
-    """Run the app's ServerApp on nodes in this process; return the messages to one of them."""
-    grid = _Listening(app.client, num_nodes, app.run_config)
-    grid.heard, grid.until = {}, time.process_time() + PATIENCE
-    for of_node in grid.contexts.values():
-        of_node.node_config.update(node_config)
-    context = Context(
-        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=app.run_config
-    )
-    ended: list[tuple[str, int | None]] = []
-
-    def run() -> None:
-        try:
-            app.server(grid, context)
-        except _Enough:
-            how = "fewer rows or nodes take it further (--config, --nodes)"
-            ended.append((f"its nodes had worked for {PATIENCE:g} s; {how}", None))
-        except BaseException as error:  # Flower's own errors may end the process
-            ended.append((f"{type(error).__name__}: {error}", getattr(error, "needed", None)))
-
-    with quiet(), claims.listening(), _folder_of_copies():
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(_GIVEN_UP)
-        if thread.is_alive():
-            ended.append((f"it had not ended after {_GIVEN_UP:g} s", None))
-    if not grid.heard:
-        raise CannotAuditError(
-            "The app's ServerApp asked no node anything"
-            + (f" before it failed with {ended[0][0]}" if ended else "")
-            + f". It was given {num_nodes} nodes (--nodes) and the project's settings (--config)."
-        )
-    kinds: Counter[str] = Counter()
-    messages = []
-    for message in max(grid.heard.values(), key=len):
-        message.metadata.dst_node_id = 1  # redirect all messages to the first node
-        kinds[message.metadata.message_type] += 1
-        if kinds[message.metadata.message_type] <= _OF_EACH:
-            messages.append(message)
-    return Conversation(messages, kinds, *(ended[0] if ended else ()))
 
 
 @contextmanager

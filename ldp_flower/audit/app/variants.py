@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 #: Index of a table's column and number of columns; None for an array that is not a column.
-Place = tuple[int, int] | None
+Column = tuple[int, int] | None
 #: Function from an array with records along its first axis, and its place, to a changed array.
-Alter = Callable[[Array, Place], Array]
+Alter = Callable[[Array, Column], Array]
 
+_OTHERS = 30  # number of records that are changed, in addition to the first
 _MAX_ITEMS = 20_000  # largest number of items read from a torch data set, some seconds of images
 
 _Change = Callable[[Array], Array]
@@ -26,11 +27,10 @@ _Change = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Variant:
-    """Variant of one node's data: each column or array is altered, or the partition is another."""
+    """Neighbouring data: a node's data with each column or array altered."""
 
     name: str
     alter: Alter | None = field(default=None, compare=False)
-    partition: int = 0
     record: int = 0  # number of the changed record; 0 also if several are
 
     def of(self, value: Any) -> Any:
@@ -45,17 +45,20 @@ class Variant:
 BASE = Variant("the data as they are")
 
 
-def variants(unit: str) -> list[Variant]:
-    """Return neighbouring variants for a unit.
+def variants(unit: str, count: int) -> list[Variant]:
+    """Return neighbouring variants of ``count`` records for a unit.
 
-    For the unit ``record``, only the first record is changed. For ``node``, there are also variants
-    with changes of all data.
+    For the unit ``record``, only one record is changed: the first, in several ways, or another one,
+    since an app may not use its first record. For ``node``, there are also changes of all data.
     """
     scales = {f"times {by:,}": _scaled(by) for by in (1000, -1000)}
     of_one = {"turned over": _mirrored, **scales}
     found = [Variant(f"record 1 {how}", _all(_one(change))) for how, change in of_one.items()]
     if unit == "record":
-        return found
+        which = {round(i) for i in np.linspace(1, count - 1, max(min(count - 1, _OTHERS), 0))}
+        return found + [
+            Variant(f"record {i + 1} far off", _all(_one(_far_off, i)), i) for i in sorted(which)
+        ]
     of_all: dict[str, Alter] = {
         "one record fewer": _all(lambda a: a[1:] if len(a) > 1 else a),
         "half of the records": _all(lambda a: a[: (len(a) + 1) // 2]),
@@ -73,17 +76,6 @@ def variants(unit: str) -> list[Variant]:
     return [*found, *(Variant(name, alter) for name, alter in of_all.items())]
 
 
-def other_records(count: int, most: int) -> list[Variant]:
-    """Return variants with a change of one record other than the first.
-
-    They are needed since an app may not use its first record.
-    """
-    which = sorted({round(i) for i in np.linspace(1, count - 1, max(min(count - 1, most), 0))})
-    return [
-        Variant(f"record {i + 1} far off", _all(_one(_far_off, i)), record=i) for i in which if i
-    ]
-
-
 def _all(change: _Change) -> Alter:
     return lambda array, place: change(array) if len(array) else array
 
@@ -95,7 +87,7 @@ def _labels(change: _Change) -> Alter:
 def _column(change: _Change, which: int) -> Alter:
     """Return a change of the first column (0), or of the last (-1)."""
 
-    def alter(array: Array, place: Place) -> Array:
+    def alter(array: Array, place: Column) -> Array:
         if place is not None:
             return change(array) if place[0] == which % place[1] else array
         if array.ndim != 2 or not array.size:
@@ -172,22 +164,45 @@ def _far_off(array: Array) -> Array:
 
 
 def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
-    """Return a copy of a value with all of its records altered."""
-    if is_leaf(value):
-        return _leaf(value, alter)
-    if not depth or value is None or isinstance(value, bool):
+    """Return a copy of a value with all of its records altered, in any form that apps use."""
+    if not getattr(value, "ndim", 1):  # a number
         return value
+    if isinstance(value, np.ndarray):
+        return np.ascontiguousarray(alter(value, None)).astype(value.dtype, copy=False)
+    if _is_of(value, "torch", "Tensor"):
+        return _tensor(value, alter, None)
+    if _is_of(value, "torch.utils.data", "DataLoader"):
+        return _loader(value, alter)
+    if _is_of(value, "torch.utils.data", "TensorDataset"):
+        return type(value)(*(_tensor(tensor, alter, None) for tensor in value.tensors))
+    if _is_of(value, "torch.utils.data", "Dataset") and hasattr(value, "__len__"):
+        return _rows([value[i] for i in range(min(len(value), _MAX_ITEMS))], alter)
+    if _is_of(value, "pandas", "DataFrame"):
+        return _frame(value, alter)
+    if _is_of(value, "pandas", "Series"):
+        return type(value)(alter(value.to_numpy(), None), name=value.name)
+    if hasattr(value, "to_pandas") and hasattr(type(value), "from_pandas"):
+        # A data set of Hugging Face's datasets.
+        made = type(value).from_pandas(_frame(value.to_pandas(), alter), preserve_index=False)
+        return made.with_format(**value.format) if getattr(value, "format", None) else made
+    if _is_rows(value):
+        return _rows(value, alter)
+    return _with_parts(value, lambda part: altered(part, alter, depth - 1)) if depth else value
+
+
+def _with_parts(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a copy of a collection, or of an object with plain fields, with its parts changed."""
     if isinstance(value, dict):
         made = copy(value)  # keeps its class, whose methods the app may call
-        made.update({key: altered(part, alter, depth - 1) for key, part in value.items()})
+        made.update({key: change(part) for key, part in value.items()})
         return made
     if isinstance(value, list | tuple):
-        parts = [altered(part, alter, depth - 1) for part in value]
+        parts = map(change, value)
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if _has_fields(value):
         made = copy(value)
         for name, part in vars(value).items():
-            object.__setattr__(made, name, altered(part, alter, depth - 1))
+            object.__setattr__(made, name, change(part))
         return made
     return value
 
@@ -196,7 +211,7 @@ def arrays(value: Any) -> list[Array]:
     """Return all columns and arrays of a value's records."""
     found: list[Array] = []
 
-    def noted(array: Array, place: Place) -> Array:
+    def noted(array: Array, place: Column) -> Array:
         found.append(array)
         return array
 
@@ -212,28 +227,6 @@ def digest(value: Any) -> bytes:
         plain = array + 0.0 if array.dtype.kind == "f" else array  # -0 is 0
         made.update(repr(plain.tolist()).encode() if array.dtype == object else plain.tobytes())
     return made.digest()
-
-
-def has_records(value: Any, depth: int = 4) -> bool:
-    """Return True if a value is a set of records or contains one."""
-    if is_leaf(value):
-        return True
-    if _has_fields(value):
-        value = vars(value)
-    parts = value.values() if isinstance(value, dict) else value
-    inside = isinstance(value, dict | list | tuple) and depth > 0
-    return inside and any(has_records(part, depth - 1) for part in parts)
-
-
-def is_leaf(value: Any) -> bool:
-    """Return True if a value is a set of records in a form that can be altered."""
-    if isinstance(value, np.ndarray) or _is_of(value, "torch", "Tensor"):
-        return bool(value.ndim > 0)
-    if _is_of(value, "torch.utils.data", "Dataset"):
-        return hasattr(value, "__len__")
-    known = (("pandas", "DataFrame"), ("pandas", "Series"), ("torch.utils.data", "DataLoader"))
-    of_table = hasattr(value, "to_pandas") and hasattr(type(value), "from_pandas")
-    return of_table or any(_is_of(value, *each) for each in known) or _is_rows(value)
 
 
 def _is_rows(value: Any) -> bool:
@@ -258,44 +251,19 @@ def _has_fields(value: Any) -> bool:
     return hasattr(value, "__dict__") and type(value).__module__.split(".")[0] not in others
 
 
-def _leaf(leaf: Any, alter: Alter) -> Any:
-    if isinstance(leaf, np.ndarray):
-        return np.ascontiguousarray(alter(leaf, None)).astype(leaf.dtype, copy=False)
-    if _is_of(leaf, "pandas", "DataFrame"):
-        return _frame(leaf, alter)
-    if _is_of(leaf, "pandas", "Series"):
-        return type(leaf)(alter(leaf.to_numpy(), None), name=leaf.name)
-    if _is_of(leaf, "torch", "Tensor"):
-        return _tensor(leaf, alter, None)
-    if _is_of(leaf, "torch.utils.data", "DataLoader"):
-        return _loader(leaf, alter)
-    if hasattr(leaf, "to_pandas"):  # a data set of Hugging Face's datasets
-        made = type(leaf).from_pandas(_frame(leaf.to_pandas(), alter), preserve_index=False)
-        return made.with_format(**leaf.format) if getattr(leaf, "format", None) else made
-    if isinstance(leaf, list):
-        return _rows(leaf, alter)
-    if type(leaf).__name__ == "TensorDataset":
-        return type(leaf)(*(_leaf(tensor, alter) for tensor in leaf.tensors))
-    return _rows([leaf[i] for i in range(min(len(leaf), _MAX_ITEMS))], alter)
-
-
-def _tensor(tensor: Any, alter: Alter, place: Place) -> Any:
+def _tensor(tensor: Any, alter: Alter, place: Column) -> Any:
     changed = np.ascontiguousarray(alter(tensor.detach().cpu().numpy(), place))
     return sys.modules["torch"].from_numpy(changed).to(tensor.dtype)
 
 
 def _frame(frame: Any, alter: Alter) -> Any:
-    columns = {}
-    for i, name in enumerate(frame.columns):
-        column, place = frame[name].to_numpy(), (i, len(frame.columns))
-        wide = len(column) and isinstance(column[0], np.ndarray | list)  # such as images
-        columns[name] = list(alter(np.stack(column), place)) if wide else alter(column, place)
+    columns = _columns({name: frame[name].to_numpy() for name in frame.columns}, alter)
     texts = {name: frame[name].dtype for name in frame.columns if frame[name].dtype == object}
     return type(frame)(columns).astype(texts, errors="ignore")
 
 
 def _loader(loader: Any, alter: Alter) -> Any:
-    dataset = _leaf(loader.dataset, alter) if is_leaf(loader.dataset) else loader.dataset
+    dataset = altered(loader.dataset, alter)
     return type(loader)(
         dataset,
         batch_size=loader.batch_size,
@@ -311,20 +279,30 @@ def _rows(rows: list[Any], alter: Alter) -> list[Any]:
         return rows
     first = rows[0]
     if not isinstance(first, dict | tuple | list):
-        return _list_column(rows, alter, None)
+        return list(_cells(rows, alter, None))
     keys = list(first) if isinstance(first, dict) else list(range(len(first)))
-    parts = [
-        _list_column([row[key] for row in rows], alter, (i, len(keys)))
-        for i, key in enumerate(keys)
-    ]
+    columns = _columns({key: [row[key] for row in rows] for key in keys}, alter)
+    made = zip(*columns.values(), strict=True)
     if isinstance(first, dict):
-        return [dict(zip(keys, values, strict=True)) for values in zip(*parts, strict=True)]
-    return [type(first)(values) for values in zip(*parts, strict=True)]
+        return [dict(zip(keys, cells, strict=True)) for cells in made]
+    return [type(first)(cells) for cells in made]
 
 
-def _list_column(values: list[Any], alter: Alter, place: Place) -> list[Any]:
-    if _is_of(values[0], "torch", "Tensor"):
-        return list(_tensor(sys.modules["torch"].stack(values), alter, place))
-    array = np.asarray(values)
-    changed = alter(array, place).astype(array.dtype, copy=False)
-    return list(changed) if isinstance(values[0], np.generic | np.ndarray) else changed.tolist()
+def _columns(columns: dict[Any, Any], alter: Alter) -> dict[Any, Any]:
+    """Return all columns of a table, altered."""
+    places = enumerate(columns.items())
+    return {key: _cells(cells, alter, (i, len(columns))) for i, (key, cells) in places}
+
+
+def _cells(cells: Any, alter: Alter, place: Column) -> Any:
+    """Return a column, altered: an array, or a list of numbers, texts, arrays or tensors."""
+    first = cells[0] if len(cells) else None
+    if _is_of(first, "torch", "Tensor"):
+        return list(_tensor(sys.modules["torch"].stack(list(cells)), alter, place))
+    nested = isinstance(first, np.ndarray | list)  # such as images
+    array = np.stack(cells) if nested else np.asarray(cells)
+    changed = alter(array, place)
+    if isinstance(cells, np.ndarray):
+        return list(changed) if nested else changed
+    changed = changed.astype(array.dtype, copy=False)
+    return list(changed) if isinstance(first, np.generic | np.ndarray) else changed.tolist()

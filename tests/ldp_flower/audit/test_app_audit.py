@@ -15,18 +15,12 @@ from typer.testing import CliRunner
 from ldp_flower.accounting import noise_multiplier_epsilon
 from ldp_flower.audit.app import AuditedApp, CannotAuditError, Options, audit_app
 from ldp_flower.audit.app.claims import Claims
-from ldp_flower.audit.app.classifier import RunSummary, furthest, lower_bound
+from ldp_flower.audit.app.classifier import furthest, lower_bound
 from ldp_flower.audit.app.leaks import differences
-from ldp_flower.audit.app.node import Seen, _standing_clock, seen
-from ldp_flower.audit.app.sources import Sources
-from ldp_flower.audit.app.variants import (
-    BASE,
-    Variant,
-    arrays,
-    digest,
-    other_records,
-    variants,
-)
+from ldp_flower.audit.app.loader import intercept, loaders_of
+from ldp_flower.audit.app.looks import Look, Run
+from ldp_flower.audit.app.node import _standing_clock
+from ldp_flower.audit.app.variants import BASE, Variant, arrays, digest, variants
 from ldp_flower.cli.app import app as command
 
 PROJECT = """
@@ -60,7 +54,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
-from ldp_flower.compare import local_dp_mod
+from ldp_flower.accounting import local_dp_mod
 
 def load_data(partition):
     rng = np.random.default_rng(partition)
@@ -128,8 +122,8 @@ def test_nothing_is_found_in_a_calibrated_mod_and_what_a_server_saves_is_not_lef
     monkeypatch.chdir(tmp_path / "here")
     found = audit_app(folder, QUICK)
     assert found.found == []
-    (run,) = found.worth
-    assert run.claimed == 2 and run.exact == pytest.approx(2, rel=1e-6) and run.measured <= 2
+    assert found.claimed == 2 and found.measured <= 2
+    assert found.exact == pytest.approx(2, rel=1e-6)
     assert any("20 records" in line for line in found.tried)
     files = {file.name: file.read_text() for file in (tmp_path / "here").iterdir()}
     assert files == {"settings.txt": "2", "model.pt": "of last time"}
@@ -139,7 +133,7 @@ def test_the_true_epsilon_of_a_mod_is_that_of_the_accounting(write):
     found = audit_app(write("LocalDpMod(1.0, 1e-4, 10.0, 1e-5)"), QUICK)
     noise = 1e-4 * np.sqrt(2 * np.log(1.25e5)) / 10
     expected = noise_multiplier_epsilon([noise] * 2, 1e-5)
-    assert found.worth[0].exact == pytest.approx(expected) and expected > 1.7e9
+    assert found.exact == pytest.approx(expected) and expected > 1.7e9
     assert "the claim is too small" in {finding.what for finding in found.found}
 
 
@@ -206,7 +200,7 @@ def test_the_command_tells_by_its_exit_code(write, tmp_path):
     loader = f"{folder.name}.client:load_data"
     found = run("--app", folder, "--loader", loader, "--seconds", 1, "--html", page)
     assert found.exit_code == 1 and "arrays/0" in found.output and loader in found.output
-    assert all(f"Step {step} of 5: " in found.output for step in (1, 2, 3, 5))
+    assert all(f"Step {step} of 5: " in found.output for step in (1, 2, 3, 4))
     assert run("--app", write(trained="raise OSError('no file')")).exit_code == 2
     assert "arrays/0" in page.read_text() and "private" not in found.output + page.read_text()
     for wrong in (
@@ -243,14 +237,15 @@ def test_a_private_app_gets_as_many_nodes_as_it_starts_with_and_progress_is_show
 class Noisy:
     """A node whose replies are drawn by a function of a data set's name."""
 
-    kinds = ("train",)
-
     def __init__(self, draw):
         self.draw = draw
 
     def runs(self, variant, how_many):
         made = [np.atleast_1d(self.draw(variant.name)) for _ in range(how_many)]
-        return [[Seen({"reply": "content"}, {"arrays/0": rows * 1.0})] for rows in made]
+        return [Run({(0, "reply"): "content"}, {(0, "arrays/0"): rows * 1.0}) for rows in made]
+
+    def look(self, variant, how_many):
+        return Look(variant, self.runs(variant, how_many))
 
 
 ONE, TWO = Variant("one"), Variant("two")
@@ -259,9 +254,9 @@ RNG = np.random.default_rng(0)
 
 def bound(draw, how_many=3000):
     node = Noisy(draw)
-    looks = {variant: RunSummary(node.runs(variant, 12)) for variant in (ONE, TWO)}
-    pair = furthest(looks, lambda variant: RunSummary(node.runs(variant, 36)))
-    return lower_bound(node, pair, tuple(looks[v] for v in pair), how_many, 0.0, 1e-3)[0]
+    looks = [node.look(variant, 12) for variant in (ONE, TWO)]
+    pair = furthest(looks, lambda variant: node.look(variant, 36))
+    return lower_bound(node, pair, how_many, 0.0, 1e-3)[0]
 
 
 @pytest.mark.parametrize(
@@ -288,9 +283,9 @@ def test_what_seemed_furthest_by_chance_is_looked_at_again():
     far = {"one": 0.0, "two": 2.0, "odd": 1.0}
     later = Noisy(lambda name: far[name] + RNG.normal())
     at_first = Noisy(lambda name: far[name] + 9 * (name == "odd") + RNG.normal())
-    looks = {v: RunSummary(at_first.runs(v, 40)) for v in (ONE, TWO, Variant("odd"))}
-    assert furthest(looks, lambda v: RunSummary(later.runs(v, 120))) == (ONE, TWO)
-    assert {look.count for look in looks.values()} == {120}
+    looks = [at_first.look(v, 40) for v in (ONE, TWO, Variant("odd"))]
+    pair = furthest(looks, lambda v: later.look(v, 120))
+    assert [(look.variant, look.count) for look in pair] == [(ONE, 120), (TWO, 120)]
 
 
 @pytest.fixture
@@ -300,16 +295,21 @@ def in_a_run(monkeypatch):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
 
-def form_of(record):
-    asked = Message(RecordDict(), 1, "train")
-    return [seen(asked, Message(RecordDict({"note": record}), reply_to=asked), time.time())]
+def look_at(*records):
+    asked, runs = Message(RecordDict(), 1, "train"), []
+    for record in records:
+        runs.append(Run())
+        reply = Message(RecordDict({"note": record}), reply_to=asked)
+        deadline = asked.metadata.created_at + asked.metadata.ttl
+        runs[-1].add(0, reply, deadline, time.time(), own=False)
+    return Look(ONE, runs)
 
 
 @pytest.mark.usefixtures("in_a_run")
 def test_the_length_of_what_is_random_is_part_of_the_form():
     def sent(*lengths):
         rng = np.random.default_rng(0)
-        return [form_of(ConfigRecord({"sealed": rng.bytes(length)})) for length in lengths]
+        return look_at(*(ConfigRecord({"sealed": rng.bytes(length)}) for length in lengths))
 
     (found,) = differences(sent(5, 5), sent(8, 8))
     assert found.path == "note/sealed: length" and (found.first, found.second) == ("[5]", "[8]")
@@ -318,14 +318,14 @@ def test_the_length_of_what_is_random_is_part_of_the_form():
 
 @pytest.mark.usefixtures("in_a_run")
 def test_what_is_not_there_is_told_by_its_name_only():
-    one, two = ([form_of(ConfigRecord({name: "text"}))] for name in ("left", "right"))
+    one, two = (look_at(ConfigRecord({name: "text"})) for name in ("left", "right"))
     assert [found.path for found in differences(one, two)] == ["note: keys"]
-    texts = ([form_of(ConfigRecord({"note": text}))] for text in ("short", "longer"))
+    texts = (look_at(ConfigRecord({"note": text})) for text in ("short", "longer"))
     assert [found.path for found in differences(*texts)] == ["note/note"]
 
 
 def test_a_clock_stands_still_and_goes_on_for_an_app_that_waits():
-    with _standing_clock([]):
+    with _standing_clock():
         now = time.time()
         assert [time.time(), time.monotonic()] == [now, now]
         while time.perf_counter() < now + 0.01:
@@ -351,7 +351,7 @@ X, Y = np.arange(12.0).reshape(6, 2) + 0.5, np.arange(6) % 2
 )
 def test_every_change_leaves_data_in_their_form_and_changes_them(data):
     before, changed = digest(data), set()
-    for variant in variants("node"):
+    for variant in variants("node", 6):
         after = variant.of(data)
         assert type(after) is type(data)
         if digest(after) != before:
@@ -366,7 +366,7 @@ def test_every_change_leaves_data_in_their_form_and_changes_them(data):
     ids=["array", "table", "rows"],
 )
 def test_a_target_among_the_columns_changes_alone(data):
-    tried = {variant.name: variant for variant in variants("node")}
+    tried = {variant.name: variant for variant in variants("node", 6)}
     last, first = (tried[f"{which} times -1,000"].of(data) for which in ("targets", "first column"))
     before, last, first = np.asarray(data), np.asarray(last), np.asarray(first)
     assert np.array_equal(last[:, :-1], before[:, :-1])
@@ -378,14 +378,15 @@ def test_a_target_among_the_columns_changes_alone(data):
 
 
 def test_a_change_of_one_record_leaves_the_others_and_no_two_of_them_are_neighbours():
-    for variant in variants("record"):
+    for variant in variants("record", 1):
         after = variant.of((X, Y))
         assert np.array_equal(after[0][1:], X[1:]) and not np.array_equal(after[0], X)
-    base, others = np.arange(100) / 3, other_records(100, 12)
+    base = np.arange(100) / 3
+    others = [variant for variant in variants("record", 100) if variant.record]
     where = np.concatenate([np.flatnonzero(variant.of(base) != base) for variant in others])
-    assert len(where) == 12 and where.min() == 1 and where.max() == 99
+    assert len(where) == 30 and where.min() == 1 and where.max() == 99
     assert others[0].neighbours(BASE) and not others[0].neighbours(others[1])
-    assert not other_records(1, 12) and not other_records(0, 12)
+    assert {variant.record for variant in variants("record", 1) + variants("record", 0)} == {0}
 
 
 def test_all_of_large_data_are_compared():
@@ -397,35 +398,74 @@ def test_all_of_large_data_are_compared():
     assert max(map(len, arrays(images))) == 60
 
 
-def rows_one_by_one(partition):
-    return [[partition + i * 0.5 for i in range(2)] for _ in range(3)]
+def rows_one_by_one(partition, *, step=0.5):
+    return [[partition + i * step for i in range(2)] for _ in range(3)]
 
 
-@pytest.mark.parametrize("load", [rows_one_by_one, lambda p: np.arange(p, p + 3.0)])
-def test_a_loader_is_found_whatever_it_is_written_with(load):
-    class App:
-        def owns(self, path):
-            return path == __file__
-
-    sources = Sources(App())
-    sources.find(load)
-    assert [code for _, code in sources.found] == [load.__code__]
-    sources.variant = Variant("zeros", lambda array, place: np.zeros_like(array))
-    with sources.replaced():
-        assert not np.any(load(1))
-    assert np.any(load(1))
+def within(start):
+    return lambda partition: np.arange(partition + start, partition + start + 3.0)
 
 
-def test_an_app_is_put_back_and_imported_again_as_it_was(write):
+@pytest.mark.parametrize("load", [rows_one_by_one, within(1)], ids=["rows", "closure"])
+def test_a_loader_returns_changed_data_whatever_it_is_written_with(load):
+    held, noted = [load], []
+    intercept(load, lambda data: noted.append(data) or np.zeros_like(data))
+    assert not np.any(held[0](1)) and np.all(noted[0])
+
+
+def test_a_loader_is_given_declared_or_the_only_load_data(write):
+    folder = write()
+    client, declared = folder / folder.name / "client.py", folder / "pyproject.toml"
+    client.write_text(client.read_text() + "\n\nclass Data:\n    load = staticmethod(load_data)\n")
+    reference = f"{folder.name}.client:load_data"
+
+    def found(named=None):
+        return list(loaders_of(AuditedApp(folder, {}), named))
+
+    assert found() == [reference]
+    assert found(f"{folder.name}.client:train, {folder.name}.client:Data.load") == [
+        f"{folder.name}.client:train",
+        f"{folder.name}.client:Data.load",
+    ]
+    text = declared.read_text()
+    key = f'[tool.flwr.app.components]\nloader = "{folder.name}.client:Data.load"'
+    declared.write_text(text.replace("[tool.flwr.app.components]", key))
+    assert found() == [f"{folder.name}.client:Data.load"] and found(reference) == [reference]
+    for wrong in ("numpy:load", f"{folder.name}.client:np.load", f"{folder.name}.client:app"):
+        with pytest.raises(CannotAuditError, match=r"one of .*client:load_data.*, got .*declare"):
+            found(wrong)
+
+
+def test_an_app_without_an_evident_loader_is_asked_to_declare_it(write):
+    none, two = write(), write()
+    client, server = none / none.name / "client.py", two / two.name / "server.py"
+    client.write_text(client.read_text().replace("load_data", "load_rows"))
+    server.write_text(server.read_text() + "\n\ndef load_data():\n    pass\n")
+    with pytest.raises(CannotAuditError, match=r"got none\. .*declare it .*client:load_rows"):
+        audit_app(none, QUICK)
+    with pytest.raises(CannotAuditError, match=r"got \[.*client:.*server:.*declare it"):
+        audit_app(two, QUICK)
+
+
+def test_a_loader_that_gives_no_data_is_refused(write):
+    folder = write()
+    with pytest.raises(CannotAuditError, match=r"without a call of .*client:unused\. .*declare it"):
+        client = folder / folder.name / "client.py"
+        client.write_text(client.read_text() + "\n\ndef unused():\n    pass\n")
+        audit_app(folder, Options(runs=100, loader=f"{folder.name}.client:unused"))
+    with pytest.raises(CannotAuditError, match=r"Expected arrays, .* got Message\..*declare"):
+        audit_app(folder, Options(runs=100, loader=f"{folder.name}.client:train"))
+
+
+def test_an_app_starts_anew_as_it_was_imported(write):
     app = AuditedApp(write("", "KEPT.append(1)"), {"rounds": 3})
     (client,) = (m for m in app.modules() if m.__name__.endswith("client"))
     client.RNG, client.later = None, 1
-    app.restore()
-    assert client.RNG is not None and not hasattr(client, "later")
-    with app.imported_again() as again:
-        (other,) = (m for m in again.modules() if m.__name__.endswith("client"))
-        assert other is not client and other.RNG.random() == np.random.default_rng(7).random()
-    assert client in app.modules() and other not in app.modules()
+    before = app.client
+    app.restart()
+    (other,) = (m for m in app.modules() if m.__name__.endswith("client"))
+    assert other is not client and app.client is other.app is not before
+    assert other.RNG.random() == np.random.default_rng(7).random() and not hasattr(other, "later")
     with pytest.raises(CannotAuditError, match=r"Expected settings in \['rounds'\]"):
         AuditedApp(app.folder, {"round": 1})
 

@@ -90,7 +90,12 @@ def app(load, train, **more):
         return "\n".join(f"    {line}" for line in code.strip().splitlines())
 
     client = CLIENT.replace("LOAD", indented(load)).replace("TRAIN", indented(train))
-    return App(client=client, own_server=True, **{"rounds": 1, "delta": 1e-5, **more})
+    return App(
+        client=client,
+        own_server=True,
+        loader="client_app:load_rows",
+        **{"rounds": 1, "delta": 1e-5, **more},
+    )
 
 
 OWN_DATA_FAULTY = {

@@ -21,6 +21,7 @@ publisher = "somebody"
 [tool.flwr.app.components]
 serverapp = "{name}.server_app:app"
 clientapp = "{name}.client_app:app"
+{declared}
 
 [tool.flwr.app.config]
 num-server-rounds = {rounds}
@@ -313,6 +314,8 @@ class App:
         Whether data come from ``data-path``.
     client, server : str or None
         The whole module, in place of the template's.
+    loader : str or None
+        The function that returns data, if the project declares it.
     nodes : int
         Number of nodes.
     claim, delta, unit, runs
@@ -333,6 +336,7 @@ class App:
     sample: bool = False
     client: str | None = None
     server: str | None = None
+    loader: str | None = None
     nodes: int = 4
     claim: float | None = None
     delta: float | None = None
@@ -373,8 +377,11 @@ def written(app: App, name: str, folder: Path) -> tuple[Path, Path | None]:
             wrapped=f"strategy = {app.wrapped}" if app.wrapped else "pass",
         )
     )
+    declared = f'loader = "{name}.{app.loader}"' if app.loader else ""
     files = {
-        root / "pyproject.toml": PROJECT.format(name=name, rounds=app.rounds, nodes=app.nodes),
+        root / "pyproject.toml": PROJECT.format(
+            name=name, declared=declared, rounds=app.rounds, nodes=app.nodes
+        ),
         package / "__init__.py": '"""An app."""\n',
         package / "task.py": TASK.format(load=BY_PATH if app.sample else BY_PARTITION),
         package / "client_app.py": client.replace("{name}", name),

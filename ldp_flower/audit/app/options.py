@@ -1,0 +1,48 @@
+"""Options of an audit of an app."""
+
+from dataclasses import dataclass
+
+from ...validation import PlainFields, check_fraction, check_integer, check_positive
+from .loading import RunConfig
+
+
+@dataclass(frozen=True)
+class Options(PlainFields):
+    """Options of an audit of an app.
+
+    ``loader`` names the app's function that returns its data, by default the declared one, or
+    ``load_data``. ``config`` and ``node_config`` are settings of the app and of a node's operator.
+    ``nodes`` is the number of nodes, by default the project's number, or 10. ``claim``, ``delta``
+    and ``unit`` (``node`` or ``record``) are the claim for a whole run, by default that of the
+    attached mechanisms. ``runs`` is the number of compared runs with noise on each data set, by
+    default as many as take ``seconds`` of CPU time. With a given number of runs, the audit is the
+    same on any machine.
+    """
+
+    loader: str | None = None
+    config: RunConfig | None = None
+    node_config: RunConfig | None = None
+    nodes: int | None = None
+    claim: float | None = None
+    delta: float | None = None
+    unit: str | None = None
+    seconds: float = 10.0
+    runs: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nodes is not None:
+            check_integer("nodes", self.nodes, 1)
+        if self.claim is not None:
+            check_positive("claim", self.claim)
+        if "ledger-path" in (self.node_config or {}):
+            raise ValueError(
+                "Expected node_config without ledger-path: an audit would spend the budgets there."
+            )
+        if self.delta is not None and self.delta != 0:
+            check_fraction("delta", self.delta)
+        if self.unit not in (None, "node", "record"):
+            raise ValueError(f"Expected unit in ['node', 'record'], got {self.unit!r}.")
+        check_positive("seconds", self.seconds)
+        if self.runs is not None:
+            check_integer("runs", self.runs, 1)
