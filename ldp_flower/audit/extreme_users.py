@@ -1,10 +1,11 @@
 """Worst-case users for the audit: maximally different users, invalid users, and copies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data.users import Users
 from ..guarantee.messages import Query
@@ -12,6 +13,8 @@ from ..questions import DrawnItems
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
 from ..validation import check_integer, plain_arguments
+
+Numbers = NDArray[Any]
 
 
 @plain_arguments
@@ -134,6 +137,17 @@ def together(people: Sequence[Users]) -> Users:
         np.concatenate([user.targets for user in people]),
         np.concatenate([[0], np.cumsum(rows)]),
     )
+
+
+def one_changed(
+    rows: Numbers, targets: Numbers, place: int, magnitudes: Sequence[float]
+) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield copies of records, in which one record has features and targets of these sizes."""
+    for magnitude in magnitudes:
+        for sign in (1.0, -1.0):
+            x, y = rows.copy(), targets.copy()
+            x[place], y[place] = magnitude, sign * magnitude
+            yield x, y
 
 
 def halved(user: Users) -> Users:

@@ -25,6 +25,7 @@ from ..simulation import InProcessGrid
 from ..simulation.grid import silenced
 from ..validation import Floats, check_fraction, check_integer, check_seed, plain_arguments
 from .distinguish import Sample, likeliest_events
+from .extreme_users import one_changed
 from .handler import Checked
 
 Records = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -191,13 +192,7 @@ def _neighbouring(dim: int) -> Iterator[list[Records]]:
         drawn = KeyedRandom(derive(np.arange(count))).normals((count, dim + 1)).astype(np.float32)
         rows, targets = drawn[:, :dim], drawn[:, dim]
         for place in sorted({0, count - 1}):
-            silos = []
-            for magnitude in _MAGNITUDES:
-                for sign in (1.0, -1.0):
-                    x, y = rows.copy(), targets.copy()
-                    x[place], y[place] = magnitude, sign * magnitude
-                    silos.append((x, y))
-            yield silos
+            yield list(one_changed(rows, targets, place, _MAGNITUDES))
 
 
 def _loss(ours: Floats, theirs: Floats, delta: float, alpha: float) -> float:

@@ -6,7 +6,6 @@ are tried.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from ..randomizers import (
 )
 from ..randomness import KeyedRandom, derive
 from ..validation import Floats
-from .extreme_users import crowd, together
+from .extreme_users import crowd, one_changed, together
 from .probe import Client, MakeApp, entering
 
 _COUNTS = (1, 3, 40)
@@ -102,12 +101,8 @@ def _neighbouring(num_features: int) -> Iterator[list[Users]]:
         )
         for size in _SIZES:
             for place in sorted({0, count // 2, count - 1}):
-                silos = []
-                for magnitude in _MAGNITUDES:
-                    for sign in (1.0, -1.0):
-                        x, y = size * records.features, size * records.targets
-                        x[place], y[place] = magnitude, sign * magnitude
-                        silos.append(
-                            replace(records, features=x, targets=y, offsets=np.array([0, count]))
-                        )
-                yield silos
+                same = size * records.features, size * records.targets
+                yield [
+                    Users(x, y, np.array([0, count]))
+                    for x, y in one_changed(*same, place, _MAGNITUDES)
+                ]
