@@ -69,7 +69,8 @@ class Claims:
 
         def own(original: Any) -> Any:
             def answered(*args: Any, **kwargs: Any) -> Any:
-                self.own_kinds.add(self.kind)
+                if self.kind:  # unknown while the server runs
+                    self.own_kinds.add(self.kind)
                 return original(*args, **kwargs)
 
             return answered
