@@ -77,7 +77,7 @@ def audit(
         _of_app(
             metavar="MODULE:FUNCTION",
             help="Function of the app that returns its data.",
-            show_default="the declared one, or load_data",
+            show_default="the declared one, or load_data and the like",
         ),
     ] = None,
     claim: Annotated[

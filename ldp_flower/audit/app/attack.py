@@ -10,7 +10,7 @@ from .leaks import differences, leaks
 from .loader import DECLARE
 from .loading import AuditedApp
 from .looks import LAST_BITS, Look
-from .node import Node
+from .node import AuditedNode
 from .options import Options
 from .variants import BASE, Variant, arrays, digest, variants
 
@@ -32,7 +32,7 @@ def audit_app(
         If the app cannot be attacked; the message says what to provide.
     """
     app = AuditedApp(folder, options.config or {})
-    node = Node(app, options)
+    node = AuditedNode(app, options)
     _hear(node, announce)
     announce(f"Step 2 of 5: changing the app's data, for {len(node.messages)} messages")
     data, tried = _neighbours(node)
@@ -76,7 +76,7 @@ def audit_app(
     return report
 
 
-def _hear(node: Node, announce: Callable[[str], None]) -> None:
+def _hear(node: AuditedNode, announce: Callable[[str], None]) -> None:
     """Run the app's server, if need be again with the number of nodes that it asks for."""
     while True:
         announce(f"Step 1 of 5: running the app's server with {node.num_nodes} nodes")
@@ -92,7 +92,7 @@ def _hear(node: Node, announce: Callable[[str], None]) -> None:
         node.num_nodes = needed
 
 
-def _neighbours(node: Node) -> tuple[list[object], list[Variant]]:
+def _neighbours(node: AuditedNode) -> tuple[list[object], list[Variant]]:
     """Return the app's data, and the variants that change them, each in another way."""
     base = node.look(BASE, _MIN_RUNS)
     data = list(node.loaded)
@@ -116,14 +116,14 @@ def _neighbours(node: Node) -> tuple[list[object], list[Variant]]:
     return data, tried
 
 
-def _errors(node: Node, base: Look) -> dict[str, str]:
+def _errors(node: AuditedNode, base: Look) -> dict[str, str]:
     """Return an error for each type of message that gets nothing else."""
     replies = {(node.kinds[i], form) for (i, path), form in base.forms if path == "reply"}
     answered = {kind for kind, form in replies if form == "content"}
     return {kind: form for kind, form in sorted(replies) if kind not in answered}
 
 
-def _after_restart(node: Node, few: int) -> Iterator[Finding]:
+def _after_restart(node: AuditedNode, few: int) -> Iterator[Finding]:
     """Yield findings for arrays whose noise varies between runs but repeats after a restart."""
     starts = [node.runs(BASE, few) for _ in range(2)]
     repeated = set()
@@ -140,7 +140,9 @@ def _after_restart(node: Node, few: int) -> Iterator[Finding]:
         yield Finding("noise is the same after a restart", where, evidence)
 
 
-def _distinguish(node: Node, pair: Pair, announce: Callable[[str], None], report: AppAudit) -> None:
+def _distinguish(
+    node: AuditedNode, pair: Pair, announce: Callable[[str], None], report: AppAudit
+) -> None:
     """Bound the epsilon of a run from below by a classifier of two data sets."""
     epsilon, delta = node.claims.of_run()
     wanted = max(_PER_CLAIM * math.exp(min(epsilon or 0.0, 20.0)), _MIN_JUDGED)
@@ -156,7 +158,7 @@ def _distinguish(node: Node, pair: Pair, announce: Callable[[str], None], report
         report.found.append(Finding("noisy replies distinguish data", "the whole run", evidence))
 
 
-def _judge(node: Node, report: AppAudit) -> None:
+def _judge(node: AuditedNode, report: AppAudit) -> None:
     """Compare the exact costs of known mechanisms with the claim."""
     claims = node.claims
     report.claimed, delta = claims.of_run()

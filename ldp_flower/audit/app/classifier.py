@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ...validation import Floats
 from ..distinguish import log_ratio
 from .loading import quiet
-from .looks import LARGEST, Look, Place, Run
-from .node import Node
+from .looks import LARGEST, Look, Place, Transcript
+from .node import AuditedNode
 from .variants import Variant
 
 Pair = tuple[Look, Look]
@@ -72,7 +72,7 @@ def _chosen(first: Look, second: Look) -> _Chosen:
     return {place: np.argsort(-largest[place[1]])[:each] for place in sorted(apart)}
 
 
-def _numbers(run: Run, chosen: _Chosen) -> Floats:
+def _numbers(run: Transcript, chosen: _Chosen) -> Floats:
     """Return the chosen numbers and the sums of whole arrays; missing numbers are 0."""
     parts = [np.zeros(0)]
     for place, which in chosen.items():
@@ -84,7 +84,7 @@ def _numbers(run: Run, chosen: _Chosen) -> Floats:
 
 
 def lower_bound(
-    node: Node, pair: Pair, how_many: int, delta: float, alpha: float
+    node: AuditedNode, pair: Pair, how_many: int, delta: float, alpha: float
 ) -> tuple[float, str]:
     """Return a lower bound of epsilon between two data sets, and the name of the classifier.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .findings import Finding
 from .looks import LAST_BITS, LENGTH, Look, Place
-from .node import Node
+from .node import AuditedNode
 from .variants import BASE, Variant
 
 _CONFIRMING = 40  # runs on each data set that confirm a difference that noise may have caused
@@ -86,7 +86,7 @@ def differences(base: Look, look: Look) -> Iterator[Difference]:
             yield Difference(look.variant, place, *seen, float(away[i]), many)
 
 
-def leaks(node: Node, seen: Sequence[Difference], few: int) -> Iterator[Finding]:
+def leaks(node: AuditedNode, seen: Sequence[Difference], few: int) -> Iterator[Finding]:
     """Yield findings from the differences that were seen between looks at ``few`` runs.
 
     Those that noise may have caused are confirmed by more runs.

@@ -9,7 +9,8 @@ from typing import Any
 from .findings import CannotAuditError
 from .loading import AuditedApp
 
-_USUAL = "load_data"  # name of this function in most apps, Flower's own examples among them
+#: Names of this function in most apps: Flower's own examples, and those of this library.
+USUAL = ("load_data", "load_users", "load_records")
 DECLARE = (
     "Name the function that returns a node's data with --loader MODULE:FUNCTION, or declare it in "
     "pyproject.toml: [tool.flwr.app.components] loader = 'module:function'. Several are separated "
@@ -21,7 +22,7 @@ def loaders_of(app: AuditedApp, named: str | None) -> dict[str, FunctionType]:
     """Return the functions that return a node's data, by reference ``module:function``.
 
     They are the ``named`` ones, by default those that the project declares. An app that declares
-    none must have exactly one function ``load_data``. Otherwise, or if a name is not that of a
+    none must have exactly one function with a usual name. Otherwise, or if a name is not that of a
     function of the app, :class:`CannotAuditError` is raised.
     """
     modules = {module.__name__: module for module in app.modules()}
@@ -32,10 +33,11 @@ def loaders_of(app: AuditedApp, named: str | None) -> dict[str, FunctionType]:
         if getattr(_function(value), "__module__", None) == name
     }
     if (named := named or app.loader) is None:
-        usual = [reference for reference in known if reference.endswith(f":{_USUAL}")]
+        usual = [each for each in known if each.rpartition(":")[2] in USUAL]
         if len(usual) != 1:
             raise CannotAuditError(
-                f"Expected one function {_USUAL!r} in the app, got {sorted(usual) or 'none'}. "
+                f"Expected one function {' or '.join(USUAL)} in the app, got "
+                f"{sorted(usual) or 'none'}. "
                 f"{DECLARE} The app's functions: {sorted(known)}."
             )
         (named,) = usual

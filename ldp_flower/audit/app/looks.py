@@ -25,7 +25,7 @@ LARGEST = 1e100  # limit of numbers, so that squares stay finite
 
 
 @dataclass
-class Run:
+class Transcript:
     """Everything that a server sees of the replies to a run's messages: their form and numbers."""
 
     # The form: names and order of records and keys, types, shapes, texts, errors, metadata.
@@ -89,7 +89,7 @@ def _described(value: Any) -> dict[str, Any]:
 class Look:
     """Look at two or more runs on one variant of the data: frequencies of forms, and numbers."""
 
-    def __init__(self, variant: Variant, runs: Sequence[Run]) -> None:
+    def __init__(self, variant: Variant, runs: Sequence[Transcript]) -> None:
         self.variant, self.count = variant, len(runs)
         self.forms = Counter(piece for run in runs for piece in run.form.items())
         #: Means and variances. The variance is 0 for numbers that are the same on all runs only.

@@ -25,7 +25,7 @@ from .claims import Claims
 from .findings import CannotAuditError
 from .loader import intercept, loaders_of
 from .loading import AuditedApp, RunConfig, quiet
-from .looks import Look, Run
+from .looks import Look, Transcript
 from .options import Options
 from .variants import Variant
 
@@ -39,7 +39,7 @@ _OF_EACH = 5  # largest number of attacked messages of each type
 _GIVEN_UP = 240.0  # seconds after which a server that still runs is given up
 
 
-class Node:
+class AuditedNode:
     """Node, one of ``num_nodes``, that hears a run of the app's server and answers its messages.
 
     Every run is at the same time of the clock. Values that an app derives from the clock are then
@@ -114,7 +114,7 @@ class Node:
         """Return what a server sees in :meth:`runs`."""
         return Look(variant, self.runs(variant, how_many))
 
-    def runs(self, variant: Variant, how_many: int) -> list[Run]:
+    def runs(self, variant: Variant, how_many: int) -> list[Transcript]:
         """Return ``how_many`` runs of a newly started process on a variant of the data.
 
         The process is the same in all of them, so that noise that the app keeps in memory is
@@ -134,13 +134,13 @@ class Node:
         self.seconds = min(self.seconds, (time.process_time() - began) / how_many + 1e-6)
         return found
 
-    def _run(self, clock: "_Clock") -> Run:
+    def _run(self, clock: "_Clock") -> Transcript:
         clock.readings = 0
         self.loaded.clear()
         grid = InProcessGrid(self._app.client, 1, self._app.run_config)
         places = {"partition-id": 0, "num-partitions": self.num_nodes}
         grid.contexts[1] = self._context(1, places | (self.options.node_config or {}))
-        found = Run()
+        found = Transcript()
         for number, message in enumerate(self.messages):
             before = dict(vars(message.metadata))
             self.claims.kind = self.kinds[number]

@@ -18,7 +18,7 @@ from ldp_flower.audit.app.claims import Claims
 from ldp_flower.audit.app.classifier import furthest, lower_bound
 from ldp_flower.audit.app.leaks import differences
 from ldp_flower.audit.app.loader import intercept, loaders_of
-from ldp_flower.audit.app.looks import Look, Run
+from ldp_flower.audit.app.looks import Look, Transcript
 from ldp_flower.audit.app.node import _standing_clock
 from ldp_flower.audit.app.variants import BASE, Variant, arrays, digest, variants
 from ldp_flower.cli.app import app as command
@@ -243,7 +243,9 @@ class Noisy:
 
     def runs(self, variant, how_many):
         made = [np.atleast_1d(self.draw(variant.name)) for _ in range(how_many)]
-        return [Run({(0, "reply"): "content"}, {(0, "arrays/0"): rows * 1.0}) for rows in made]
+        return [
+            Transcript({(0, "reply"): "content"}, {(0, "arrays/0"): rows * 1.0}) for rows in made
+        ]
 
     def look(self, variant, how_many):
         return Look(variant, self.runs(variant, how_many))
@@ -299,7 +301,7 @@ def in_a_run(monkeypatch):
 def look_at(*records):
     asked, runs = Message(RecordDict(), 1, "train"), []
     for record in records:
-        runs.append(Run())
+        runs.append(Transcript())
         reply = Message(RecordDict({"note": record}), reply_to=asked)
         deadline = asked.metadata.created_at + asked.metadata.ttl
         runs[-1].add(0, reply, deadline, time.time(), own=False)
@@ -417,7 +419,11 @@ def test_a_loader_returns_changed_data_whatever_it_is_written_with(load):
 def test_a_loader_is_given_declared_or_the_only_load_data(write):
     folder = write()
     client, declared = folder / folder.name / "client.py", folder / "pyproject.toml"
-    client.write_text(client.read_text() + "\n\nclass Data:\n    load = staticmethod(load_data)\n")
+    source = client.read_text()
+    for usual in ("load_users", "load_records"):  # as apps of this library call it
+        client.write_text(source.replace("load_data", usual))
+        assert list(loaders_of(AuditedApp(folder, {}), None)) == [f"{folder.name}.client:{usual}"]
+    client.write_text(source + "\n\nclass Data:\n    load = staticmethod(load_data)\n")
     reference = f"{folder.name}.client:load_data"
 
     def found(named=None):
