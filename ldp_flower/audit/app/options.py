@@ -11,7 +11,8 @@ class Options(PlainFields):
     """Options of an audit of an app.
 
     ``loader`` names the app's function that returns its data, by default the declared one, or
-    the one with a usual name (``load_data``). ``config`` and ``node_config`` are settings of the app and of a node's operator.
+    the one with a usual name (``load_data``). ``config`` and ``node_config`` are settings of the
+    app and of a node's operator.
     ``nodes`` is the number of nodes, by default the project's number, or 10. ``claim``, ``delta``
     and ``unit`` (``node`` or ``record``) are the claim for a whole run, by default that of the
     attached mechanisms. ``runs`` is the number of compared runs with noise on each data set, by

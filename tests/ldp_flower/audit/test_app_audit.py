@@ -54,7 +54,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
-from ldp_flower.accounting import local_dp_mod
+from ldp_flower.compare import local_dp_mod
 
 def load_data(partition):
     rng = np.random.default_rng(partition)
