@@ -170,6 +170,29 @@ def test_a_classification_is_nearly_as_good_as_without_privacy():
     assert doubtful.method == "shares" or doubtful.notes
 
 
+def test_several_classes_are_fitted_at_once():
+    """Gumbel choices among three, of people unlike those of any study."""
+    rng = np.random.default_rng(77)
+    table = pd.DataFrame(rng.normal(size=(7000, 3)), columns=list("abc"))
+    weights = np.array([[2.0, -1.0, 0.0], [0.0, 1.5, -1.5], [-1.0, 0.0, 1.0]])
+    chances = table.to_numpy() @ weights + [0.5, 0.0, -0.5] + rng.gumbel(size=(7000, 3))
+    table["choice"] = np.array(["bus", "car", "train"])[chances.argmax(axis=1)]
+    classes = Categories(["bus", "car", "train"])
+    schema = Schema({name: Numeric(-3, 3) for name in "abc"}, "choice", classes)
+    people, test = table[:5000], table[5000:]
+    strategy = PrivateClassification(schema, epsilon=EPSILON, noise="node")
+    fit = simulate(strategy, schema.users(people), seed=0, num_nodes=10)
+    assert fit.coef.shape == (3, 4) and len(fit.steps) == 1 + 40 + 5
+    found = fit.predict_proba(test)
+    shares = (test.choice.to_numpy()[:, None] == fit.classes).mean(axis=0)
+    aucs = [roc_auc_score(test.choice == each, found[:, i]) for i, each in enumerate(fit.classes)]
+    assert shares @ aucs > 0.85 and (fit.predict(test) == test.choice).mean() > 0.68
+    assert abs(fit.score - shares @ aucs) < 3 * fit.score_std_error < 0.12
+    np.testing.assert_allclose(fit.shares, shares, atol=0.05)
+    few = strategy.refusal(20)
+    assert "fit 12 coefficients" in str(few) and strategy.refusal(few.needed) is None
+
+
 @pytest.mark.parametrize(
     "strategy",
     [
