@@ -5,8 +5,8 @@ import numpy as np
 from ldp_flower import questions as q
 from ldp_flower.data.users import Users
 from ldp_flower.questions.links import LINKS
-from ldp_flower.questions.sums import PRESENCE, SQUARE
-from ldp_flower.randomizers.elementwise import row_dots
+from ldp_flower.questions.sums import FLAG, PRESENCE, SQUARE
+from ldp_flower.randomizers.elementwise import directions, row_dots
 from ldp_flower.validation import Floats
 
 from ..arithmetic import dot, mean_over_rows, ridge_coefficients, sum_over_rows
@@ -60,6 +60,17 @@ def moments(users: Users, question: q.Moments) -> Floats:
     present = shares if cells > 1 else shares - 0.5
     parts = shares * (means - 0.5), shares * (means**2 - 0.5) * SQUARE, present * PRESENCE
     return np.concatenate(parts, axis=1)
+
+
+@answers(q.MeanAndSquares)
+def mean_and_squares(users: Users, question: q.MeanAndSquares) -> Floats:
+    """Compute :class:`MeanAndSquares`."""
+    rows = users.features / question.bound
+    unit, length = directions(mean_over_rows(users, np.ones(len(rows)), rows))
+    mean = unit * np.minimum(length, 1.0)[:, None]
+    present = (users.num_rows > 0) * FLAG
+    flags = present[:, None] * np.column_stack([length <= 1.0, length > 1.0])
+    return np.concatenate([mean, SQUARE * mean**2, flags], axis=1)
 
 
 @answers(q.RidgeMove)

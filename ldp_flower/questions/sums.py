@@ -129,6 +129,31 @@ class Moments(Cells):
         return 3 * self.num_cells
 
 
+#: Weight of the two numbers that say whether a user's mean row is shortened, in
+#: :class:`MeanAndSquares`.
+FLAG = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class MeanAndSquares(AboutFeatures):
+    """A user's mean row and the squares of its numbers, shape (users, 2 num_features + 2).
+
+    Let m be the mean row over ``bound``, shortened to length 1. The value is m, ``m**2`` times
+    :data:`SQUARE`, and :data:`FLAG` in the last place if the row was shortened, otherwise in the
+    place before. Zeros without rows. The value is no longer than :attr:`radius`.
+    """
+
+    stem: ClassVar[str] = "mean_and_squares"
+
+    bound: float
+
+    radius: ClassVar[float] = math.hypot(1.0, SQUARE, FLAG)
+
+    def width(self, num_features: int) -> int:
+        """Return twice the number of features, and two more."""
+        return 2 * num_features + 2
+
+
 @dataclass(frozen=True, eq=False)
 class RidgeMove(Question):
     """A user's own ridge regression of a model's residuals, shape (users, num_features).

@@ -22,15 +22,20 @@ from ..runtime import (
     Run,
     guarantees,
 )
+from ..runtime.at_node import AtNode
 from ..runtime.coefficients import METHODS, Method
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.waves import mean_by_waves
+from ..sums.budget import Budget
+from ..sums.vectors import ask_mean_vector
 
 _NUM_WAVES = 12  # default for the largest number of waves
+# Share of shortened vectors above which a note says so, if it is above by two standard errors.
+_MAX_SHORTENED, _Z = 0.01, 2.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class UserLevelMean(FeatureStrategy[LinearResult]):
+class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
     """Strategy that estimates the mean over users of their mean rows, from one report per user.
 
     With ``method="auto"`` the users of a first cohort report their vectors, clipped to the ball of
@@ -42,7 +47,9 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     Some users report its bin in a histogram, which determines a range, and the others report a
     number within this range.
 
-    Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy` and
+    :class:`~..runtime.at_node.AtNode`. With noise at the node, all users answer once, and
+    ``method``, ``spread`` and ``num_waves`` have no effect.
 
     Parameters
     ----------
@@ -102,6 +109,8 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.noise == "node":
+            check_unused(self, "with noise='node'", "method", "spread", "num_waves")
         if self.method == "auto":
             check_unused(self, "with method='auto'", "samples_per_user")
         else:
@@ -151,9 +160,23 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Run the chosen method."""
+        if self.noise == "node":
+            return (yield from self._at_node(run))
         if self.method == "paper":
             return (yield from self._by_coordinates(run))
         return (yield from self._by_waves(run))
+
+    def _at_node(self, run: Run) -> Protocol:
+        (cohort,) = run.cohorts([run.num_users])
+        budget = Budget.of(run, self.delta)
+        found = yield from ask_mean_vector(cohort, budget, self.dim, self.bound)
+        notes = []
+        if found.shortened - _Z * found.shortened_error > _MAX_SHORTENED:
+            notes = [
+                f"The means of about {found.shortened:.0%} of the users are longer than the bound "
+                f"{self.bound:g} and count as if they had this length: take a larger bound."
+            ]
+        return LinearResult(coef=found.mean, std_error=found.std_error, notes=notes)
 
     def _by_coordinates(self, run: Run) -> Protocol:
         root = math.sqrt(self.dim)

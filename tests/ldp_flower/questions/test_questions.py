@@ -35,6 +35,7 @@ from ldp_flower.questions import (
     LevelRounding,
     LocalCoefficients,
     Mean,
+    MeanAndSquares,
     MeanScore,
     MessageError,
     Moments,
@@ -298,6 +299,7 @@ PLAIN = [
         {"thetas": np.tile(A, 2), "means": A + 1},
         {"num_classes": 2.0},
     ),
+    (MeanAndSquares(1.5), "mean_and_squares", {}, {"bound": 1.5}),
     (ItemShares(5), "item_shares", {}, {"domain_size": 5.0}),
     (BinShares(SOME[1:], B), "bin_shares", {"coordinates": SOME[1:], "edges": B}, {}),
     (
@@ -381,7 +383,7 @@ VIEWS = [
         {"radius": 1.5, "told": 0.5},
         (
             *("gradient", "logistic_gradient", "cosine_gradient", "mean", "local_coefficients"),
-            *("ridge_move", "logistic_ridge_move"),
+            *("ridge_move", "logistic_ridge_move", "class_moves"),
         ),
     ),
 ]
