@@ -310,7 +310,9 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         if refusal := self._too_few(silos) or self._drowned(silos, self._units(run)):
             raise TooFewReports(refusal)
 
-    def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
+    def refusal(
+        self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
+    ) -> TooFew | None:
         """Return a TooFew if there are too few silos, or None. Records are not considered."""
         return self._too_few(num_users)
 

@@ -238,7 +238,9 @@ class Series(LdpStrategy[SeriesResult]):
             collections=self.collections,
         )
 
-    def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
+    def refusal(
+        self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
+    ) -> TooFew | None:
         """Return a TooFew if there are too few users for a series, or None."""
         if (form := self._form) is not None:
             return self._with_enough(

@@ -234,7 +234,9 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         if why := LdpStrategy._too_few(self, users) or self._refusal(users):
             raise TooFewReports(why)
 
-    def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
+    def refusal(
+        self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
+    ) -> TooFew | None:
         """Return why a run with ``num_users`` users does not start, with a number that is enough.
 
         Return None if the run starts. The method tries the run up to its first question, which it
@@ -246,8 +248,10 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             Number of users.
         arguments : Arguments, optional
             The arguments of :meth:`start` that the protocol uses.
+        num_nodes : int (default: 1)
+            Number of nodes that hold the users. It matters with noise at the node.
         """
-        return self._with_enough(lambda users: self._tried(users, arguments), num_users)
+        return self._with_enough(lambda users: self._tried(users, arguments, num_nodes), num_users)
 
     def _with_enough(
         self, refused: Callable[[int], TooFew | None], num_users: int
@@ -258,10 +262,12 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             return few
         return replace(few, needed=fewest_users(refused, num_users))
 
-    def _tried(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
+    def _tried(
+        self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
+    ) -> TooFew | None:
         """Return why a run with ``num_users`` users would not ask its first question, or None."""
         arguments = arguments or self._arguments(None, 0, None)
-        run = Run(self, SizeOnlyPopulation(num_users), arguments)
+        run = Run(self, SizeOnlyPopulation(num_users, num_nodes), arguments)
         disabled, logger.disabled = logger.disabled, True
         try:
             self.check_census(run)

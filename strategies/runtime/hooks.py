@@ -43,7 +43,9 @@ class Hooks(ABC):
         """Raise TooFewReports if the census shows that the run cannot start."""
 
     @abstractmethod
-    def refusal(self, num_users: int, arguments: Arguments | None = None) -> TooFew | None:
+    def refusal(
+        self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
+    ) -> TooFew | None:
         """Return why a run with ``num_users`` users does not start, with a number that is enough.
 
         Return None if the run starts.

@@ -367,6 +367,7 @@ def start_run(
         strategy.check_census(run)
         run.begin()
     except TooFewReports as refused:
-        few = strategy.refusal(census.num_users, arguments) or refused.refusal
+        few = strategy.refusal(census.num_users, arguments, population.num_nodes)
+        few = few or refused.refusal
         raise TooFewReports(few) from None
     return run

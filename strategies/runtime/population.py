@@ -232,8 +232,8 @@ class Population:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes; 1 where only the users are known."""
-        return max(len(self.nodes), 1)
+        """Number of nodes."""
+        return len(self.nodes)
 
     @property
     def remaining(self) -> int:
@@ -304,17 +304,22 @@ def panel_sizes(nodes: Mapping[int, NodeKeys], salt: int, panels: int) -> NDArra
 
 
 class SizeOnlyPopulation(Population):
-    """A population of which only the number of users is known.
+    """A population of which only the numbers of users and nodes are known.
 
     Its cohorts have sizes and no members.
     """
 
-    def __init__(self, num_users: int) -> None:
+    def __init__(self, num_users: int, num_nodes: int = 1) -> None:
         super().__init__({}, 0)
-        self._size = num_users
+        self._size, self._num_nodes = num_users, num_nodes
 
     def __len__(self) -> int:
         return self._size
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return self._num_nodes
 
     def between(self, low: int, high: int) -> Cohort:
         """Return the cohort of hashes in ``[low, high)``, with a low estimate of its size.

@@ -30,7 +30,6 @@ from ..subprotocols.standardisation import (
     usual_square,
 )
 from ..sums import classification as sums
-from ..sums.budget import Budget
 from .class_holdout import ClassEvaluation, ClassHoldOut, evaluate_class
 from .fits import ClassificationFit
 
@@ -170,8 +169,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
 
     def _too_few(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
-            one_node = Budget(self.epsilon, self.delta, num_users, 1)
-            return sums.too_few(one_node, self.schema.num_features, len(self.schema.classes))
+            return super()._too_few(num_users)  # the sums' own rule depends on the nodes, too
         features, classes = self.schema.num_features, len(self._places)
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
 

@@ -29,7 +29,6 @@ from ..subprotocols.standardisation import (
     with_standardisation,
 )
 from ..sums import regression as sums
-from ..sums.budget import Budget
 from . import descent, holdout, public_features
 from .enough_users import precision_notes, too_few_for_regression
 from .fits import RegressionFit
@@ -176,8 +175,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     def _too_few(self, num_users: int) -> TooFew | None:
         if self.noise == "node":
-            one_node = Budget(self.epsilon, self.delta, num_users, 1)
-            return sums.too_few(one_node, self.schema.num_features)
+            return super()._too_few(num_users)  # the sums' own rule depends on the nodes, too
         given = num_users, self.epsilon, self.min_reports
         if self.method == "two-stage" and (few := descent.too_few_for_two_stages(*given)):
             return few
