@@ -46,6 +46,8 @@ class Setting(PlainFields):
         correlation). It is 0 if the rows of one user differ as much as rows of different users,
         and near 1 if they are alike. The default of this number and of the quality is the value
         that the protocol's plan assumes.
+    num_nodes : int, optional
+        Number of nodes that hold the users, with noise at the node.
     """
 
     num_users: int
@@ -53,6 +55,7 @@ class Setting(PlainFields):
     num_features: int | None = None
     quality: float | None = None
     variance_between: float | None = None
+    num_nodes: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +67,8 @@ class Setting(PlainFields):
             check_fraction("quality", self.quality)
         if self.variance_between is not None:
             check_range("variance_between", self.variance_between, 0, 1)
+        if self.num_nodes is not None:
+            check_integer("num_nodes", self.num_nodes, 1)
 
     def given(self) -> set[str]:
         """Return the names of the numbers that are not left at their defaults."""
@@ -167,6 +172,8 @@ class Plannable:
     plans_with: ClassVar[frozenset[str]] = frozenset()
     #: True if a strategy knows by itself how many features a row has.
     sized: ClassVar[bool] = True
+    #: Places where a strategy can have noise added.
+    noises: ClassVar[tuple[str, ...]] = ("user",)
     #: Reason why there is no plan, as a whole sentence; empty if there is a plan.
     no_plan: ClassVar[str] = ""
 

@@ -16,10 +16,13 @@ import numpy as np
 from numpy.random import default_rng
 
 from ..data.users import Users
-from ..expectation import Expectation, WouldRefuse
+from ..expectation import Expectation, Setting, WouldRefuse
 from ..randomizers import (
+    BallSum,
+    CellSum,
     Estimate,
     FrequencyOracle,
+    NodeSum,
     Randomizer,
     SampledCoordinate,
     SubsetHypercube,
@@ -41,8 +44,9 @@ logger = logging.getLogger("flwr")
 # between users add at most a quarter to the noise. A question takes at least 50 answers.
 _ANSWERS_EACH, _MAX_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 4, 50, 4
 _QUANTILES = 0.1, 0.5, 0.9  # low end, median and high end of the range in a plan
-# Largest number of entries drawn for a run, and smallest and largest number of users drawn.
-_MAX_ENTRIES, _MIN_USERS, _MAX_USERS = 300_000, 400, 2000
+# Multiple of the users with whom a run starts that are simulated at least, if there are as many.
+_ENOUGH = 4
+_ALSO = "The largest {} is about {:.2g}."
 _APART = 4.0  # ratio of the ends of the range from which on a plan has a note
 _UNSURE = (
     "Runs differ much, as they do where the noise just lets some of what is looked for be found: "
@@ -59,13 +63,19 @@ class InMemory(NamedTuple, Generic[R]):
 
 
 def run_in_memory(
-    strategy: "LdpStrategy[R]", users: Users, seed: int, num_users: int | None = None
+    strategy: "LdpStrategy[R]",
+    users: Users,
+    seed: int,
+    num_users: int | None = None,
+    num_nodes: int = 1,
 ) -> InMemory[R]:
     """Run a protocol on users in memory, and return its result and its questions.
 
     The strategy is not changed. The seed determines all randomness: cohorts, coins, mechanisms.
-    The users represent ``num_users`` users; the default is their own number. Raises WouldRefuse if
-    the protocol refuses this number, and ValueError if it protects records instead of users.
+    The users represent ``num_users`` users; the default is their own number. With noise at the
+    node they are on ``num_nodes`` nodes; which of them is on which node does not matter, since
+    sums are exact. Raises WouldRefuse if the protocol refuses this number, and ValueError if it
+    protects records instead of users.
     """
     if strategy.protects == "record":
         raise ValueError(f"Expected a strategy that protects users, got {type(strategy).__name__}.")
@@ -78,6 +88,8 @@ def run_in_memory(
 
     def answer(ask: "Ask") -> "Estimate | Answers":
         size = ask.cohort.size
+        if isinstance(ask.randomizer, NodeSum):  # everybody answers
+            return _of_nodes(ask, users, number, num_nodes, rng)
         if number <= len(users):
             asked = order[ask.cohort.low : ask.cohort.high]
         elif _single(ask):
@@ -89,7 +101,7 @@ def run_in_memory(
             asked = rng.choice(len(users), min(size, wanted, len(users)), replace=False)
         return _answered(ask, users.take(np.sort(asked)), rng)
 
-    running = strategy.protocol(Run(strategy, SizeOnlyPopulation(number)))
+    running = strategy.protocol(Run(strategy, SizeOnlyPopulation(number, num_nodes)))
     asks: list[Ask] = []
     reply: Estimate | Answers | None = None
     disabled, logger.disabled = logger.disabled, True
@@ -106,6 +118,20 @@ def run_in_memory(
         return InMemory(end.value, asks)
     finally:
         logger.disabled = disabled
+
+
+def _of_nodes(
+    ask: "Ask", users: Users, num_users: int, num_nodes: int, rng: np.random.Generator
+) -> Estimate:
+    """Return the mean over users with the noise of the nodes, which is nearly normal."""
+    from ..clients.statistics import compute
+
+    assert isinstance(ask.randomizer, NodeSum)
+    words = rng.integers(1 << 64, size=len(users), dtype=np.uint64)
+    mean = mean_without_noise(ask.randomizer, compute(users, ask.question, words))
+    error = math.sqrt(num_nodes * ask.randomizer.variance) / num_users
+    noise = error * rng.standard_normal(len(mean))
+    return Estimate(mean + noise, np.full(len(mean), error), num_users)
 
 
 def _single(ask: "Ask") -> bool:
@@ -165,7 +191,11 @@ def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
     values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
     if isinstance(mechanism, SubsetHypercube | OfNumber):
         return np.asarray(np.clip(values, -mechanism.radius, mechanism.radius).mean(axis=0))
-    if isinstance(mechanism, OfVector):
+    if isinstance(mechanism, CellSum):
+        shares = np.maximum(values, 0.0)
+        whole = np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
+        return np.asarray((shares / whole).mean(axis=0))
+    if isinstance(mechanism, OfVector | BallSum):
         lengths = np.linalg.norm(values, axis=1, keepdims=True)
         return np.asarray((values / np.maximum(lengths / mechanism.radius, 1.0)).mean(axis=0))
     raise TypeError(f"Expected a mechanism for numbers, vectors or items, got {mechanism}.")
@@ -179,32 +209,35 @@ class Simulations:
     """
 
     def __init__(self) -> None:
-        self._drawn: dict[tuple[str, bool, int], Drawn] = {}
+        self._drawn: dict[tuple[str, int, bool, int], Drawn] = {}
         self._typical: list[int] = []
 
     def expectation(
-        self,
-        strategy: "LdpStrategy[Any]",
-        population: "SyntheticPopulation",
-        num_users: int,
-        runs: int,
+        self, strategy: "LdpStrategy[Any]", population: "SyntheticPopulation", setting: Setting, runs: int
     ) -> Expectation:
         """Return the median error of some runs, and the range of eight runs out of ten.
 
         Raises WouldRefuse if the protocol refuses this number of users.
         """
-        if why := strategy.refusal(num_users):
+        num_users, num_nodes = setting.num_users, setting.num_nodes or 1
+        if why := strategy.refusal(num_users, num_nodes=num_nodes):
             raise WouldRefuse(why)
         number = min(num_users, population.max_users or num_users)
+        if number < num_users and (few := strategy.refusal(number, num_nodes=num_nodes)):
+            number = min(num_users, _ENOUGH * (few.needed or num_users))
+        others: dict[str, list[float]] = {}
         errors, rounds, mechanisms = np.zeros(runs), 1, dict[Randomizer, None]()
         seeds = self._typical[:runs] if runs <= len(self._typical) else range(runs)
         for place, seed in enumerate(seeds):
             drawn = self._population(population, number, seed)
-            found = run_in_memory(strategy, drawn.users[:number], seed, number)
+            found = run_in_memory(strategy, drawn.users[:number], seed, number, num_nodes)
             errors[place] = drawn.error(found.result)
+            for name, error in drawn.others.items():
+                others.setdefault(name, []).append(error(found.result))
             rounds = max(rounds, len(found.asks))
             mechanisms |= dict.fromkeys(ask.randomizer for ask in found.asks)
-        errors *= math.sqrt(number / num_users)
+        beyond = (number / num_users) ** population.power
+        errors *= beyond
         finite = errors[np.isfinite(errors)]
         low, value, high = np.quantile(finite if len(finite) else [population.useless], _QUANTILES)
         if runs > len(self._typical):
@@ -217,14 +250,19 @@ class Simulations:
             rounds=rounds,
             randomizers=tuple(mechanisms),
             assumes=population.assumes,
-            notes=(*population.notes, *_doubts(errors, population.useless)),
+            notes=(
+                *population.notes,
+                *_doubts(errors, population.useless),
+                *(_ALSO.format(name, beyond * np.median(each)) for name, each in others.items()),
+            ),
         )
 
     def _population(self, population: "SyntheticPopulation", num_users: int, seed: int) -> "Drawn":
-        most = int(np.clip(_MAX_ENTRIES / population.size, _MIN_USERS, _MAX_USERS))
-        key = repr(replace(population, notes=())), num_users > most, seed
+        most, stand_in = population.most, num_users > population.most
+        most = num_users if population.redrawn else most
+        key = repr(replace(population, notes=())), most, stand_in, seed
         if key not in self._drawn:
-            self._drawn[key] = population.draw(most, key[1], default_rng(seed))
+            self._drawn[key] = population.draw(most, stand_in, default_rng(seed))
         return self._drawn[key]
 
 

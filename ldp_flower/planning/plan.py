@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..expectation import Expectation, LowerBound, NoPlan, Plannable, Setting, WouldRefuse
 from ..presentation import charts, page
 from ..presentation.page import Section, listed, table_of
-from ..presentation.words import counted, guarantee, number
-from ..validation import check_positive, plain_arguments
+from ..presentation.words import TRUSTS, counted, guarantee, number
+from ..validation import check_integer, check_positive, plain_arguments
 from .variants import MOST_EPSILON, MOST_USERS, Variants
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Plan:
         Largest privacy cost of each user.
     protects : str
         Unit that the guarantee protects.
+    noise : str
+        Place where noise is added: "user" or "node".
     expected : Expectation or None
         The expected error; None if such a run would be refused.
     refusal : str
@@ -66,6 +68,7 @@ class Plan:
     epsilon: float
     delta: float
     protects: str
+    noise: str
     expected: Expectation | None
     refusal: str
     target: float
@@ -194,12 +197,16 @@ class Plan:
                 "What no protocol can beat", [listed([str(each) for each in self.lower_bounds])]
             ),
             Section(f"What it costs each {whom}", [self._costs()]),
-            Section("What is protected", [guarantee(self.epsilon, self.delta, self.protects)]),
+            Section("What is protected", [self._protection()]),
             Section("What this rests on", [listed(expected.assumes)] if expected else []),
             Section("What to know", [listed(expected.notes)] if expected else []),
             Section("What it does not know", [listed(_UNKNOWN)]),
             Section("Other numbers", [table_of(self._numbers())]),
         ]
+
+    def _protection(self) -> str:
+        meaning = guarantee(self.epsilon, self.delta, self.protects)
+        return f"{meaning} {TRUSTS[self.noise]}"
 
     def _numbers(self) -> "DataFrame":
         """Return the curve as texts, with "refused" for runs that would be refused."""
@@ -219,7 +226,8 @@ class Plan:
         people = "1 person" if setting.num_users == 1 else f"{number(setting.num_users)} people"
         rows = f", {setting.rows_per_user:g} rows each" if setting.rows_per_user != 1 else ""
         features = f", {counted(setting.num_features, 'feature')}" if setting.num_features else ""
-        return f"{asks} {people}{rows}{features}, with epsilon {self.epsilon:g} each."
+        nodes = f" on {counted(setting.num_nodes, 'node')}" if setting.num_nodes else ""
+        return f"{asks} {people}{rows}{features}{nodes}, with epsilon {self.epsilon:g} each."
 
     def _costs(self) -> str:
         if (error := self.expected) is None:
@@ -231,6 +239,12 @@ class Plan:
                 f"At most {spent} of the budget of every record, for {counted(rounds, 'answer')} "
                 f"of its silo, of {size} at most. The silo's ledger is charged with all of it "
                 "before the first answer leaves."
+            )
+        if self.noise == "node":
+            return (
+                f"At most {spent} of the person's budget, for all of its node's "
+                f"{counted(rounds, 'answer')}, of {size} at most. An answer is about the sum over "
+                "all people of the node."
             )
         # True if a person's whole budget pays for one report.
         once = all(each.epsilon > self.epsilon / 2 for each in error.randomizers)
@@ -257,6 +271,8 @@ def plan(
     epsilon: float | None = None,
     quality: float | None = None,
     variance_between: float | None = None,
+    num_nodes: int | None = None,
+    noise: str | None = None,
     target: float | None = None,
 ) -> Plan:
     """Return a plan with the expected error of a protocol, from public numbers alone.
@@ -279,6 +295,11 @@ def plan(
     variance_between : float, optional
         Share of the variance of columns and residuals that lies between users, 0 to 1. If the
         rows of a user are alike, they are worth only a few rows.
+    num_nodes : int, optional
+        Number of nodes that hold the users, with noise at the node.
+    noise : {"user", "node"}, optional
+        Where noise is added; with a class. By default it is added at the node if ``num_nodes`` is
+        given, else at the user.
     target : float, optional
         The desired error; by default half of the expected error.
 
@@ -308,7 +329,10 @@ def plan(
         num_features=num_features,
         quality=quality,
         variance_between=variance_between,
+        num_nodes=num_nodes,
     )
+    if num_nodes is not None:
+        check_integer("num_nodes", num_nodes, 1, num_users)
     kind = protocol if inspect.isclass(protocol) else type(protocol)
     if not issubclass(kind, Plannable):
         raise ValueError(f"Expected a strategy or its class, got {kind.__name__}.")
@@ -316,24 +340,34 @@ def plan(
         if epsilon is None:
             raise ValueError(f"Expected epsilon with the class {kind.__name__}, got None.")
         check_positive("epsilon", epsilon)
-    elif epsilon is not None or (num_features is not None and kind.sized):
-        name, value = (
-            ("epsilon", epsilon) if epsilon is not None else ("num_features", num_features)
-        )
-        raise ValueError(f"Expected no {name} with a strategy, which has its own, got {value!r}.")
+        noise = noise or ("node" if num_nodes and "node" in kind.noises else "user")
+    else:
+        own = {
+            "epsilon": epsilon,
+            "noise": noise,
+            **({"num_features": num_features} if kind.sized else {}),
+        }
+        for name, value in own.items():
+            if value is not None:
+                raise ValueError(
+                    f"Expected no {name} with a strategy, which has its own, got {value!r}."
+                )
+        noise = getattr(protocol, "noise", "user")
     if target is not None:
         check_positive("target", target)
     if kind.no_plan:
         raise NoPlan(kind.no_plan)
-    if unread := setting.given() - {"num_users"} - kind.plans_with:
+    if noise not in kind.noises:
+        raise ValueError(f"Expected noise in {kind.noises} with {kind.__name__}, got {noise!r}.")
+    if unread := setting.given() - {"num_users", "num_nodes"} - kind.plans_with:
         name = min(unread)
         value = getattr(setting, name)
         raise ValueError(
             f"Expected no {name} with {kind.__name__}, whose plan does not depend on it, got "
             f"{value!r}."
         )
-    own = protocol.epsilon if epsilon is None else float(epsilon)
-    return _made(kind, Variants(protocol, setting, own), target)
+    epsilon = protocol.epsilon if epsilon is None else float(epsilon)
+    return _made(kind, Variants(protocol, setting, epsilon, noise), target)
 
 
 def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
@@ -352,21 +386,24 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
     }
     if variants.error() > reached and (features := variants.features_for(reached)) is not None:
         changes["features"] = features
+    strategy = variants.strategy(variants.setting, variants.epsilon)
+    delta = strategy.delta if variants.noise == "node" else 0.0
+    if expected:
+        delta = max((each.delta for each in expected.randomizers), default=0.0)
     return Plan(
         protocol=kind.__name__,
         question=kind.card.question,
         setting=variants.setting,
         epsilon=variants.epsilon,
-        delta=max((each.delta for each in expected.randomizers), default=0.0) if expected else 0.0,
+        delta=delta,
         protects=kind.protects,
+        noise=variants.noise,
         expected=expected,
         refusal=str(few or ""),
         target=aim if math.isfinite(aim) else math.nan,
         changes=changes,
         curve=_curve(variants),
-        lower_bounds=variants.strategy(variants.setting, variants.epsilon).lower_bounds(
-            variants.setting
-        ),
+        lower_bounds=strategy.lower_bounds(variants.setting),
     )
 
 

@@ -54,9 +54,9 @@ def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tu
     strategy = protocol.planned_for(setting, epsilon)
     population = strategy.synthetic(setting)
     try:
-        if population is not None and population.reported:
+        if population is None or population.in_series:
             found = expectation(strategy, setting)
-        else:  # raises NoPlan for other simulated protocols, for which series are not planned
+        else:  # raises NoPlan, as series of models are not planned
             found = strategy.expect(setting)
     except WouldRefuse:
         return "", np.nan

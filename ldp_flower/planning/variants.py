@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
+from ..expectation import Expectation, Plannable, Setting, WouldRefuse
 from ..validation import plain_arguments
 from .in_memory import Simulations
 
@@ -17,18 +17,18 @@ _STEP = 1.05  # accuracy of a search, as a ratio
 # below which the search interpolates. Formulas are quick, so they are evaluated until two numbers
 # are near each other.
 _FAR_USERS, _FAR, _NEAR = 4.0, 2.0, 2.0
-_RUNS, _FEW_RUNS = 24, 4  # numbers of runs of a simulation: at the given setting, and at others
+_FEWER = 6  # ratio of the runs at the given setting to those at others
 _CROWDS = (1 / 4, 1.0, 4.0)  # numbers of users on a curve, relative to the given number
 # Epsilons on a curve, at the given number of users and at other numbers of users.
 _EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)
 
 
-_AT_NODE = "The error to expect with noise at the node is not known; noise at the user has a plan."
-
-
 @plain_arguments
 def expectation(
-    strategy: Plannable, setting: Setting, runs: int = _RUNS, simulations: Simulations | None = None
+    strategy: Plannable,
+    setting: Setting,
+    runs: int | None = None,
+    simulations: Simulations | None = None,
 ) -> Expectation:
     """Return the expected error of a strategy, by its formula or by simulated runs.
 
@@ -38,8 +38,9 @@ def expectation(
         The strategy, with its parameters.
     setting : Setting
         Public numbers.
-    runs : int (default: 24)
-        Number of runs, if the strategy is simulated.
+    runs : int, optional
+        Number of runs, if the strategy is simulated; by default 24, or 3 if results state the
+        error.
     simulations : Simulations, optional
         Earlier simulations whose synthetic users are used again.
 
@@ -47,16 +48,21 @@ def expectation(
     ------
     NoPlan
         If the error is not known.
+    ValueError
+        If there is no number of nodes with noise at the node, or one with noise at the user.
     WouldRefuse
         If a run with these numbers would be refused before any query.
     """
-    if getattr(strategy, "noise", "user") == "node":
-        raise NoPlan(_AT_NODE)
+    noise = getattr(strategy, "noise", "user")
+    if (noise == "user") != (setting.num_nodes is None):
+        wanted = "no num_nodes" if noise == "user" else "num_nodes >= 1"
+        raise ValueError(f"Expected {wanted} with noise={noise!r}, got {setting.num_nodes}.")
     population = strategy.synthetic(setting)
     if population is None:
         return strategy.expect(setting)
     known = Simulations() if simulations is None else simulations
-    return known.expectation(strategy, population, setting.num_users, runs)  # type: ignore[arg-type]
+    runs = population.runs if runs is None else runs
+    return known.expectation(strategy, population, setting, runs)  # type: ignore[arg-type]
 
 
 class Variants:
@@ -66,18 +72,21 @@ class Variants:
     setting.
     """
 
-    def __init__(self, protocol: Any, setting: Setting, epsilon: float) -> None:
+    def __init__(self, protocol: Any, setting: Setting, epsilon: float, noise: str) -> None:
         self._protocol, self.setting, self.epsilon = protocol, setting, epsilon
+        self.noise = noise
         self._simulations = Simulations()
-        self._simulated = self.strategy(setting, epsilon).synthetic(setting) is not None
-        self._near = _FAR_USERS if self._simulated else _NEAR
+        population = self.strategy(setting, epsilon).synthetic(setting)
+        self._runs = 0 if population is None else population.runs
+        self._near = _FAR_USERS if self._runs else _NEAR
         self._known: dict[tuple[Setting, float], Expectation | WouldRefuse] = {}
 
     def strategy(self, setting: Setting, epsilon: float) -> Any:
         """Return the strategy for this setting and epsilon."""
         if isinstance(self._protocol, Plannable):
             return dataclasses.replace(self._protocol, epsilon=epsilon)  # type: ignore[type-var]
-        return self._protocol.planned_for(setting, epsilon)
+        planned = self._protocol.planned_for(setting, epsilon)
+        return planned if self.noise == "user" else dataclasses.replace(planned, noise=self.noise)
 
     def points(self) -> list[tuple[int, float]]:
         """Return the pairs of users and epsilon of a curve, in ascending order."""
@@ -125,10 +134,10 @@ class Variants:
                 found = self._known[at] = expectation(
                     self.strategy(*at),
                     setting,
-                    _RUNS if at == (self.setting, self.epsilon) else _FEW_RUNS,
+                    self._runs if at == (self.setting, self.epsilon) else -(-self._runs // _FEWER),
                     self._simulations,
                 )
-                if self._simulated and isinstance(own, Expectation) and own.value:
+                if self._runs and isinstance(own, Expectation) and own.value:
                     self._known[at] = self._beside(own, found, *at)
             except WouldRefuse as refusal:
                 self._known[at] = refusal

@@ -10,6 +10,13 @@ _MISSING = "–"
 _SPAN = 1e3  # largest ratio of numbers that are shown with the same number of decimals
 _NEARLY_CERTAIN = 0.999  # chances of a right guess above this one are described as nearly certain
 
+#: Whom a user trusts, by the place where noise is added.
+TRUSTS = {
+    "user": "Nobody has to trust the server for this: clients randomise before they send.",
+    "node": "Noise is added once to the sum over all users of a node. So a user trusts the node "
+    "that holds its rows, and neither the server nor any other node.",
+}
+
 
 def number(value: object) -> str:
     """Return a float with four digits, an integer with all digits, and anything else as text."""

@@ -14,6 +14,7 @@ from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 
+from ..forecasts.columns import ColumnUsers, column_users, error_of_shares
 from ..forecasts.formulas import expected_share
 from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort, LdpStrategy, Protocol, Result, Run, TooFewReports
@@ -113,6 +114,7 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
 
     def _set_cells(self, columns: Sequence[str], num_cells: int) -> None:
         ShareEstimator(self.epsilon, 2).noise(1000)  # raises an error now if epsilon is invalid
+        self._columns_asked = list(columns)
         self._question = cell_question(self.schema, columns)
         self._shares = ShareEstimator(self.epsilon, num_cells)
 
@@ -137,6 +139,15 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
         if self.noise == "node":
             return self._few_at_node(num_users, users_for_cells(self.epsilon, self.delta))
         return too_noisy(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
+
+    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+        """Return users with columns of categories; the error is a share's stated standard error."""
+        if self.noise == "user":
+            return None
+        error = f"standard error of {self._share_of}'s share"
+        return column_users(
+            self.schema, self._columns_asked, setting, error, error_of_shares, stated=True
+        )
 
     def _expected(self, setting: Setting) -> Expectation:
         """Return the root mean square of the standard errors of the shares."""

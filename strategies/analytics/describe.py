@@ -15,6 +15,13 @@ from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.refusals import TooFew
 
+from ..forecasts.columns import (
+    ColumnUsers,
+    column_users,
+    error_of_described_ranks,
+    error_of_described_shares,
+    error_of_description,
+)
 from ..runtime import Ask, Card, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.result import HALF_WIDTH_95
@@ -220,6 +227,26 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         """Return the protocol for ``num_features`` columns of numbers, by default one."""
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), epsilon=epsilon)
+
+    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+        """Return users with these columns; the error is the largest of a mean, or of shares."""
+        if self.noise == "user":
+            return None
+        numbers = [name for name in self._columns if isinstance(self.schema.kind(name), Numeric)]
+        ranks = "rank error of a quantile, root mean square of all", error_of_described_ranks
+        shares = "standard error of a category's share", error_of_described_shares
+        others = [ranks] * bool(numbers) + [shares] * (len(numbers) < len(self._columns))
+        mean = "standard error of a mean, in widths of the bounds", error_of_description
+        error, judge = mean if numbers else others.pop()
+        return column_users(
+            self.schema,
+            self._columns,
+            setting,
+            error,
+            judge,
+            stated=True,
+            others=tuple(others),
+        )
 
     def _expected(self, setting: Setting) -> Expectation:
         """Return the largest standard error of a mean, or of a share if there are no numbers."""

@@ -17,6 +17,7 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
+from ..forecasts.columns import ColumnUsers, column_users, error_of_function
 from ..forecasts.formulas import expected_function
 from ..forecasts.populations import table_users
 from ..numerics.density import (
@@ -252,6 +253,15 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             f"With {num_users:,} users little of a distribution can be estimated at epsilon "
             f"{self.epsilon:g}.",
             "noise",
+        )
+
+    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+        """Return users with a column; the error is the largest of its distribution function."""
+        if self.noise == "user":
+            return None
+        error = "largest error of the distribution function"
+        return column_users(
+            self.schema, [self.column], setting, error, error_of_function, stated=False
         )
 
     def _expected(self, setting: Setting) -> Expectation:

@@ -18,6 +18,7 @@ from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
+from ..forecasts.columns import SPREAD, ColumnUsers, column_users, error_of_means
 from ..forecasts.formulas import expected_mean
 from ..runtime import Ask, Card, Cohort, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _USEFUL = 0.25  # largest standard error, for numbers in [-1, 1], at which a run still starts
+_USELESS = SPREAD  # error of the middle of the bounds, in their widths
 _GROUP_Z = 3.0  # a group's share must exceed zero by this many standard errors
 _BY_CHANCE = 2.0  # an estimate is this many standard errors too low in one of 44 runs
 
@@ -320,6 +322,21 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         """Return the protocol for ``num_features`` columns of numbers, by default one."""
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), names, epsilon=epsilon)
+
+    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+        """Return users with columns of numbers; the error is a mean's stated standard error."""
+        if self.noise == "user":
+            return None
+        error = "standard error of a mean, in widths of the bounds"
+        return column_users(
+            self.schema,
+            [*self._names, *([self.by] if self.by else [])],
+            setting,
+            error,
+            error_of_means,
+            stated=True,
+            useless=_USELESS,
+        )
 
     def _expected(self, setting: Setting) -> Expectation:
         """Return the standard error of a mean, in widths of its column's bounds."""

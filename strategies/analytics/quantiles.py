@@ -23,6 +23,7 @@ from ldp_flower.randomizers import (
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
+from ..forecasts.columns import ColumnUsers, column_users, error_of_ranks
 from ..forecasts.formulas import expected_quantiles
 from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
@@ -303,6 +304,16 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the protocol for the quartiles of a column."""
         return cls(Schema({"column": Numeric(0, 1)}), "column", _PLANNED, epsilon=epsilon)
+
+    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+        """Return users with a column; the error is the root mean square of those in rank."""
+        if self.noise == "user":
+            return None
+        many = ", root mean square of all" if len(self.levels) > 1 else ""
+        error = f"rank error of a quantile{many}"
+        return column_users(
+            self.schema, [self.column], setting, error, error_of_ranks, stated=False
+        )
 
     def _expected(self, setting: Setting) -> Expectation:
         """Return the root mean square of the quantiles' expected errors in rank."""

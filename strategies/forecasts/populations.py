@@ -2,8 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,15 +50,18 @@ USUAL_R2 = 0.5  # default R2 without privacy
 _OTHERS = 4  # multiple of the users that are drawn if a mean has no formula
 _ALIKE = 0.2  # default share of the variance that is between users
 _SPREAD = 1.25  # factor by which targets' variance differs between tables that are evaluated
+# Largest number of entries drawn for a run, and smallest and largest number of users drawn.
+_MAX_ENTRIES, _MIN_USERS, _MAX_USERS = 300_000, 400, 2000
 _MAX_ROWS = 100  # most rows of a synthetic user: more take time and hardly change its answer
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Synthetic users, and a function that returns the error of a result about them."""
+    """Synthetic users, and functions that return the errors of a result about them."""
 
     users: Users
     error: Callable[[Any], float]
+    others: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)  # by name
 
 
 #: Largest number of all users' features together that a plan simulates if users send features; a
@@ -70,8 +73,11 @@ MAX_PLANNED = 2_000_000
 class SyntheticPopulation(ABC):
     """Base class of distributions of synthetic users."""
 
-    #: True if the error is the standard error that a result reports.
-    reported: ClassVar[bool] = False
+    #: True if the error is that of a number, of which a series of collections can be planned.
+    in_series: ClassVar[bool] = False
+    #: True if other users are drawn for every number of users, as the error is about these. Then
+    #: :meth:`draw` is given the number that they stand in for.
+    redrawn: ClassVar[bool] = False
 
     error: str  # name of the error, with its unit
     dim: int  # number of features, or of coordinates
@@ -79,9 +85,11 @@ class SyntheticPopulation(ABC):
     # Like the fields of Expectation
     assumes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    # Largest number of users that is simulated if fewer users cannot stand in for their single
-    # reports. For larger numbers errors are assumed to fall with the square root of the number
+    # Largest number of users that is simulated if fewer users cannot stand in for their reports.
+    # For larger numbers errors are assumed to fall with this power of the number
     max_users: int | None = None
+    power: float = 0.5
+    runs: int = 24  # number of runs that determine the error
     # Error of an estimate without data, such as the mean or zero. A run with an infinite error has
     # no result; if all runs have none, this is the error.
     useless: float = math.inf
@@ -90,6 +98,11 @@ class SyntheticPopulation(ABC):
     def size(self) -> float:
         """Mean number of values that a user holds."""
         return self.dim * min(self.rows, _MAX_ROWS)
+
+    @property
+    def most(self) -> int:
+        """Largest number of users that are drawn."""
+        return int(np.clip(_MAX_ENTRIES / self.size, _MIN_USERS, _MAX_USERS))
 
     @abstractmethod
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -250,7 +263,7 @@ class EvaluatedUsers(SyntheticPopulation):
     The error is the standard error that a result reports.
     """
 
-    reported = True
+    in_series = True
 
     useless: float = 1.0
     coef: tuple[float, ...]

@@ -1,7 +1,9 @@
 """Strategies that can have noise added once to each node's sum instead of to each user's value."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
+from ldp_flower.guarantee.budget import NOISE
 from ldp_flower.validation import check_fraction, check_unused
 
 from .run_store import LATER
@@ -20,6 +22,8 @@ class AtNode:
     delta : float (default: 1e-6)
         Privacy parameter of a user's data, with noise at the node.
     """
+
+    noises: ClassVar[tuple[str, ...]] = NOISE
 
     delta: float = field(default=1e-6, metadata={LATER: True})
 

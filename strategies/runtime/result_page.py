@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.page import Markup, element, table_of
-from ldp_flower.presentation.words import guarantee
+from ldp_flower.presentation.words import TRUSTS, guarantee
 
 from .facts import PrivacySpent, Step
 
@@ -28,11 +28,6 @@ _COLUMNS = {
     "of these users": "Of these users: the narrower standard error, for the users who took "
     "part and the rows that they drew; the other one is for everybody of whom they are a sample.",
 }
-_SERVER = "Nobody has to trust the server for this: clients randomise before they send."
-_NODE = (
-    "Noise was added once to the sum over all users of a node. So a user trusts the node that "
-    "holds its rows, and neither the server nor any other node."
-)
 
 
 def asked(strategy: str, target: str | None) -> str:
@@ -62,7 +57,7 @@ def guarantee_of(privacy: PrivacySpent | None) -> list[str]:
         return ["Nobody was asked anything, and nothing was spent."]
     sentences = [
         f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit, privacy.part)} "
-        f"{_NODE if privacy.noise == 'node' else _SERVER}"
+        f"{TRUSTS[privacy.noise]}"
     ]
     return sentences + [_SEEDED] * privacy.seeded + [_REAL_VALUED] * (not privacy.exact)
 

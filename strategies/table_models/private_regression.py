@@ -169,7 +169,8 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def synthetic(self, setting: Setting) -> TableUsers:
         """Return users with rows of synthetic tables."""
         rows = rows_for(setting, self.rows_per_user or 1)
-        notes = tuple(precision_notes(setting.num_users, self.epsilon, self._public))
+        at_node = self.noise == "node"
+        notes = () if at_node else tuple(precision_notes(setting.num_users, self.epsilon, self._public))
         most = MAX_PLANNED // self.schema.num_features if self._public else None
         return users_of_tables(self.schema, setting, rows, notes=notes, max_users=most)
 

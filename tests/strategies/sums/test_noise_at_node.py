@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import r2_score, roc_auc_score
 
-from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema, plan, simulate
-from ldp_flower.planning import NoPlan
+from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema, simulate
 from ldp_flower.strategies import (
     Counts,
     Describe,
@@ -301,8 +300,3 @@ def test_others_refuse_and_name_those_that_have_it(name):
 def test_arguments_without_effect_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_there_is_no_plan_yet():
-    with pytest.raises(NoPlan, match="noise at the node"):
-        plan(Means(WAGE, "wage", epsilon=1.0, noise="node"), num_users=1000)

@@ -1,0 +1,208 @@
+"""Synthetic columns, on which plans simulate the strategies that describe tables."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.expectation import Setting
+from ldp_flower.validation import Floats
+
+from .populations import Drawn, Population, Rng, alike_within, offsets_of
+
+#: Standard deviation of a number, and the distance of its mean from the middle of the bounds, both
+#: in distances of the bounds.
+SPREAD = 1 / 8
+_MOST_VALUES, _FEWEST, _MOST = 1_000_000, 2000, 10_000  # limits on what is drawn
+_POINTS = 1025  # number of values at which a distribution function is judged
+_STAND_IN = 10  # number of users whom a user represents at most
+# A strategy that states its standard errors states nearly the same ones in every run.
+_STATED, _MEASURED = 3, 12  # numbers of runs
+_MEAN, _QUARTILES = 1, slice(3, 6)  # rows of a description, as in pandas
+_EVEN = "Categories are equally frequent."
+_HUMP = (
+    "A column of numbers has one hump. Its standard deviation, and the distance of its mean from "
+    "the middle, are an eighth of the distance of the bounds."
+)
+_OWN_ENTRY = "Every user has an entry, and numbers are no multiples of a round step."
+_ROWS = "Of the variance of a user's rows {:.0%} is between users."
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a synthetic table; every user has the same weight."""
+
+    entries: Mapping[str, NDArray[Any]]
+    offsets: NDArray[np.int64]  # (drawn users + 1,): index of each user's first row
+    users: int  # number of users whom these represent
+
+    def variance(self, name: str) -> float:
+        """Return the variance of users' mean entries, divided by the number of users."""
+        sums = np.add.reduceat(self.entries[name], self.offsets[:-1])
+        return float(np.var(sums / np.diff(self.offsets))) / self.users
+
+    def below(self, name: str, values: Floats, side: Any = "right") -> Floats:
+        """Return the share of the entries up to each value, or below it if the side is "left"."""
+        order = np.argsort(self.entries[name])
+        counts = np.diff(self.offsets)
+        weights = np.repeat(1 / counts, counts)[order] / len(counts)
+        up_to = np.concatenate([[0.0], np.cumsum(weights)])
+        return np.asarray(up_to[np.searchsorted(self.entries[name][order], values, side)])
+
+
+Judge = Callable[[Any, Columns], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnUsers(Population):
+    """Users with rows of a table whose columns are independent of each other."""
+
+    in_series = True
+    redrawn = True
+
+    schema: Schema
+    judge: Judge  # error of a result
+    others: tuple[tuple[str, Judge], ...] = ()  # further errors, by name
+    variance_between: float = 0.0  # like that of Setting
+
+    @property
+    def most(self) -> int:
+        """Largest number of users that are drawn."""
+        return int(np.clip(_MOST_VALUES / self.size, _FEWEST, _MOST))
+
+    def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
+        """Draw users, see :meth:`Population.draw`. An error is about these users."""
+        offsets = offsets_of(self.rows, min(num_users, self.most), rng)
+        entries = {
+            name: self._column(name, offsets, stand_in, rng) for name in self.schema.columns_read
+        }
+        columns = Columns(entries, offsets, num_users)
+        groups = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+        def of(judge: Judge) -> Callable[[Any], float]:
+            return lambda result: judge(result, columns)
+
+        return Drawn(
+            self.schema.users(entries, groups=groups),
+            of(self.judge),
+            {name: of(judge) for name, judge in self.others},
+        )
+
+    def _column(
+        self, name: str, offsets: NDArray[np.int64], stand_in: bool, rng: Rng
+    ) -> NDArray[Any]:
+        kind = self.schema.kind(name)
+        if not isinstance(kind, Numeric):
+            declared = np.array(kind.declared, dtype=object)
+            return np.asarray(declared[rng.integers(len(declared), size=offsets[-1])])
+        normals = alike_within(offsets, 1, self.variance_between, rng)[:, 0]
+        if stand_in:  # as smooth as the column of the users whom they represent
+            normals[np.argsort(normals)] = ndtri((np.arange(len(normals)) + 0.5) / len(normals))
+        place = 0.5 + SPREAD * (rng.choice([-1, 1]) + normals)
+        return np.asarray(np.clip(kind.low + (kind.high - kind.low) * place, kind.low, kind.high))
+
+
+def column_users(
+    schema: Schema,
+    names: Sequence[str],
+    setting: Setting,
+    error: str,
+    judge: Judge,
+    *,
+    stated: bool,
+    **others: Any,
+) -> ColumnUsers:
+    """Return users for a strategy that describes the named columns.
+
+    ``stated`` is True if the error is a standard error that results state.
+    """
+    numbers = [isinstance(schema.kind(name), Numeric) for name in names]
+    users = ColumnUsers(
+        error=error,
+        dim=schema.num_features,
+        rows=setting.rows_per_user,
+        schema=schema,
+        judge=judge,
+        runs=_STATED if stated else _MEASURED,
+        **others,
+    )
+    assumes = [_HUMP] * any(numbers) + [_EVEN] * (not all(numbers)) + [_OWN_ENTRY]
+    assumes += [_ROWS.format(users.variance_between)] * (users.rows > 1)
+    # With noise at the node everybody answers every question, so that fewer users can represent
+    # more. Ranks of far more users would be finer than theirs. The noise falls with their number.
+    at_node = setting.num_nodes is not None
+    most, power = (_STAND_IN * users.most, 1.0) if at_node else (users.most, 0.5)
+    return replace(users, assumes=tuple(assumes), max_users=most, power=power)
+
+
+def error_of_means(result: Any, columns: Columns) -> float:
+    """Return the standard error of a mean that a result states, in widths of the bounds."""
+    errors = result.users_std_error / _widths(result.schema, result.columns)[:, None]
+    return math.sqrt(float(np.mean(errors**2)))
+
+
+def error_of_shares(result: Any, columns: Columns) -> float:
+    """Return the standard error of a share that a result states."""
+    return math.sqrt(float(np.mean(result.users_std_error**2)))
+
+
+def error_of_drawn_shares(result: Any, columns: Columns) -> float:
+    """Return the standard error of a share, with the error by the draw of a row of each user."""
+    share, rows = 1 / result.shares.size, np.diff(columns.offsets)
+    drawn = share * (1 - share) * float(np.mean(1 - 1 / rows)) / len(rows)
+    return math.hypot(error_of_shares(result, columns), math.sqrt(drawn))
+
+
+def error_of_description(result: Any, columns: Columns) -> float:
+    """Return the largest standard error of a mean in a description, in widths of the bounds.
+
+    Descriptions state errors for the population of which the users are a sample.
+    """
+    known = [columns.variance(name) for name in result.numbers]
+    errors = np.sqrt(np.maximum(result.std_error[_MEAN] ** 2 - known, 0.0))
+    return float((errors / _widths(result.schema, result.numbers)).max())
+
+
+def error_of_described_shares(result: Any, columns: Columns) -> float:
+    """Return the largest root mean square of the standard errors of a column's shares."""
+    found = []
+    for errors in result.share_errors:
+        known = (1 - 1 / len(errors)) / len(errors) / columns.users
+        found.append(max(float(np.mean(errors**2)) - known, 0.0))
+    return math.sqrt(max(found))
+
+
+def error_of_described_ranks(result: Any, columns: Columns) -> float:
+    """Return the largest error in rank of a description's quartiles."""
+    return max(
+        _rank_error(columns, name, np.array([0.25, 0.5, 0.75]), result.values[_QUARTILES, place])
+        for place, name in enumerate(result.numbers)
+    )
+
+
+def error_of_ranks(result: Any, columns: Columns) -> float:
+    """Return the root mean square of the errors of quantiles in rank; ties have no error."""
+    return _rank_error(columns, result.column, result.levels, result.values)
+
+
+def _rank_error(columns: Columns, name: str, levels: Floats, values: Floats) -> float:
+    below, up_to = (columns.below(name, values, side) for side in ("left", "right"))
+    off = np.maximum(np.maximum(below - levels, levels - up_to), 0.0)
+    return math.sqrt(float(np.mean(off**2)))
+
+
+def error_of_function(result: Any, columns: Columns) -> float:
+    """Return the largest error of a distribution function."""
+    kind = result.schema.kind(result.column)
+    at = np.linspace(kind.low, kind.high, _POINTS)
+    return float(np.abs(result.cdf(at) - columns.below(result.column, at)).max())
+
+
+def _widths(schema: Schema, names: list[str]) -> Floats:
+    kinds = [schema.kind(name) for name in names]
+    return np.array([kind.high - kind.low for kind in kinds if isinstance(kind, Numeric)])
