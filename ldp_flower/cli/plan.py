@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,6 +71,19 @@ def plan(
             show_default="assumed",
         ),
     ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes",
+            "--num-nodes",
+            min=1,
+            help="Nodes that hold the people. Compares noise at the user with noise at the node.",
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(help="Plan noise at one place only: user, or node.", show_default="all"),
+    ] = None,
     target: Annotated[
         float | None,
         typer.Option(help="Desired error.", show_default="half of the expected error"),
@@ -104,8 +118,16 @@ def plan(
         fail(unknown(question, QUESTIONS, PROTOCOLS), USAGE)
     if collections is None and drift is not None:
         fail("Expected --drift with --collections only.", USAGE)
-    if collections is not None and any(given is not None for given in (quality, target, html)):
-        fail("Expected no --quality, --target and --html with --collections.", USAGE)
+    if collections is not None and any(
+        given is not None for given in (quality, target, html, nodes, noise)
+    ):
+        fail(
+            "Expected no --quality, --target, --html, --nodes and --noise with --collections.",
+            USAGE,
+        )
+    every = nodes is not None and noise is None
+    if every and html is not None:
+        fail("Expected --noise with --nodes and --html: a page is about one plan.", USAGE)
     try:
         if collections is not None:
             setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
@@ -120,7 +142,8 @@ def plan(
                 raise typer.Exit(REFUSED)
             return
         with console.status("Simulating runs on synthetic users"):
-            made = planned(
+            asked = partial(
+                planned,
                 PROTOCOLS[name],
                 num_users=users,
                 rows_per_user=rows,
@@ -130,6 +153,10 @@ def plan(
                 variance_between=between,
                 target=target,
             )
+            made = asked(num_nodes=nodes, noise=noise)
+            if every:
+                others = (each for each in PROTOCOLS[name].noises if each != made.noise)
+                plans = [*(asked(noise=each) for each in others), made]
     except NoPlan as error:
         if as_json:
             print_json({"protocol": name, "no_plan": str(error)})
@@ -138,6 +165,14 @@ def plan(
         return
     except ValueError as error:
         fail(str(error), USAGE)
+    if every:
+        if as_json:
+            print_json({"protocol": name, "plans": [each.to_dict() for each in plans]})
+        else:
+            _show_noises(plans)
+        if all(each.expected is None for each in plans):
+            raise typer.Exit(REFUSED)
+        return
     if as_json:
         print_json(made.to_dict())
     else:
@@ -177,6 +212,41 @@ def _show_series(
         f"Assumes that a level changes by {drift:g} from one collection to the next, and that "
         f"users' values have a standard deviation of {SPREAD:g} (of the width of their bounds)."
     )
+
+
+def _show_noises(plans: list["Plan"]) -> None:
+    """Show plans with noise at several places side by side, and whom each of them trusts."""
+    from ..presentation.words import TRUSTS, number
+
+    told = [plan.expected for plan in plans if plan.expected]
+    what = told[0].error if told else "error"
+    table = Table(title=f"Expected {what}", title_justify="left")
+    table.add_column("noise")
+    for head in ("error", "8 runs of 10", "users", "epsilon"):
+        table.add_column(head, justify="right")
+    for plan in plans:
+        error, within = "refused", ""
+        if expected := plan.expected:
+            error = number(expected.value)
+            within = f"{expected.low:.2g} to {expected.high:.2g}"
+        ways = (plan.changes[name] for name in ("users", "epsilon"))
+        shown = ["none" if way is None else f"{way:,g}" for way in ways]
+        table.add_row(plan.noise, error, within, *shown)
+    console.print(table, width=_WIDTH)
+    target = plans[0].target if plans[0].target == plans[-1].target else math.nan
+    aim = "half of the error" if math.isnan(target) else f"an error of {number(target)}"
+    console.print(
+        Text(
+            f"Users, and epsilon: what reaches {aim}, or starts a refused run, with the other "
+            "numbers as they are."
+        ),
+        width=_WIDTH,
+        soft_wrap=False,
+    )
+    facts = [(plan.noise, TRUSTS[plan.noise]) for plan in plans]
+    assumed = dict.fromkeys(text for each in told for text in each.assumes)
+    facts += [("assumes", text) for text in assumed]
+    console.print(Padding(grid_of(facts), (1, 0)), width=_WIDTH, soft_wrap=False)
 
 
 def _show(plan: "Plan") -> None:
