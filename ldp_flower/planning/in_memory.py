@@ -201,8 +201,19 @@ def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
     raise TypeError(f"Expected a mechanism for numbers, vectors or items, got {mechanism}.")
 
 
+class _Runs(NamedTuple):
+    """Errors of simulated runs with some number of users, and what was asked in them."""
+
+    errors: Floats
+    others: dict[str, float]  # medians of further errors
+    rounds: int
+    randomizers: tuple[Randomizer, ...]
+
+
 class Simulations:
-    """Simulated runs on synthetic users, which are drawn once for all user counts and epsilons.
+    """Simulated runs of one strategy, for all user counts and epsilons.
+
+    Synthetic users are drawn once.
 
     If fewer runs are made than before, they use the draws whose errors were nearest to the median.
     A few of these draws show changes of the error better than many random draws.
@@ -210,6 +221,7 @@ class Simulations:
 
     def __init__(self) -> None:
         self._drawn: dict[tuple[str, int, bool, int], Drawn] = {}
+        self._told: dict[tuple[str, float, int, int, int], _Runs] = {}
         self._typical: list[int] = []
 
     def expectation(
@@ -225,19 +237,12 @@ class Simulations:
         number = min(num_users, population.max_users or num_users)
         if number < num_users and (few := strategy.refusal(number, num_nodes=num_nodes)):
             number = min(num_users, _ENOUGH * (few.needed or num_users))
-        others: dict[str, list[float]] = {}
-        errors, rounds, mechanisms = np.zeros(runs), 1, dict[Randomizer, None]()
-        seeds = self._typical[:runs] if runs <= len(self._typical) else range(runs)
-        for place, seed in enumerate(seeds):
-            drawn = self._population(population, number, seed)
-            found = run_in_memory(strategy, drawn.users[:number], seed, number, num_nodes)
-            errors[place] = drawn.error(found.result)
-            for name, error in drawn.others.items():
-                others.setdefault(name, []).append(error(found.result))
-            rounds = max(rounds, len(found.asks))
-            mechanisms |= dict.fromkeys(ask.randomizer for ask in found.asks)
+        key = repr(replace(population, notes=())), strategy.epsilon, number, num_nodes, runs
+        if key not in self._told:
+            self._told[key] = self._runs(strategy, population, number, num_nodes, runs)
+        told = self._told[key]
         beyond = (number / num_users) ** population.power
-        errors *= beyond
+        errors = beyond * told.errors
         finite = errors[np.isfinite(errors)]
         low, value, high = np.quantile(finite if len(finite) else [population.useless], _QUANTILES)
         if runs > len(self._typical):
@@ -247,15 +252,37 @@ class Simulations:
             value=float(value),
             low=float(low),
             high=float(high),
-            rounds=rounds,
-            randomizers=tuple(mechanisms),
+            rounds=told.rounds,
+            randomizers=told.randomizers,
             assumes=population.assumes,
             notes=(
                 *population.notes,
                 *_doubts(errors, population.useless),
-                *(_ALSO.format(name, beyond * np.median(each)) for name, each in others.items()),
+                *(_ALSO.format(name, beyond * error) for name, error in told.others.items()),
             ),
         )
+
+    def _runs(
+        self,
+        strategy: "LdpStrategy[Any]",
+        population: "SyntheticPopulation",
+        num_users: int,
+        num_nodes: int,
+        runs: int,
+    ) -> "_Runs":
+        others: dict[str, list[float]] = {}
+        errors, rounds, mechanisms = np.zeros(runs), 1, dict[Randomizer, None]()
+        seeds = self._typical[:runs] if runs <= len(self._typical) else range(runs)
+        for place, seed in enumerate(seeds):
+            drawn = self._population(population, num_users, seed)
+            found = run_in_memory(strategy, drawn.users[:num_users], seed, num_users, num_nodes)
+            errors[place] = drawn.error(found.result)
+            for name, error in drawn.others.items():
+                others.setdefault(name, []).append(error(found.result))
+            rounds = max(rounds, len(found.asks))
+            mechanisms |= dict.fromkeys(ask.randomizer for ask in found.asks)
+        medians = {name: float(np.median(found)) for name, found in others.items()}
+        return _Runs(errors, medians, rounds, tuple(mechanisms))
 
     def _population(self, population: "SyntheticPopulation", num_users: int, seed: int) -> "Drawn":
         most, stand_in = population.most, num_users > population.most

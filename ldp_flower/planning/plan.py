@@ -317,11 +317,12 @@ def plan(
 
     Notes
     -----
-    No data are read, and no user is queried. Errors of statistics of tables follow from formulas.
-    Models and evaluations are simulated: the protocol itself is run on synthetic users. There are
-    24 runs with the given numbers. With other numbers there are 4 runs each, on the synthetic users
-    whose errors were nearest to the median. Between these numbers, the error is interpolated as a
-    power of the number.
+    No data are read, and no user is queried. The protocol itself is run on synthetic users. There
+    are 24 runs with the given numbers, or 3 if results state the error. With other numbers there
+    are a sixth as many, on the synthetic users whose errors were nearest to the median. Between
+    these numbers, the error is interpolated as a power of the number. With noise at the user,
+    errors of quantiles, distributions and frequent items follow from formulas, as does the noise of
+    models that an app trains.
     """
     setting = Setting(
         num_users=num_users,

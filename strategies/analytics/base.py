@@ -10,12 +10,16 @@ import numpy as np
 
 from ldp_flower import questions
 from ldp_flower.data.schema import Categories, Schema
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Setting
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 
-from ..forecasts.columns import ColumnUsers, column_users, error_of_shares
-from ..forecasts.formulas import expected_share
+from ..forecasts.columns import (
+    ColumnUsers,
+    column_users,
+    error_of_drawn_shares,
+    error_of_shares,
+)
 from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.at_node import AtNode
@@ -57,10 +61,6 @@ class ColumnStrategy(LdpStrategy[R]):
     def _asked(self, run: Run) -> Protocol:
         """Run the protocol after the number of users has been checked."""
 
-    @abstractmethod
-    def _expected(self, setting: Setting) -> Expectation:
-        """Return the expected error after the number of users has been checked."""
-
     def check_census(self, run: Run) -> None:
         """Raise TooFewReports if there are too few users, or too few for their number of nodes."""
         if refusal := LdpStrategy._too_few(self, run.num_users) or self._refused(run):
@@ -87,12 +87,6 @@ class ColumnStrategy(LdpStrategy[R]):
         least = max(needed, self.min_reports)
         what = "show the estimate above noise"
         return too_few_at_nodes(what, least, num_users, nodes, self.epsilon)
-
-    def expect(self, setting: Setting) -> Expectation:
-        """Return the expected error; raise WouldRefuse if there are too few users."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
-        return self._expected(setting)
 
 
 #: Largest standard error of a share at which a run still starts.
@@ -140,19 +134,12 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
             return self._few_at_node(num_users, users_for_cells(self.epsilon, self.delta))
         return too_noisy(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
 
-    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+    def synthetic(self, setting: Setting) -> ColumnUsers:
         """Return users with columns of categories; the error is a share's stated standard error."""
-        if self.noise == "user":
-            return None
         error = f"standard error of {self._share_of}'s share"
-        return column_users(
-            self.schema, self._columns_asked, setting, error, error_of_shares, stated=True
-        )
-
-    def _expected(self, setting: Setting) -> Expectation:
-        """Return the root mean square of the standard errors of the shares."""
-        waves = self._shares.waves(setting.num_users, self.min_reports)
-        return expected_share(waves, self._shares.num_cells, setting, f"{self._share_of}'s share")
+        judge = error_of_shares if self.noise == "node" else error_of_drawn_shares
+        large = self._shares.is_large(setting.num_users)
+        return column_users(self.schema, self._columns_asked, setting, error, judge, stand_in=large)
 
 
 def categories_of(schema: Schema, argument: str, column: str) -> list[str]:

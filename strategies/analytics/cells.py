@@ -136,6 +136,11 @@ class ShareEstimator:
                 best, sizes = fitted + left, [size, num_users - size]
         return sizes
 
+    def is_large(self, num_users: int) -> bool:
+        """Return True if so many reports take an oracle that is quicker and noisier."""
+        few, many = (self._variances(users)[0] for users in (_FEWEST, num_users))
+        return many > few / _WORTH
+
     def _variances(self, num_users: int) -> tuple[float, float]:
         """Return a report's variance about one cell, with and without the additional cell."""
         numbers = (self.num_cells + 1, self.num_cells)
@@ -151,11 +156,6 @@ class ShareEstimator:
         """Return the oracles for waves of these sizes; the first wave has one additional cell."""
         numbers = (self.num_cells + 1, self.num_cells)
         return [oracle_of(self.epsilon, *each) for each in zip(numbers, sizes, strict=False)]
-
-    def waves(self, num_users: int, fewest: int = 1) -> list[tuple[FrequencyOracle, int]]:
-        """Return the oracle and the number of users of each wave."""
-        sizes = self.sizes(num_users, fewest)
-        return list(zip(self.oracles(sizes), sizes, strict=True))
 
     def estimate(
         self, cohorts: Sequence[Cohort], question: TableCell

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.expectation import Expectation, Setting
+from ldp_flower.expectation import Setting
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.refusals import TooFew
 
 from ..forecasts.columns import (
+    SPREAD,
     ColumnUsers,
     column_users,
     error_of_described_ranks,
@@ -36,6 +37,7 @@ from .quantiles import Quantiles, QuantilesResult
 
 _QUARTILES = (0.25, 0.5, 0.75)  # as in pandas' describe
 _TYPICAL = 0.25  # assumed standard deviation, in units of half the distance of the bounds
+_ALIKE = 0.5  # share of the variance of synthetic users' rows that is between users
 _MEAN, _STD = STATISTICS.index("mean"), STATISTICS.index("std")
 _HIDDEN = (
     "The standard deviation of {!r} is not reported: it is below some {:.2g}, which noise hides. "
@@ -228,10 +230,8 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), epsilon=epsilon)
 
-    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+    def synthetic(self, setting: Setting) -> ColumnUsers:
         """Return users with these columns; the error is the largest of a mean, or of shares."""
-        if self.noise == "user":
-            return None
         numbers = [name for name in self._columns if isinstance(self.schema.kind(name), Numeric)]
         ranks = "rank error of a quantile, root mean square of all", error_of_described_ranks
         shares = "standard error of a category's share", error_of_described_shares
@@ -244,36 +244,9 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
             setting,
             error,
             judge,
-            stated=True,
             others=tuple(others),
-        )
-
-    def _expected(self, setting: Setting) -> Expectation:
-        """Return the largest standard error of a mean, or of a share if there are no numbers."""
-        users = setting.num_users
-        means, others = [], []
-        for task, size in zip(self._tasks, self._sizes(users), strict=True):
-            asked = replace(setting, num_users=size)
-            if isinstance(task.protocol, Means):
-                means.append(task.protocol._error_of(size, users))
-            elif not isinstance(task.protocol, _SpreadTask):
-                others.append(task.protocol.expect(asked))
-        most = max(means or others, key=lambda each: each.value)
-        spreads = [number_randomizer(self.epsilon, 0.5)] if means else []
-        every = [*means, *others]
-        largest: dict[str, float] = {}
-        for each in others:
-            largest[each.error] = max(each.value, largest.get(each.error, 0.0))
-        return replace(
-            most,
-            rounds=sum(each.rounds for each in every) + len(means),
-            randomizers=tuple({*spreads, *(r for each in every for r in each.randomizers)}),
-            assumes=tuple(dict.fromkeys(line for each in every for line in each.assumes)),
-            notes=tuple(
-                f"The largest {error} is about {largest[error]:.2g}."
-                for error in largest
-                if error != most.error
-            ),
+            variance_between=_ALIKE,
+            useless=SPREAD,
         )
 
     def _sizes(self, num_users: int) -> list[int]:

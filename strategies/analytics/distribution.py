@@ -10,7 +10,7 @@ import numpy as np
 
 from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.expectation import Expectation, Setting
+from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.questions import Cell
 from ldp_flower.randomizers import DiscreteSquareWave, NarrowSquareWave, RandomizedResponse
 from ldp_flower.randomness import KeyedRandom, derive
@@ -264,8 +264,10 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             self.schema, [self.column], setting, error, error_of_function, stated=False
         )
 
-    def _expected(self, setting: Setting) -> Expectation:
+    def expect(self, setting: Setting) -> Expectation:
         """Return the expected largest error of the distribution function."""
+        if refusal := self.refusal(setting.num_users):
+            raise WouldRefuse(refusal)
         users = setting.num_users
         step = users_for_step_estimate(self, self._column, users)
         oracle, _ = self._oracle(self._cells(users))

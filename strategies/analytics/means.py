@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.expectation import Expectation, Setting
+from ldp_flower.expectation import Setting
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import with_error
 from ldp_flower.questions import Moments
@@ -19,7 +19,6 @@ from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..forecasts.columns import SPREAD, ColumnUsers, column_users, error_of_means
-from ..forecasts.formulas import expected_mean
 from ..runtime import Ask, Card, Cohort, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
@@ -323,10 +322,8 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), names, epsilon=epsilon)
 
-    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+    def synthetic(self, setting: Setting) -> ColumnUsers:
         """Return users with columns of numbers; the error is a mean's stated standard error."""
-        if self.noise == "user":
-            return None
         error = "standard error of a mean, in widths of the bounds"
         return column_users(
             self.schema,
@@ -334,22 +331,9 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             setting,
             error,
             error_of_means,
-            stated=True,
+            stand_in=self._levels.shares.is_large(setting.num_users),
             useless=_USELESS,
         )
-
-    def _expected(self, setting: Setting) -> Expectation:
-        """Return the standard error of a mean, in widths of its column's bounds."""
-        return self._error_of(setting.num_users, setting.num_users)
-
-    def _error_of(self, asked: int, num_users: int) -> Expectation:
-        """Return the expected error if only ``asked`` of the ``num_users`` users are queried."""
-        levels = self._levels
-        pilot, sizes = self._sizes(asked)
-        waves = list(zip(levels.shares.oracles(sizes), sizes, strict=True))
-        others = [levels.rounding] if pilot else []
-        one = expected_mean(waves, len(self._groups), levels.number, num_users, others)
-        return replace(one, rounds=one.rounds * len(self._names))
 
     def _result(self, found: Sequence[GroupMeans], num_users: int) -> MeansResult:
         """Return the means in the columns' units; NaN for groups that may be empty."""

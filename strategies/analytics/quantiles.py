@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord
 
 from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.expectation import Expectation, Setting
+from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation import charts
 from ldp_flower.presentation.words import counted, to_error
 from ldp_flower.questions import Cell, SharesBelow
@@ -315,8 +315,10 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             self.schema, [self.column], setting, error, error_of_ranks, stated=False
         )
 
-    def _expected(self, setting: Setting) -> Expectation:
+    def expect(self, setting: Setting) -> Expectation:
         """Return the root mean square of the quantiles' expected errors in rank."""
+        if refusal := self.refusal(setting.num_users):
+            raise WouldRefuse(refusal)
         step = users_for_step_estimate(self, self._column, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
         reports = self._reports(setting.num_users)

@@ -1,6 +1,7 @@
 """Synthetic columns, on which plans simulate the strategies that describe tables."""
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from .populations import Drawn, Population, Rng, alike_within, offsets_of
 #: in distances of the bounds.
 SPREAD = 1 / 8
 _MOST_VALUES, _FEWEST, _MOST = 1_000_000, 2000, 10_000  # limits on what is drawn
+_MOST_STAND_IN = 4000  # limit on the users who are drawn with noise at the node
 _POINTS = 1025  # number of values at which a distribution function is judged
 _STAND_IN = 10  # number of users whom a user represents at most
 # A strategy that states its standard errors states nearly the same ones in every run.
@@ -69,11 +71,12 @@ class ColumnUsers(Population):
     judge: Judge  # error of a result
     others: tuple[tuple[str, Judge], ...] = ()  # further errors, by name
     variance_between: float = 0.0  # like that of Setting
+    most_drawn: int = sys.maxsize
 
     @property
     def most(self) -> int:
         """Largest number of users that are drawn."""
-        return int(np.clip(_MOST_VALUES / self.size, _FEWEST, _MOST))
+        return self.most_drawn
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users, see :meth:`Population.draw`. An error is about these users."""
@@ -114,12 +117,14 @@ def column_users(
     error: str,
     judge: Judge,
     *,
-    stated: bool,
+    stated: bool = True,
+    stand_in: bool = False,
     **others: Any,
 ) -> ColumnUsers:
     """Return users for a strategy that describes the named columns.
 
-    ``stated`` is True if the error is a standard error that results state.
+    stated: True if the error is a standard error that results state.
+    stand_in: True if few users stand in for many, so that mechanisms are those of so many.
     """
     numbers = [isinstance(schema.kind(name), Numeric) for name in names]
     users = ColumnUsers(
@@ -133,11 +138,15 @@ def column_users(
     )
     assumes = [_HUMP] * any(numbers) + [_EVEN] * (not all(numbers)) + [_OWN_ENTRY]
     assumes += [_ROWS.format(users.variance_between)] * (users.rows > 1)
-    # With noise at the node everybody answers every question, so that fewer users can represent
-    # more. Ranks of far more users would be finer than theirs. The noise falls with their number.
-    at_node = setting.num_nodes is not None
-    most, power = (_STAND_IN * users.most, 1.0) if at_node else (users.most, 0.5)
-    return replace(users, assumes=tuple(assumes), max_users=most, power=power)
+    most = int(np.clip(_MOST_VALUES / users.size, _FEWEST, _MOST))
+    limits: dict[str, Any] = {"max_users": most}
+    if setting.num_nodes is not None:
+        # Ranks of far more users would be finer than theirs. The noise falls with their number.
+        most = min(most, _MOST_STAND_IN)
+        limits = {"most_drawn": most, "max_users": _STAND_IN * most, "power": 1.0}
+    elif stand_in:
+        limits = {"most_drawn": most}
+    return replace(users, assumes=tuple(assumes), **limits)
 
 
 def error_of_means(result: Any, columns: Columns) -> float:
@@ -152,20 +161,25 @@ def error_of_shares(result: Any, columns: Columns) -> float:
 
 
 def error_of_drawn_shares(result: Any, columns: Columns) -> float:
-    """Return the standard error of a share, with the error by the draw of a row of each user."""
+    """Return the standard error of a share that a result states for the rows that users drew.
+
+    The error by the draw of one of a user's rows is added.
+    """
     share, rows = 1 / result.shares.size, np.diff(columns.offsets)
-    drawn = share * (1 - share) * float(np.mean(1 - 1 / rows)) / len(rows)
+    drawn = share * (1 - share) * float(np.mean(1 - 1 / rows)) / columns.users
     return math.hypot(error_of_shares(result, columns), math.sqrt(drawn))
 
 
 def error_of_description(result: Any, columns: Columns) -> float:
     """Return the largest standard error of a mean in a description, in widths of the bounds.
 
-    Descriptions state errors for the population of which the users are a sample.
+    Descriptions state errors for the population of which the users are a sample. The error is
+    infinite if a mean is not estimated.
     """
     known = [columns.variance(name) for name in result.numbers]
     errors = np.sqrt(np.maximum(result.std_error[_MEAN] ** 2 - known, 0.0))
-    return float((errors / _widths(result.schema, result.numbers)).max())
+    found = float((errors / _widths(result.schema, result.numbers)).max())
+    return math.inf if math.isnan(found) else found
 
 
 def error_of_described_shares(result: Any, columns: Columns) -> float:

@@ -112,7 +112,7 @@ def test_shares_are_off_by_what_was_expected(rows):
     assert abs(np.mean(np.square(off)) / found.value**2 - 1) < 5 * 0.18
 
 
-@pytest.mark.parametrize("users", [8000, 60_000])
+@pytest.mark.parametrize("users", [8000, 20_000])
 def test_quantiles_are_as_far_off_as_planned(users):
     """One run in ten is below the range, and one above.
 
@@ -134,18 +134,18 @@ def test_quantiles_are_as_far_off_as_planned(users):
 
 
 def test_a_description_is_as_far_off_as_planned():
-    """Of 3 means in 12 runs, the mean square is off its expectation by at most 5 errors of .24.
+    """Of 2 means in 10 runs, the mean square is off its expectation by at most 5 errors of .32.
 
-    The plan's is the largest of three stated errors, which differ by some 5 %.
+    The plan's is the larger of two stated errors, which differ by some 5 %.
     """
-    strategy, found = planned(Describe, 20_000)
+    strategy, found = planned(Describe, 9000)
     off = []
-    for seed in range(12):
-        entries = humps(seed, 20_000, 2)
+    for seed in range(10):
+        entries = humps(seed, 9000, 2)
         table = dict(zip(strategy.schema.columns, entries.T, strict=True))
         result = simulate(strategy, strategy.schema.users(table), seed=seed, num_nodes=10)
         off.append(result.values[1] - entries.mean(axis=0))
-    assert abs(np.mean(np.square(off)) / found.value**2 - 1) < 5 * np.sqrt(2 / 24)
+    assert abs(np.mean(np.square(off)) / found.value**2 - 1) < 5 * np.sqrt(2 / 20)
     assert any("rank error" in note for note in found.notes)
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ldp_flower import Categories, Numeric, Schema, Users, simulate
-from ldp_flower.planning import NoPlan, Setting, WouldRefuse
+from ldp_flower.planning import NoPlan, Setting, WouldRefuse, expectation
+from ldp_flower.planning.in_memory import Simulations
 from ldp_flower.strategies import (
     Counts,
     Describe,
@@ -28,32 +29,37 @@ PLANNED = {
     HeavyHitters: 100,
 }
 each = pytest.mark.parametrize("protocol", PLANNED)
+#: The largest ratio of errors that simulated runs state for the same numbers; formulas have none.
+SCATTER = {Means: 1.03, Counts: 1.03, TwoWay: 1.03, Describe: 1.03}
 
 
-def plan(protocol, users, epsilon, rows=1):
+def plan(protocol, users, epsilon, rows=1, simulations=None):
     given = {"num_features": PLANNED[protocol], "rows_per_user": rows}
     read = {name: value for name, value in given.items() if name in protocol.plans_with}
     setting = Setting(num_users=users, **read)
-    return protocol.planned_for(setting, epsilon).expect(setting)
+    return expectation(protocol.planned_for(setting, epsilon), setting, None, simulations)
 
 
 @each
 def test_more_users_and_more_epsilon_are_never_worse(protocol):
     users, epsilons = (24_000, 34_000, 80_000, 300_000), (0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8)
-    expected = np.array([[plan(protocol, n, e).value for n in users] for e in epsilons])
-    assert (np.diff(expected, axis=0) <= 1e-9).all() and (np.diff(expected, axis=1) <= 1e-9).all()
+    known = Simulations()
+    expected = np.array([[plan(protocol, n, e, 1, known).value for n in users] for e in epsilons])
+    most = np.log(SCATTER.get(protocol, 1 + 1e-9))
+    assert all((np.diff(np.log(expected + 1e-9), axis=axis) <= most).all() for axis in (0, 1))
     assert expected[0, 0] > 3 * expected[-1, -1]
 
 
 def test_means_of_a_description_gain_by_a_large_epsilon_too():
     expected = [plan(Describe, 9000, epsilon).value for epsilon in (4, 5, 5.5, 6, 6.5, 7, 7.5, 8)]
-    assert (np.diff(expected) <= 0).all()
+    assert (np.diff(np.log(expected)) <= np.log(SCATTER[Describe])).all()
+    assert expected[-1] < expected[0]
 
 
 def test_users_too_many_for_the_best_answers_lose_nothing_at_a_large_epsilon():
     schema = Schema({"sort": Categories([str(i) for i in range(1000)])})
     strategy = Counts(schema, "sort", epsilon=8.0)
-    few, many = (strategy.expect(Setting(num_users=each)).value for each in (10**6, 10**7))
+    few, many = (expectation(strategy, Setting(num_users=each)).value for each in (10**6, 10**7))
     assert many < few
 
 
@@ -97,7 +103,7 @@ def test_a_plan_is_refused_with_the_words_of_the_run(strategy, table):
     with pytest.raises(TooFewReports) as run:
         simulate(strategy, users, seed=0)
     with pytest.raises(WouldRefuse) as planned:
-        strategy.expect(Setting(num_users=60))
+        expectation(strategy, Setting(num_users=60))
     assert str(planned.value) == str(run.value)
 
 
@@ -112,13 +118,13 @@ def test_refused_tables_and_items_have_the_words_of_the_run():
         with pytest.raises(TooFewReports) as run:
             simulate(strategy, users, seed=0)
         with pytest.raises(WouldRefuse) as planned:
-            strategy.expect(Setting(num_users=60))
+            expectation(strategy, Setting(num_users=60))
         assert str(planned.value) == str(run.value)
 
 
 def test_sets_of_items_have_no_plan():
     with pytest.raises(NoPlan, match="Expected set_size 1 for a plan, got 2"):
-        HeavyHitters(10, epsilon=1.0, set_size=2).expect(Setting(num_users=1000))
+        expectation(HeavyHitters(10, epsilon=1.0, set_size=2), Setting(num_users=1000))
 
 
 def test_shares_are_off_by_what_was_expected():
@@ -131,28 +137,27 @@ def test_shares_are_off_by_what_was_expected():
     users, truth = schema.users({"sort": drawn.astype(str)}), np.bincount(drawn) / 4000
     strategy = Counts(schema, "sort", epsilon=1.0)
     off = [simulate(strategy, users, seed=seed).shares - truth for seed in range(4)]
-    expected = strategy.expect(Setting(num_users=4000)).value
+    expected = expectation(strategy, Setting(num_users=4000)).value
     assert abs(np.mean(np.square(off)) / expected**2 - 1) < 7 * 0.13
 
 
 def test_means_report_the_standard_errors_that_were_expected():
-    """Within the range that holds for any values; by groups too, equally large."""
+    """By groups too, equally large. Of three runs, and of the plan's, they differ by 2 %."""
     schema = Schema({"sort": Categories(list("abc"))}, "y", Numeric(0, 10))
     rng = np.random.default_rng(0)
     table = {"sort": np.array(list("abc"))[np.arange(6000) % 3], "y": rng.normal(5, 1.2, 6000)}
     for by in (None, "sort"):
         strategy = Means(schema, "y", by=by, epsilon=3.0)
-        found = simulate(strategy, schema.users(table), seed=1).std_error / 10
-        plan = strategy.expect(Setting(num_users=6000))
-        assert (np.abs(found / plan.value - 1) < 0.2).all()
-        assert (0.95 * plan.low < found).all() and (found < 1.05 * plan.high).all()
+        found = simulate(strategy, schema.users(table), seed=1).users_std_error / 10
+        plan = expectation(strategy, Setting(num_users=6000))
+        assert (np.abs(found / plan.value - 1) < 0.1).all()
 
 
 def test_what_describe_expects_names_all_that_it_tells():
     schema = Schema({"sort": Categories(list("abcd"))}, "y", Numeric(0, 10))
-    plan = Describe(schema, epsilon=2.0).expect(Setting(num_users=20_000))
+    plan = expectation(Describe(schema, epsilon=2.0), Setting(num_users=20_000))
     assert plan.error == "standard error of a mean, in widths of the bounds"
     assert any("category's share" in note for note in plan.notes)
     assert any("rank error" in note for note in plan.notes)
-    only = Describe(SORT, epsilon=2.0).expect(Setting(num_users=20_000))
+    only = expectation(Describe(SORT, epsilon=2.0), Setting(num_users=20_000))
     assert only.error == "standard error of a category's share" and not only.notes

@@ -12,7 +12,7 @@ from ldp_flower import InProcessGrid, simulate
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.planning import Setting, WouldRefuse
+from ldp_flower.planning import Setting, WouldRefuse, expectation
 from ldp_flower.strategies import (
     Counts,
     Describe,
@@ -140,7 +140,7 @@ def test_a_share_of_the_nodes_is_counted_in_nodes():
 def test_a_run_is_refused_with_the_number_that_its_plan_names():
     strategy = Counts(NUMBER, "sort", epsilon=0.5)
     with pytest.raises(WouldRefuse) as planned:
-        strategy.expect(Setting(num_users=60))
+        expectation(strategy, Setting(num_users=60))
     users = NUMBER.users({"x": np.zeros(60), "sort": ["a"] * 60, "kind": ["p"] * 60, "y": [0] * 60})
     with pytest.raises(TooFewReports) as run:
         simulate(strategy, users, seed=0)
