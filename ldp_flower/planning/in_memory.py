@@ -225,7 +225,11 @@ class Simulations:
         self._typical: list[int] = []
 
     def expectation(
-        self, strategy: "LdpStrategy[Any]", population: "SyntheticPopulation", setting: Setting, runs: int
+        self,
+        strategy: "LdpStrategy[Any]",
+        population: "SyntheticPopulation",
+        setting: Setting,
+        runs: int,
     ) -> Expectation:
         """Return the median error of some runs, and the range of eight runs out of ten.
 

@@ -138,8 +138,8 @@ class ShareEstimator:
 
     def is_large(self, num_users: int) -> bool:
         """Return True if so many reports take an oracle that is quicker and noisier."""
-        few, many = (self._variances(users)[0] for users in (_FEWEST, num_users))
-        return many > few / _WORTH
+        few, many = (self._variances(users)[0] for users in (_MIN_FIRST_WAVE, num_users))
+        return many > few / _TWO_WAVES_RATIO
 
     def _variances(self, num_users: int) -> tuple[float, float]:
         """Return a report's variance about one cell, with and without the additional cell."""

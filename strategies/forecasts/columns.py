@@ -14,7 +14,7 @@ from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.expectation import Setting
 from ldp_flower.validation import Floats
 
-from .populations import Drawn, Population, Rng, alike_within, offsets_of
+from .populations import Drawn, Rng, SyntheticPopulation, alike_within, offsets_of
 
 #: Standard deviation of a number, and the distance of its mean from the middle of the bounds, both
 #: in distances of the bounds.
@@ -61,7 +61,7 @@ Judge = Callable[[Any, Columns], float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnUsers(Population):
+class ColumnUsers(SyntheticPopulation):
     """Users with rows of a table whose columns are independent of each other."""
 
     in_series = True
@@ -79,7 +79,7 @@ class ColumnUsers(Population):
         return self.most_drawn
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
-        """Draw users, see :meth:`Population.draw`. An error is about these users."""
+        """Draw users, see :meth:`SyntheticPopulation.draw`. An error is about these users."""
         offsets = offsets_of(self.rows, min(num_users, self.most), rng)
         entries = {
             name: self._column(name, offsets, stand_in, rng) for name in self.schema.columns_read

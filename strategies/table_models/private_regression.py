@@ -170,7 +170,9 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         """Return users with rows of synthetic tables."""
         rows = rows_for(setting, self.rows_per_user or 1)
         at_node = self.noise == "node"
-        notes = () if at_node else tuple(precision_notes(setting.num_users, self.epsilon, self._public))
+        notes = (
+            () if at_node else tuple(precision_notes(setting.num_users, self.epsilon, self._public))
+        )
         most = MAX_PLANNED // self.schema.num_features if self._public else None
         return users_of_tables(self.schema, setting, rows, notes=notes, max_users=most)
 
