@@ -26,8 +26,8 @@ from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.population import MAX_USERS, fewest_users
 from ..runtime.result import Result, first_of, frame
+from ..sums import items as sums
 from ..sums.budget import Budget
-from ..sums.items import MOST_ITEMS, ask_items, too_few
 from .item_mechanism import MAX_DIRECT, Backend, Mechanism, choose_mechanism
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         self._level = self.false_alarm or _LEVELS[self.cutoff]
         if self.noise == "node":
             check_unused(self, "with noise='node'", "set_size", "item", "backend")
-            check_integer("domain_size", self.domain_size, 2, MOST_ITEMS)
+            check_integer("domain_size", self.domain_size, 2, sums.MOST_ITEMS)
         direct = self.domain_size <= MAX_DIRECT and self.backend in ("auto", "direct")
         if self.cutoff == "fdr" and not direct:
             raise ValueError(
@@ -341,21 +341,21 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
     def _at_node(self, run: Run) -> Generator[Ask, Any, HeavyHittersResult]:
         (cohort,) = run.cohorts([run.num_users])
         budget = Budget.of(run, self.delta)
-        counts, error, users = yield from ask_items(cohort, budget, self.domain_size)
+        counts, error, users = yield from sums.ask_items(cohort, budget, self.domain_size)
         law = norm(scale=error)
-        items, cut = self._found(counts, law.isf, law.sf)
-        shares = np.clip(counts[items] / users, 0.0, 1.0)
-        errors = np.full(len(items), error)
-        few = too_few(budget, self.domain_size, self._level)
+        found, cut = self._found(counts, law.isf, law.sf)
+        shares = np.clip(counts[found] / users, 0.0, 1.0)
+        errors = np.full(len(found), error)
+        few = sums.too_few(budget, self.domain_size, self._level)
         return HeavyHittersResult(
             domain_size=self.domain_size,
-            items=items,
-            counts=counts[items],
+            items=found,
+            counts=counts[found],
             std_error=_of_population(errors, shares, users),
             users_std_error=errors,
             cutoff=cut,
             all_counts=counts,
-            notes=[] if len(items) or few is None else [str(few)],
+            notes=[] if len(found) or few is None else [str(few)],
         )
 
     def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> HeavyHittersResult:
@@ -485,6 +485,13 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         users = setting.num_users
         if refusal := self.refusal(users):
             raise WouldRefuse(refusal)
+        if self.noise == "node":
+            budget = Budget(self.epsilon, self.delta, users, setting.num_nodes or 1)
+            shares = zipf(self.domain_size)
+            few = sums.too_few(budget, self.domain_size, self._level)
+            notes = [] if few is None else [str(few)]
+            chances = sums.chances_to_find(budget, shares, self._level)
+            return expected_misses(budget.cells(self.domain_size, 1.0), chances, notes)
         mechanism = self.randomizer(users)
         chances = chances_to_find(
             mechanism, users, zipf(self.domain_size), self.domain_size, self.max_items, self._level

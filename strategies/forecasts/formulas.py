@@ -162,7 +162,7 @@ def _above(
     return np.asarray(ndtr((gap * shares - reach) / np.sqrt(spread / users)))
 
 
-def expected_misses(mechanism: Mechanism, chances: Floats, notes: Sequence[str]) -> Expectation:
+def expected_misses(mechanism: Randomizer, chances: Floats, notes: Sequence[str]) -> Expectation:
     """Return the expected share of the most frequent items that is missed.
 
     ``chances`` has each item's probability of being found; they are assumed to be independent.

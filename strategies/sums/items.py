@@ -4,7 +4,8 @@ import math
 from collections.abc import Generator
 from typing import Any
 
-from scipy.special import ndtri
+import numpy as np
+from scipy.special import ndtr, ndtri
 
 from ldp_flower.questions import ItemShares
 from ldp_flower.randomizers import Estimate
@@ -29,6 +30,14 @@ def ask_items(
     mechanism = budget.cells(domain_size, 1.0)
     found: Estimate = yield Ask(cohort, ItemShares(domain_size), mechanism)
     return found.count * found.mean, found.count * float(found.std_error[0]), found.count
+
+
+def chances_to_find(budget: Budget, shares: Floats, level: float) -> Floats:
+    """Return the probability to find each item, for items that these shares of the users hold."""
+    users, error = budget.users, budget.users * budget.error(budget.cells(len(shares), 1.0))
+    cut = -ndtri(level / len(shares)) * error
+    spread = np.hypot(error, np.sqrt(users * shares * (1 - shares)))
+    return np.asarray(ndtr((users * shares - cut) / spread))
 
 
 def too_few(budget: Budget, domain_size: int, level: float) -> TooFew | None:
