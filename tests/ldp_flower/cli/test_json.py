@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ldp_flower.audit import Audit
-from ldp_flower.audit.app.findings import AppAudit, Finding, Worth
+from ldp_flower.audit.app.findings import AppAudit, Finding
 from ldp_flower.cli.check_app import AppFindings
 from ldp_flower.cli.console import print_json
 from ldp_flower.planning import plan
@@ -48,6 +48,14 @@ def test_a_plan_has_its_attributes():
     assert found["setting"]["num_users"] == 2000 and found["changes"] == made.changes
     assert found["expected"]["report_bytes"] == made.expected.report_bytes
     assert len(found["curve"]) == len(made.curve)
+
+
+def test_plans_of_several_places_of_noise_are_one_document():
+    found = printed("plan", "mean", "--users", 2000, "--nodes", 10)
+    assert set(found) == keys("`plan QUESTION --nodes` without `--noise`")
+    assert [each["noise"] for each in found["plans"]] == ["user", "node"]
+    none = printed("plan", "mean", "--users", 11, "--nodes", 10, code=3)
+    assert [each["expected"] for each in none["plans"]] == [None, None]
 
 
 def test_a_refused_plan_has_a_reason_and_an_exit_code(tmp_path):
@@ -97,9 +105,7 @@ def test_an_audit_of_networks_has_its_attributes():
 def test_an_audit_of_an_app_has_its_attributes(monkeypatch, tmp_path, leaks):
     """The attack itself is left out; its progress goes elsewhere."""
     (tmp_path / "pyproject.toml").write_text("[tool.flwr.app.config]\n")
-    found = AppAudit(
-        "app", [Finding("a", "b", "c")] * leaks, [Worth("all", 1.0, math.inf, None, 0)]
-    )
+    found = AppAudit("app", [Finding("a", "b", "c")] * leaks, claimed=1.0, measured=math.inf)
 
     def attack(folder, options, tell):
         tell("Step 1 of 5")
@@ -108,13 +114,8 @@ def test_an_audit_of_an_app_has_its_attributes(monkeypatch, tmp_path, leaks):
     monkeypatch.setattr("ldp_flower.audit.app.audit_app", attack)
     document = printed("audit", "--app", tmp_path, code=int(leaks))
     assert set(document) == keys("`audit --app`")
-    assert document["worth"][0] == {
-        "where": "all",
-        "claimed": 1.0,
-        "measured": "infinite",
-        "exact": None,
-        "delta": 0,
-    }
+    told = [document[name] for name in ("claimed", "measured", "exact")]
+    assert told == [1.0, "infinite", None]
 
 
 def test_a_check_has_its_findings():
