@@ -60,7 +60,7 @@ class Round:
         Records and targets have the types and shapes of the network's inputs. They may be empty.
         """
         present = self.count if self.plan.unit == "user" else min(len(data.records), self.count)
-        return self._after(self._gradients(data, randomness), present, randomness)
+        return self._after(self._gradients(data), present, randomness)
 
     def without_records(self, randomness: RandomSource) -> Arrays:
         """Return the result of :meth:`trained` if no record is drawn: noise alone."""
@@ -70,11 +70,11 @@ class Round:
 
     def seconds(self, form: Form) -> float:
         """Return an estimate of the seconds that :meth:`trained` takes, from blocks of zeros."""
-        nothing = form.nothing(of_users=self.plan.unit == "user")
+        nothing = form.nothing(0, self.plan.records_per_user)
         parameters = {name: each.detach() for name, each in self._parameters().items()}
         for _ in range(2):  # the first round includes imports, the second one is timed
             started = time.monotonic()
-            gradients = self._gradients(nothing, SystemRandom())
+            gradients = self._gradients(nothing)
             frozen = time.monotonic()
             gradients.of(parameters, np.zeros(0, np.intp))
             ended = time.monotonic()
@@ -90,12 +90,12 @@ class Round:
         names = self.network.graph.trainable
         return {name: torch.nn.Parameter(torch.tensor(arrays[name])) for name in names}
 
-    def _gradients(self, data: Data, randomness: RandomSource) -> "RecordGradients":
+    def _gradients(self, data: Data) -> "RecordGradients":
         import torch
 
         from .network_gradients import NetworkGradients
         from .steps import block_size
-        from .user_gradients import UserGradients, records_of_users
+        from .user_gradients import UserGradients
 
         graph = self.network.graph
         constants = {
@@ -108,10 +108,8 @@ class Round:
         each = self.plan.records_per_user or 1
         block = each * block_size(self.plan, self.count, each * held)
         tensors = torch.from_numpy(data.records), torch.from_numpy(data.targets)
-        if data.owners is None:
-            return NetworkGradients(graph, constants, *tensors, self.count, block)
-        places = records_of_users(data.owners, self.count, each, randomness)
-        return UserGradients(NetworkGradients(graph, constants, *tensors, None, block), places)
+        gradients = NetworkGradients(graph, constants, *tensors, each * self.count, block)
+        return gradients if data.held is None else UserGradients(gradients, data.held)
 
     def _after(
         self, gradients: "RecordGradients", present: int, randomness: RandomSource
@@ -276,16 +274,21 @@ def _answer(answer: BinaryIO, seconds: int) -> None:
     task: Round = pickle.load(sys.stdin.buffer)
     try:
         form = Form.of(task.network, task.limits)
+        # The memory of the data, and of the bytes in which they come, is kept free for them.
+        reserved = [form.nothing(task.count, task.plan.records_per_user) for _ in range(2)]
         # This also imports all modules that the training needs.
         of_blocks = task.seconds(form)
         started = time.monotonic()
         alone = task.without_records(SystemRandom())
         of_noise = time.monotonic() - started
-        if of_noise + _SLOWEST * of_blocks > seconds:
+        if _SLOWEST * (of_noise + of_blocks) > seconds:
             raise NetworkError("Expected a round that this node can compute in its time limit.")
+        del reserved
         line = {**asdict(form.target), "classes": form.classes}
-    except NetworkError as error:
-        answer.write(json.dumps({"refused": str(error)}).encode() + b"\n")
+    except (NetworkError, MemoryError) as error:
+        no_room = "Expected a round that this node can compute in its memory limit."
+        told = no_room if isinstance(error, MemoryError) else str(error)
+        answer.write(json.dumps({"refused": told}).encode() + b"\n")
         return
 
     def write(arrays: Arrays) -> None:

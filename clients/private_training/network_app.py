@@ -24,6 +24,7 @@ from ldp_flower.guarantee.training import (
 from ldp_flower.models.graph import Graph, Limits, NetworkError
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
+from ldp_flower.randomness import RandomSource, SystemRandom
 
 from ..node import (
     CheckedQuery,
@@ -217,8 +218,8 @@ class NetworkClientApp(ClientApp):
             def trained(own: Node, slots: Slots) -> Report:
                 if own.blind:
                     return _report_of(alone, task, own)
-                fitted = _fitted(form, data, task, slots)
-                rows = fitted.first(0) if own.terms.rehearsal else fitted
+                fitted = _fitted(form, data, task, own, slots, SystemRandom())
+                rows = fitted.without_records() if own.terms.rehearsal else fitted
                 return _report_of(child.train(task, rows), task, own)
 
             return node.answer_once(question, trained)
@@ -243,7 +244,8 @@ class NetworkClientApp(ClientApp):
             randomness = own.private_randomness(step, np.zeros(1, np.int64))
             if own.blind:
                 return _report_of(task.without_records(randomness), task, own)
-            return _report_of(task.trained(_fitted(form, data, task, slots), randomness), task, own)
+            rows = _fitted(form, data, task, own, slots, randomness)
+            return _report_of(task.trained(rows, randomness), task, own)
 
         return node.answer_once(question, trained)
 
@@ -263,20 +265,22 @@ def _of_users(node: Node, received: Received, data: Loaded) -> Node:
     return replace(node, ledger=StateLedger(received.state, number), accounts=np.arange(number))
 
 
-def _fitted(form: Form, data: Loaded, task: Round, slots: Slots) -> Data:
+def _fitted(
+    form: Form, data: Loaded, task: Round, node: Node, slots: Slots, randomness: RandomSource
+) -> Data:
     """Return the data to train on; log how many records count.
 
-    If the round protects users, these are the records of the users who pay.
+    If the round protects users, these are records of the users who pay, in a public number.
     """
-    of_users = task.plan.unit == "user"
-    most = len(data.records) if of_users else task.count
-    rows, goals, usable = form.fitted(data.records, data.targets, most)
+    if (each := task.plan.records_per_user) is None:
+        rows, goals, usable = form.fitted(data.records, data.targets, task.count)
+        found = Data(rows, goals)
+    else:
+        most = node.terms.policy.max_rows or len(data.records)
+        found, usable = data.of_users(form, slots, most, each, randomness)
     logger = logging.getLogger(__name__)
     logger.log(logging.WARNING if usable.faults else logging.INFO, "%s", usable)
-    if not of_users:
-        return Data(rows, goals)
-    pays = np.isin(data.owners, slots)
-    return Data(rows[pays], goals[pays], data.owners[pays])
+    return found
 
 
 def _report_of(arrays: Arrays, task: Round, node: Node) -> Report:

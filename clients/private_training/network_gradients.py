@@ -16,8 +16,8 @@ _MAX_KEPT = 1 << 30  # largest size of the encoders' outputs for all records, in
 class NetworkGradients:
     """The gradients of single records with respect to a checked network's trainable parameters.
 
-    ``constants`` are the values of the other parameters, ``count`` is the public number of records
-    (None if it is not public), and ``block`` is the public number of records per block.
+    ``constants`` are the values of the other parameters, ``count`` is the public number of records,
+    and ``block`` is the public number of records per block.
 
     All blocks have one shape and run the same kernels for any contents of the records. A place
     without a record holds a public record of zeros. The output of an encoder that is not trained is
@@ -30,14 +30,14 @@ class NetworkGradients:
         constants: Tensors,
         records: torch.Tensor,
         targets: torch.Tensor,
-        count: int | None,
+        count: int,
         block: int,
     ) -> None:
         self.block = block
         self._records, self._targets = records, targets
         self._loss = RecordLoss.of(graph, constants)
         self._known: list[torch.Tensor] = []
-        if self._loss.encoded and count is not None:
+        if self._loss.encoded:
             self._keep(count)
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:

@@ -6,15 +6,18 @@ only which records count, and this is visible in the operator's log only.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.data.names import as_names
+from ldp_flower.guarantee.messages import Slots
 from ldp_flower.models.graph import Limits, Tensor
 from ldp_flower.models.network import Network
+from ldp_flower.randomness import RandomSource
 
 from ..reply import Refusal
 
@@ -27,17 +30,34 @@ NUMBERS = "biuf"  # kinds of NumPy types that count as numbers
 class Data:
     """Records with their targets, as a network takes them.
 
-    ``owners`` has the number of the user whom each record is about; None if records are the units.
+    If users are the units, ``held``, shape (users, places of a user), says which places have a
+    record, in the order of ``records``. All places are there, whatever users have, so the size of
+    the data is public. If records are the units, it is None.
     """
 
     records: Rows
     targets: Rows
-    owners: NDArray[np.intp] | None = None
+    held: NDArray[np.bool_] | None = None
 
-    def first(self, number: int) -> Self:
-        """Return the first records, at most this number."""
-        of_users = None if self.owners is None else self.owners[:number]
-        return type(self)(self.records[:number], self.targets[:number], of_users)
+    def without_records(self) -> Self:
+        """Return the data of a round in which nobody has a record."""
+        if self.held is None:
+            return type(self)(self.records[:0], self.targets[:0])
+        return type(self)(self.records, self.targets, np.zeros_like(self.held))
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Some of a sequence's entries, each of which is read only when it is asked for."""
+
+    values: Any
+    places: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.values[int(self.places[number])]
 
 
 @dataclass(frozen=True)
@@ -57,23 +77,18 @@ class Loaded:
     def of(cls, records: Any, targets: Any, owners: Any = None) -> Self:
         """Return the loaded data; raise ValueError if the numbers of entries differ.
 
-        ``owners`` has the name of each record's user, a text or an integer.
+        ``owners`` has the name of each record's user: all texts, or all integers. Raise ValueError
+        for names of which two could be one user's (see :func:`ldp_flower.data.names.as_names`).
         """
         number = len(records)
         if number != len(targets):
             raise ValueError(f"Expected a target for each of {number} records, got {len(targets)}.")
         if owners is None:
             return cls(records, targets, np.zeros(0, str), np.zeros(0, np.intp))
-        own = np.asarray(owners)
-        if own.dtype == object and all(isinstance(name, str) for name in own.flat):
-            own = own.astype(str)
-        if own.shape != (number,) or own.dtype.kind not in "Uiu":
-            raise ValueError(
-                f"Expected owners to be {number} texts or integers, one a record, got "
-                f"{own.dtype} of shape {list(own.shape)}."
-            )
-        names, numbers = np.unique(own.astype(str), return_inverse=True)
-        return cls(records, targets, names, numbers.astype(np.intp))
+        names, numbers = as_names("owners", owners)
+        if number != len(numbers):
+            raise ValueError(f"Expected an owner for each of {number} records, got {len(numbers)}.")
+        return cls(records, targets, np.array(names, np.str_), numbers.astype(np.intp))
 
     def fit_for(self, form: "Form") -> Self:
         """Return the data; raise Refusal if shape or type of the arrays does not fit the network.
@@ -84,6 +99,49 @@ class Loaded:
             text = f"The network takes {form}, and those of this node are others."
             raise Refusal(Refusal.MALFORMED, text, wrong)
         return self
+
+    def of_users(
+        self, form: "Form", slots: Slots, most: int, each: int, randomness: RandomSource
+    ) -> tuple[Data, "Usable"]:
+        """Return ``each`` places for every user, with records of those in ``slots``.
+
+        Of a user with more records than places, some of its first ``most`` are drawn, see
+        :func:`records_of_users`.
+        """
+        order = np.argsort(self.owners, kind="stable")
+        counts = np.bincount(self.owners, minlength=len(self.names))
+        ranks = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        kept = np.sort(order[(ranks < most) & np.isin(self.owners[order], slots)])
+        places = records_of_users(self.owners[kept], len(self.names), each, randomness)
+        held = places >= 0
+        chosen = kept[places[held]]
+        some = [
+            values[chosen] if isinstance(values, np.ndarray) else _Some(values, chosen)
+            for values in (self.records, self.targets)
+        ]
+        rows, goals, usable = form.fitted(*some, len(chosen))
+        data = form.nothing(len(self.names), each)
+        data.records[held.ravel()], data.targets[held.ravel()] = rows, goals
+        return replace(data, held=held), usable
+
+
+def records_of_users(
+    owners: NDArray[np.intp], num_users: int, most: int, randomness: RandomSource
+) -> NDArray[np.intp]:
+    """Return the places of each user's records in a round, shape (num_users, most), or -1.
+
+    ``owners`` has the number of the user whom each record is about. Of a user with more than
+    ``most`` records, ``most`` consecutive ones are drawn, beginning at a random one and continuing
+    with the first after the last: each record is equally likely. The number of draws does not
+    depend on the data.
+    """
+    counts = np.bincount(owners, minlength=num_users)[:, None]
+    begins = np.cumsum(counts)[:, None] - counts
+    first = (randomness.uniforms((1, num_users))[0][:, None] * counts).astype(np.intp)
+    turns = np.arange(most)
+    places = begins + (first + turns) % np.maximum(counts, 1)
+    by_user = np.append(np.argsort(owners, kind="stable"), -1)
+    return np.where(turns < counts, by_user[np.minimum(places, len(owners))], -1)
 
 
 @dataclass(frozen=True)
@@ -118,12 +176,13 @@ class Form:
         record, target = (in_words(each.shape) for each in (self.record, self.target))
         return f"records of {record} and targets of {target}"
 
-    def nothing(self, of_users: bool) -> Data:
-        """Return no records."""
+    def nothing(self, num_users: int, each: int | None) -> Data:
+        """Return data without records: for ``each`` places a user, or none if records are units."""
+        number = 0 if each is None else num_users * each
         records, targets = (
-            np.zeros((0, *each.shape), each.dtype) for each in (self.record, self.target)
+            np.zeros((number, *tensor.shape), tensor.dtype) for tensor in (self.record, self.target)
         )
-        return Data(records, targets, np.zeros(0, np.intp) if of_users else None)
+        return Data(records, targets, None if each is None else np.zeros((num_users, each), bool))
 
     def misfit(self, records: Any, targets: Any) -> str | None:
         """Return why arrays do not fit the network's inputs, from their shape and type alone.

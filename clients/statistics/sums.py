@@ -1,5 +1,7 @@
 """Values of all of a user's rows, for noise at the node: distributions, moments, ridge moves."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ldp_flower import questions as q
@@ -78,7 +80,7 @@ def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
     """Compute :class:`RidgeMove`."""
     rows = users.features - question.means
     left = -LINKS[question.link].score(dot(rows, question.theta), users.targets)
-    return _moves(users, rows, left[:, None])
+    return _moves(users, rows, [left])
 
 
 @answers(q.ClassMoves)
@@ -86,21 +88,21 @@ def class_moves(users: Users, question: q.ClassMoves) -> Floats:
     """Compute :class:`ClassMoves`."""
     rows, score = users.features - question.means, LINKS["logistic"].score
     thetas = question.thetas.reshape(question.num_classes, -1)
-    left = [
+    left = (
         -score(dot(rows, theta), (users.targets == place).astype(np.float64))
         for place, theta in enumerate(thetas)
-    ]
-    return _moves(users, rows, np.column_stack(left))
+    )
+    return _moves(users, rows, left)
 
 
-def _moves(users: Users, rows: Floats, left: Floats) -> Floats:
-    """Return users' ridge coefficients of each column of residuals, one after the other."""
+def _moves(users: Users, rows: Floats, left: Iterable[Floats]) -> Floats:
+    """Return users' ridge coefficients of several residuals, one after the other."""
     squares = row_dots(rows, rows)
     lengths = sum_over_rows(users, np.ones(len(rows)), squares[:, None])[:, 0]
     # A ridge of t / k beside Z Z' is one of t / k**2 beside Z Z' / k.
     ridge = lengths / np.maximum(users.num_rows, 1) ** 2
     ridge = np.where(ridge > 0, ridge, 1.0)
-    return np.column_stack([ridge_coefficients(users, rows, each, ridge) for each in left.T])
+    return np.column_stack([ridge_coefficients(users, rows, each, ridge) for each in left])
 
 
 @answers(q.ErrorPair)

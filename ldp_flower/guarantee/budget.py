@@ -214,6 +214,11 @@ class PrivacyPolicy(PlainFields):
             raise ValueError("Expected max-epsilon finite, got inf.")
         if given.get("unit") == "record" and "num_records" not in given:
             raise ValueError("Expected num-records, the public number of a silo's records.")
+        if given.get("unit") == "record" and given.get("noise") == "node":
+            raise ValueError(
+                'Expected unit="record" or noise="node", not both: a silo\'s records and the users '
+                "of a node have different accounts, each with a limit of its own."
+            )
         if given.get("noise") == "node" and not given.get("max_delta"):
             raise ValueError('Expected max-delta > 0 with noise="node", whose noise has a delta.')
         try:

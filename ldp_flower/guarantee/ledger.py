@@ -542,6 +542,17 @@ def _check_unit(connection: sqlite3.Connection, unit: str) -> None:
             'What is spent on this ledger is about single records (unit="record"), and says '
             'nothing about what users have spent: unit="user" needs a ledger of its own.'
         )
+    if unit == "record" and _has_users_with_records(connection):
+        raise LedgerError(
+            "Users have spent budget on this ledger for training on their records. The records of "
+            'a silo have another account: unit="record" needs a ledger of its own.'
+        )
+
+
+def _has_users_with_records(connection: sqlite3.Connection) -> bool:
+    """Return True if users have paid for a training on their records (UserDpSgd)."""
+    found = connection.execute("SELECT 1 FROM reply WHERE mechanism = 'UserDpSgd' LIMIT 1")
+    return found.fetchone() is not None
 
 
 def _set_unit(connection: sqlite3.Connection, unit: str) -> None:

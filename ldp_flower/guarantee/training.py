@@ -22,7 +22,14 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..randomizers.real_valued.dp_sgd import DpSgdPlan
-from ..validation import Floats, PlainFields, check_choice, check_integer, check_positive
+from ..validation import (
+    Floats,
+    PlainFields,
+    check_choice,
+    check_integer,
+    check_positive,
+    check_range,
+)
 from .messages import (
     CENSUS,
     FORMAT_VERSION,
@@ -127,6 +134,7 @@ def with_parameters(
 #: Names of the records of a message and of its reply.
 ARRAYS, NETWORK, METRICS = "arrays", "network", "metrics"
 OPTIMIZERS = ("sgd", "adam")
+_LEARNING_RATES = (1e-30, 1e30)  # beyond, numbers of four bytes vanish or overflow
 _OF_PLAN = tuple(field.name for field in fields(DpSgdPlan))
 _OF_USERS = "records_per_user"  # the one field that a plan for single records does not have
 
@@ -158,6 +166,7 @@ class NetworkRound(PlainFields):
         super().__post_init__()
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_positive("learning_rate", self.learning_rate)
+        check_range("learning_rate", self.learning_rate, *_LEARNING_RATES)
         check_integer("salt", self.salt, 0, HASH_END - 1)
         check_integer("number", self.number, 1, self.plan.num_rounds)
 

@@ -12,6 +12,7 @@ _GRID, _FINEST_GRID = 1e-3, 1e-4  # grid of privacy losses: a share of epsilon, 
 _SMALLEST_DELTA = 1e-10  # privacy loss distributions are cut off at 1e-15
 _SMALLEST_RATE = 1e-6
 _MAX_STEPS = 1_000_000
+_MAX_RECORDS_PER_USER = 1 << 16  # all these places are computed for every user, held or not
 # Outside this range, four-byte sums overflow or vanish, and both would distinguish records.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-30, 1e30
 _ACCURACY, _STRIDE = 1e-4, 0.25  # of the search for the noise multiplier's logarithm
@@ -131,7 +132,8 @@ class DpSgdPlan(PlainFields):
     max_grad_norm : float
         Length to which a unit's gradient is clipped, in [1e-30, 1e30].
     records_per_user : int, optional
-        Largest number of a user's records in one round. The unit is a record without it.
+        Largest number of a user's records in one round, up to 65,536. The unit is a record
+        without it.
     """
 
     epsilon: float
@@ -157,7 +159,7 @@ class DpSgdPlan(PlainFields):
         check_positive("max_grad_norm", self.max_grad_norm)
         check_range("max_grad_norm", self.max_grad_norm, _SMALLEST_NORM, _LARGEST_NORM)
         if self.records_per_user is not None:
-            check_integer("records_per_user", self.records_per_user, 1)
+            check_integer("records_per_user", self.records_per_user, 1, _MAX_RECORDS_PER_USER)
 
     @property
     def unit(self) -> str:

@@ -13,19 +13,20 @@ from test_network_app import simulated as answered
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import NetworkClientApp, Refusal
 from ldp_flower.clients.private_training import network_app, steps
-from ldp_flower.clients.private_training.child import Round
-from ldp_flower.clients.private_training.records import Data
-from ldp_flower.clients.private_training.user_gradients import records_of_users
+from ldp_flower.clients.private_training.child import ChildLimits, Round
+from ldp_flower.clients.private_training.records import Form, Loaded, records_of_users
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.training import census
-from ldp_flower.models import Limits
+from ldp_flower.models import Limits, Network
+from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.randomness import SystemRandom
 
 OF_USERS = replace(PLAN, records_per_user=4)
 #: Patients of one to eight records, in any order.
 SIZES = [1, 2, 3, 4, 5, 3, 1, 2, 1, 8] * 2
 OWNERS = np.random.default_rng(1).permutation(np.repeat(np.arange(20), SIZES))
+ENOUGH = 1500  # mebibytes of address space: a small round is trained in 1,200
 NAMES = [f"patient {owner}" for owner in OWNERS]
 COUNT = len(np.unique(OWNERS))
 
@@ -123,7 +124,13 @@ def with_odd(odd, place=9):
     own = place == OWNERS
     rows, goals = odd(ROWS[own], LABELS[own])
     owners = np.r_[OWNERS[~own], np.full(len(rows), place)]
-    return Data(np.r_[ROWS[~own], rows], np.r_[LABELS[~own], goals], owners)
+    return np.r_[ROWS[~own], rows], np.r_[LABELS[~own], goals], owners
+
+
+def drawn(loaded, most=1000, slots=range(20)):
+    """Return the data of one round."""
+    form = Form.of(network(), Limits())
+    return Loaded.of(*loaded).of_users(form, np.array(slots), most, 4, Uniforms(0.4))[0]
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -132,7 +139,7 @@ def test_no_bit_of_another_users_gradient_depends_on_a_user(odd):
     task = Round(network(), replace(OF_USERS, sampling_rate=1.0), "sgd", 0.5, 20, Limits())
     kept = {name: each.detach() for name, each in task._parameters().items()}
     before, after = (
-        task._gradients(data, Uniforms(0.4)).of(kept, np.arange(20))
+        task._gradients(drawn(data)).of(kept, np.arange(20))
         for data in (with_odd(lambda *same: same), with_odd(ODD[odd]))
     )
     others = [user for user in range(20) if user != 9]
@@ -150,11 +157,70 @@ def test_no_bit_of_another_users_gradient_depends_on_a_user(odd):
 def test_a_user_moves_a_sum_by_its_bound_at_most(odd):
     plan = replace(OF_USERS, sampling_rate=0.7, steps=1, num_rounds=1, max_grad_norm=0.3)
     data = with_odd(lambda *same: same), with_odd(ODD[odd])
-    found = [
-        weights(answered(app_of(*vars(each).values(), seed=1), content(plan=plan))) for each in data
-    ]
+    found = [weights(answered(app_of(*each, seed=1), content(plan=plan))) for each in data]
     moved = np.linalg.norm(found[1] - found[0]) / 0.5 * 0.7 * COUNT
     assert found[1].any() and moved <= 2 * 0.3 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_the_size_of_a_rounds_data_is_public(odd):
+    """No memory that a process needs for it depends on how many records a user has."""
+    data = [drawn(with_odd(lambda *same: same)), drawn(with_odd(ODD[odd]))]
+    for each in data:
+        assert each.records.shape == (80, 4) and each.targets.shape == (80,)
+        assert each.held.shape == (20, 4)
+        assert not each.records[~each.held.ravel()].any()
+    others = np.arange(20) != 9
+    assert np.array_equal(data[0].held[others], data[1].held[others])
+    rows = [each.records.reshape(20, 4, 4)[others] for each in data]
+    assert rows[0].tobytes() == rows[1].tobytes()
+
+
+def wide_network(numbers=4096):
+    product = Operation("aten.mm.default", (Reference(None), Reference("w")), {})
+    weight = Tensor("float32", (numbers, 1), True)
+    graph = Graph(Tensor("float32", (numbers,)), {"w": weight}, (product,), Reference(0), "mse")
+    return Network(graph, {"w": np.zeros((numbers, 1), np.float32)})
+
+
+def test_one_users_records_do_not_fill_the_memory_of_a_process(ledger, patients, caplog):
+    """Twenty users, of whom one has 20,000 records: 330 MB, and the places of all have 1 MB."""
+    rows = np.ones((20_019, 4096), np.float32)
+    owners = np.r_[np.arange(20), np.zeros(19_999, np.int64)]
+    app = app_of(rows, np.ones(20_019), owners, child_limits=ChildLimits(memory=ENOUGH))
+    reply = deployed(app, content(plan=OF_USERS, net=wide_network()), patients)
+    assert not reply.has_error(), reply.error
+    assert weights(reply).any() and "without data" not in caplog.text
+
+
+def test_a_round_whose_data_would_not_fit_is_refused_unpaid(ledger, patients):
+    """The places of twenty users take 21 GB."""
+    plan = replace(OF_USERS, records_per_user=1 << 16)
+    rows, targets = np.ones((60, 4096), np.float32), np.ones(60)
+    app = app_of(rows, targets, child_limits=ChildLimits(memory=ENOUGH))
+    reply = deployed(app, content(plan=plan, net=wide_network()), patients)
+    assert reply.error.code == Refusal.MALFORMED and "memory limit" in reply.error.reason
+    assert ledger.spent() == {}
+
+
+def test_the_operators_limit_of_rows_holds():
+    data = drawn(with_odd(lambda *same: same), most=2)
+    assert (data.held.sum(1) == np.minimum(np.bincount(OWNERS), 2)).all()
+    first = np.flatnonzero(np.r_[OWNERS[OWNERS != 9], np.full((OWNERS == 9).sum(), 9)] == 19)[:2]
+    rows = with_odd(lambda *same: same)[0]
+    np.testing.assert_array_equal(
+        np.sort(data.records[4 * 19 : 4 * 19 + 2], axis=0), np.sort(rows[first], axis=0)
+    )
+
+
+def test_one_ledger_is_for_one_of_both_units(ledger, patients, node_config):
+    """Otherwise a record would lose what the silo pays, and what its user pays."""
+    both = deployed(app_of(), content(plan=OF_USERS), node_config | {"noise": "node"})
+    assert both.error.code == Refusal.MISCONFIGURED
+    assert deployed(app_of(), content(plan=OF_USERS), patients).has_content()
+    later = deployed(app_of(), content(), node_config)
+    assert later.error.code == Refusal.MISCONFIGURED
+    assert len(ledger.spent()) == COUNT
 
 
 @pytest.mark.usefixtures("quick")
@@ -214,9 +280,12 @@ def test_the_operator_decides(ledger, patients, wrong, plan, code):
         (np.arange(60) + 0.5, Refusal.FAILED),
         ([None, *NAMES[1:]], Refusal.FAILED),
         (np.array([NAMES]).T, Refusal.FAILED),
-        (["", *NAMES[1:]], Refusal.MISCONFIGURED),  # somebody whose name is missing
+        (["", *NAMES[1:]], Refusal.FAILED),  # somebody whose name is missing
+        ([f"{NAMES[0]} ", *NAMES[1:]], Refusal.FAILED),  # two accounts of one person
+        (["e\u0301", "\u00e9", *NAMES[2:]], Refusal.FAILED),
+        ([1, "1", *NAMES[2:]], Refusal.FAILED),
     ],
-    ids=["none", "too few", "floats", "missing", "shape", "empty"],
+    ids=["none", "too few", "floats", "missing", "shape", "empty", "space", "accents", "mixed"],
 )
 def test_owners_that_name_nobody_are_refused(ledger, patients, owners, code):
     reply = deployed(app_of(owners=owners), content(plan=OF_USERS), patients)

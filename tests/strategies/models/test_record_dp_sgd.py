@@ -215,7 +215,7 @@ def test_arguments_are_checked(network):
         ({"steps": 0}, "Expected an integer steps >= 1"),
         ({"unit": "patient"}, "Expected unit in"),
         ({"records_per_user": 3}, "records_per_user"),
-        ({"unit": "user", "records_per_user": 0}, "Expected an integer records_per_user >= 1"),
+        ({"unit": "user", "records_per_user": 0}, "1 <= records_per_user <= 65536, got 0"),
     ):
         with pytest.raises(ValueError, match=words):
             RecordDpSgd(network, **{**PLAN, **changes})
