@@ -80,8 +80,8 @@ class NetworkClientApp(ClientApp):
     Notes
     -----
     In a deployment, ``node_config`` is as for :class:`RecordDpSgdMod`. For runs that protect users
-    it has ``noise="node"`` instead of ``unit="record"``, ``num-records`` and ``user-id``. The app
-    needs the extra ``torch``.
+    it has ``noise="node"`` instead of ``unit="record"`` and ``num-records``. A node answers either
+    the one or the other kind of runs. The app needs the extra ``torch``.
 
     Guarantee
     ---------

@@ -294,7 +294,8 @@ def _step_shown(found: "NetworkAudit") -> str:
     told = (
         f"One step of a linear network: claimed epsilon {found.claimed:g} at delta "
         f"{found.delta:g}, measured {found.measured:.3f} at least. One record moved a sum by "
-        f"{found.moved:.6f} lengths of a gradient. At most 2 is allowed."
+        f"{found.moved:.4g} lengths of a gradient, and at most 2 is allowed (replies are rounded "
+        "to four bytes)."
     )
     return "\n".join([told, *_failed(found)])
 

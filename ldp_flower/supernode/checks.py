@@ -233,9 +233,9 @@ def _records(
             f'With noise="node" users are protected, and {Path(file.path).name} has no array '
             "owners, which names the user of each record."
         )
-    of = f" of {users} users" if users else ""
+    about = f", about {users} users" if users else ""
     findings.facts.append(
-        f"Records: {file.path}, {len(records)} records of {in_words(records.shape[1:])}{of}."
+        f"Records: {file.path}, {len(records)} records of {in_words(records.shape[1:])}{about}."
     )
     for name, values in (("Records", records), ("Targets", targets)):
         if values.dtype.kind not in NUMBERS:

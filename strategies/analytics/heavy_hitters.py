@@ -197,7 +197,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
     Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
     :class:`~..runtime.at_node.AtNode`. With noise at the node, all items of all users are counted,
     so the domain has at most 65,536 items, and ``set_size``, ``item`` and ``backend`` have no
-    effect.
+    effect. A user counts in parts for the items of its rows, and for one in all.
 
     Parameters
     ----------
@@ -246,6 +246,10 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
     each of these users is treated as holding a random item.
     """
 
+    users_advice = (
+        "Users with items are made by Users.from_items(items, groups); a column of categories of a "
+        "table is counted by Counts(schema, column). "
+    )
     plans_with = frozenset({"num_features"})
     guarantee = (guarantees.USER, guarantees.NON_INTERACTIVE, guarantees.ENFORCED)
     card = Card(
@@ -278,7 +282,12 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         self._level = self.false_alarm or _LEVELS[self.cutoff]
         if self.noise == "node":
             check_unused(self, "with noise='node'", "set_size", "item", "backend")
-            check_integer("domain_size", self.domain_size, 2, sums.MOST_ITEMS)
+            if self.domain_size > sums.MOST_ITEMS:
+                raise ValueError(
+                    f"Expected domain_size <= {sums.MOST_ITEMS} with noise='node', got "
+                    f"{self.domain_size}. Number the possible items, or hash texts to fewer bits "
+                    "here and at the users: Users.from_items(..., num_bits=16)."
+                )
         direct = self.domain_size <= MAX_DIRECT and self.backend in ("auto", "direct")
         if self.cutoff == "fdr" and not direct:
             raise ValueError(
@@ -301,6 +310,11 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
             SubsetSelection(
                 self.epsilon, min(self.domain_size + self.set_size, MAX_DIRECT), self.set_size
             )
+
+    @property
+    def row_features(self) -> int:
+        """Return 1: the item."""
+        return 1
 
     def randomizer(self, num_users: int) -> Mechanism:
         """Return the mechanism for a run with ``num_users`` users."""

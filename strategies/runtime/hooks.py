@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -20,6 +20,9 @@ from .run import AnyProtocol, Arguments, Run
 
 class Hooks(ABC):
     """Base class of strategies with the methods that a run calls."""
+
+    #: How users are made whose rows fit, if this is not evident; part of an error's text.
+    users_advice: ClassVar[str] = ""
 
     #: Unit of protection.
     protects: str = "user"

@@ -346,7 +346,8 @@ def start_run(
         raise ValueError(_SEEDED)
     if kept.get("salt") is None:
         kept.put("salt", secrets.randbits(63) if seed is None else _salt(strategy, int(seed)))
-    fitting = with_features(nodes, strategy.row_features, type(strategy).__name__)
+    name = type(strategy).__name__
+    fitting = with_features(nodes, strategy.row_features, name, strategy.users_advice)
     keys = {node: facts.keys for node, facts in fitting.items()}
     census = Census(
         step=step,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.data.users import SCHEMA
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys, Slots
+from ldp_flower.presentation.words import counted
 from ldp_flower.validation import PlainFields
 
 MAX_USERS_PER_NODE = 1 << 24  # hashes of this many users take some 400 MB
@@ -128,12 +129,14 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     return Facts(keys, seeded, rehearsing, simulated, known, exhausted, records, owners)
 
 
-def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:
+def with_features(
+    nodes: dict[int, Facts], needed: int | None, name: str, advice: str = ""
+) -> dict[int, Facts]:
     """Return the nodes whose users' rows have the number of features that a strategy needs.
 
     A node that declares no number is assumed to have the right one. A node with another number
     would refuse every question, so it is left out, and the run goes on without it. Raise ValueError
-    if no node is left.
+    with the strategy's ``advice`` if no node is left.
     """
     if needed is None:
         return nodes
@@ -142,8 +145,8 @@ def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dic
         found = sorted({facts.features for facts in nodes.values() if facts.features is not None})
         theirs = ", ".join(map(str, found[:_SHOWN])) + ", ..." * (len(found) > _SHOWN)
         raise ValueError(
-            f"Expected users whose rows have {needed} features, as this {name} needs, got "
-            f"{theirs}. Nobody has been asked anything but the census."
+            f"Expected users whose rows have {counted(needed, 'feature')}, as this {name} needs, "
+            f"got {theirs}. {advice}Nobody has been asked anything but the census."
         )
     return fitting
 

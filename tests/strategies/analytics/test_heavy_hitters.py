@@ -8,7 +8,15 @@ import pytest
 from flwr.app import Context
 from scipy.stats import binom, norm
 
-from ldp_flower import GeneratedUsers, InProcessGrid, PrivacyPolicy, Users, simulate
+from ldp_flower import (
+    Categories,
+    GeneratedUsers,
+    InProcessGrid,
+    PrivacyPolicy,
+    Schema,
+    Users,
+    simulate,
+)
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.randomizers import (
     HadamardResponse,
@@ -450,3 +458,12 @@ def test_an_unknown_choice_of_item_is_refused():
 def test_advice_at_the_ends_of_what_is_searched(epsilon, users, advice):
     strategy = HeavyHitters(1000, epsilon=epsilon)
     assert advice in strategy._to_see(strategy.randomizer(users), users)
+
+
+@pytest.mark.parametrize("noise", ["user", "node"])
+def test_users_of_a_table_are_refused_before_anybody_pays(noise):
+    """Their first feature is a constant, which would be the item of everybody."""
+    schema = Schema({"city": Categories(["a", "b", "c"])})
+    users = schema.users({"city": ["a", "b", "c"] * 200})
+    with pytest.raises(ValueError, match=r"1 feature, .*got \d\. .*from_items.*Counts\(schema"):
+        simulate(HeavyHitters(3, epsilon=1.0, noise=noise), users, seed=0)

@@ -94,7 +94,7 @@ def test_arguments_without_effect_are_refused(options, message):
 
 
 def test_a_huge_domain_is_refused():
-    with pytest.raises(ValueError, match=r"2 <= domain_size <= 65536, got 1048576"):
+    with pytest.raises(ValueError, match=r"domain_size <= 65536.*got 1048576.*num_bits=16"):
         HeavyHitters(1 << 20, epsilon=1.0, noise="node")
 
 
