@@ -1,7 +1,7 @@
 """Recording of the queries of runs for an audit: the protocols' own runs, or any other run."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +68,9 @@ def _at_node(strategy: "LdpStrategy[Any]") -> "LdpStrategy[Any]":
     try:
         return replace(strategy, noise="node")
     except ValueError:
-        places = [f.name for f in fields(strategy) if f.init and not f.kw_only]
-        own = [getattr(strategy, name) for name in places]
-        return type(strategy)(*own, epsilon=strategy.epsilon, noise="node")
+        required = [f.name for f in fields(strategy) if f.init and f.default is MISSING]
+        own = {name: getattr(strategy, name) for name in required}
+        return type(strategy)(**own, noise="node")
 
 
 class RecordingGrid(InProcessGrid):

@@ -269,7 +269,7 @@ def test_which_statistics_are_about_features_alone():
         *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
         *("drawn_items", "distance_octave", "score_octave", "squares"),
         *("projected_mean", "rotated_mean", "rotated_mean_bins", "shortened_mean"),
-        *("mean_score", "standardised_mean_score"),
+        *("mean_score", "standardised_mean_score", "item_shares", "mean_and_squares"),
     }
 
 
