@@ -115,11 +115,11 @@ class Loaded:
         places = records_of_users(self.owners[kept], len(self.names), each, randomness)
         held = places >= 0
         chosen = kept[places[held]]
-        some = [
+        records, targets = (
             values[chosen] if isinstance(values, np.ndarray) else _Some(values, chosen)
             for values in (self.records, self.targets)
-        ]
-        rows, goals, usable = form.fitted(*some, len(chosen))
+        )
+        rows, goals, usable = form.fitted(records, targets, len(chosen))
         data = form.nothing(len(self.names), each)
         data.records[held.ravel()], data.targets[held.ravel()] = rows, goals
         return replace(data, held=held), usable
