@@ -199,6 +199,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         page="model-updates",
     )
 
+    instead_at_node = 'RecordDpSgd(network, unit="user")'
     plans_with = frozenset({"num_features"})
     sized = False
 

@@ -215,6 +215,9 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     """
 
     protects = "record"
+    instead_at_node = (
+        'RecordDpSgd without noise=, whose noise is at the node always (unit="user" protects users)'
+    )
     plans_with = frozenset({"num_features", "rows_per_user"})
     sized = False
     card: ClassVar[Card] = Card(

@@ -213,6 +213,7 @@ def test_arguments_are_checked(network):
         ({"learning_rate": 0}, "Expected learning_rate > 0"),
         ({"min_nodes": 0}, "Expected an integer min_nodes >= 1"),
         ({"steps": 0}, "Expected an integer steps >= 1"),
+        ({"noise": "node"}, "whose noise is at the node always"),
         ({"unit": "patient"}, "Expected unit in"),
         ({"records_per_user": 3}, "records_per_user"),
         ({"unit": "user", "records_per_user": 0}, "1 <= records_per_user <= 65536, got 0"),
