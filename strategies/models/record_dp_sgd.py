@@ -350,7 +350,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
         """Return a record's total privacy cost of these rounds, from the accountant."""
         spent = self.plan.epsilon_after(len(asked)) if asked else 0.0
-        return PrivacySpent(spent, self.delta, self.protects, False, seeded)
+        noise = "node" if self.unit == "user" else "user"  # whom a user trusts, in the statement
+        return PrivacySpent(spent, self.delta, self.protects, False, seeded, noise=noise)
 
     def protocol(self, run: Run) -> Generator[Asked, Any, RecordDpSgdResult]:
         """Query all silos in each round, from the mean of the models of the last round."""

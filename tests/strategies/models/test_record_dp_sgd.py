@@ -81,6 +81,7 @@ def test_users_are_protected_with_all_their_records(network):
     assert "500 users in all" in " ".join(result.notes)
     page = result.to_html()
     assert "all records of one user of one silo" in page and "Each user's account" in page
+    assert "trusts the node that holds its rows" in page
     assert list(result.table()["users"]) == [500] * 6
     # Four records a patient count once: with the noise for records the loss would be a quarter.
     of_records = RecordDpSgd(network, **options, force=True).start(grid_of(), num_nodes=SILOS)
