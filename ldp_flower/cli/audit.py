@@ -232,7 +232,8 @@ def _audit_protocol(
     if failed := sum(not each.passed for each in found):
         fail(f"The claim does not hold in {failed} of {len(found)} {noun}.", FAILED)
     if not as_json:
-        console.print(f"{len(found)} {noun}, nothing found.", style="green")
+        checks = ", ".join(dict.fromkeys(name for each in found for name in each.checks))
+        console.print(f"{len(found)} {noun}, nothing found by: {checks}.", style="green")
 
 
 def _queries(
