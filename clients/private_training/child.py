@@ -275,7 +275,8 @@ def _answer(answer: BinaryIO, seconds: int) -> None:
     try:
         form = Form.of(task.network, task.limits)
         # The memory of the data, and of the bytes in which they come, is kept free for them.
-        reserved = [form.nothing(task.count, task.plan.records_per_user) for _ in range(2)]
+        each = task.plan.records_per_user or 1
+        reserved = [form.nothing(task.count, each) for _ in range(2)]
         # This also imports all modules that the training needs.
         of_blocks = task.seconds(form)
         started = time.monotonic()
