@@ -146,7 +146,7 @@ def test_silo_networks(built, modules, tmp_path):
     images, labels = modules("silo-networks", "task").invented(9, 1)
     np.savez(tmp_path / "records.npz", records=images, targets=labels)
     node = Context(1, 1, {"data-path": str(tmp_path / "records.npz")}, RecordDict(), {})
-    read, _ = modules("silo-networks", "client_app").load_records(node)
+    read, *_ = modules("silo-networks", "client_app").load_records(node)
     assert np.array_equal(read, images)
 
 

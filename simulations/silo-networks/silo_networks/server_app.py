@@ -33,6 +33,7 @@ def main(grid: Grid, context: Context) -> None:
         delta=float(run["delta"]),
         num_rounds=int(run["num-rounds"]),
         steps=int(run["steps"]),
+        unit=str(run["unit"]),
         sampling_rate=float(run["sampling-rate"]),
         learning_rate=float(run["learning-rate"]),
     )
