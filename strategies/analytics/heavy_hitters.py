@@ -358,19 +358,9 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         counts, error, users = yield from sums.ask_items(cohort, budget, self.domain_size)
         law = norm(scale=error)
         found, cut = self._found(counts, law.isf, law.sf)
-        shares = np.clip(counts[found] / users, 0.0, 1.0)
-        errors = np.full(len(found), error)
         few = sums.too_few(budget, self.domain_size, self._level)
-        return HeavyHittersResult(
-            domain_size=self.domain_size,
-            items=found,
-            counts=counts[found],
-            std_error=_of_population(errors, shares, users),
-            users_std_error=errors,
-            cutoff=cut,
-            all_counts=counts,
-            notes=[] if len(found) or few is None else [str(few)],
-        )
+        notes = [] if len(found) or few is None else [str(few)]
+        return self._of_counts(found, counts, np.full(len(found), error), users, cut, notes)
 
     def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> HeavyHittersResult:
         """Return the items with significant support, from the estimated counts of all items."""
@@ -382,16 +372,29 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         items, cut = self._found(support, law.isf, lambda found: law.sf(found - 1))
         shares = np.clip(counts[items] / users, 0.0, 1.0)
         errors = np.sqrt([users * oracle.variance_at(share) for share in shares])
-        cutoff = (cut - users * other) / gap
+        cutoff = (math.floor(cut) - users * other) / gap  # supports are integers
+        notes = [] if len(items) else [self._advice(oracle, users, cutoff)]
+        return self._of_counts(items, counts, errors, users, cutoff, notes)
+
+    def _of_counts(
+        self,
+        items: Integers,
+        counts: Floats,
+        errors: Floats,
+        users: int,
+        cutoff: float,
+        notes: list[str],
+    ) -> HeavyHittersResult:
+        """Return the result from the counts of all items, and the errors of those found."""
         return HeavyHittersResult(
             domain_size=self.domain_size,
             items=items,
             counts=counts[items],
-            std_error=_of_population(errors, shares, users),
+            std_error=_of_population(errors, counts[items] / users, users),
             users_std_error=errors,
             cutoff=cutoff,
             all_counts=counts,
-            notes=[] if len(items) else [self._advice(oracle, users, cutoff)],
+            notes=notes,
         )
 
     def _found(
