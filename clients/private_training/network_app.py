@@ -99,15 +99,17 @@ class NetworkClientApp(ClientApp):
        gradient is the mean of those of its records, and is clipped in the same way. Blocks have a
        public size, and places without a record hold zeros, which are not added.
     4. A network is refused, with a text about the network, before data are loaded and budget is
-       spent. This includes a network that would take too long, by the time of a block of zeros.
-       Kernels run in a separate process with limits of time and memory. Once this process has
-       records, it can open neither ledger nor data nor connections (see :class:`~.child.Child`).
-       Its answer is read as numbers of a declared size.
+       spent. This includes a network that would take too long, by the time of a block of zeros, or
+       too much memory. If a run protects users, their number is needed for these two checks, and
+       data are loaded before them. No budget is spent until then, either. Kernels run in a separate
+       process with limits of time and memory. Once this process has records, it can open neither
+       ledger nor data nor connections (see :class:`~.child.Child`). Its answer is read as numbers
+       of a declared size.
     5. The plan's whole (epsilon, delta) is on the ledger before that process gets a record, for the
        silo or, if users are protected, for each of them, and a reply is on the ledger before it is
-       sent. If the process ends without an answer, for any
-       reason, the reply is the result of a round without records, which was computed before. The
-       same message gets the same bytes, and trains nothing.
+       sent. If the process ends without an answer, for any reason, the reply is the result of a
+       round without records, which was computed before. The same message gets the same bytes, and
+       trains nothing.
     6. Arrays whose shape or type as a whole is not the network's are refused before anything is
        spent. So shape and type are public. The values are not, and only the operator's log shows
        how many records count.

@@ -329,12 +329,13 @@ def test_the_apps_own_limits_and_policy_count(ledger, node_config):
     assert ledger.spent() == {} and not strict.loaded and not poor.loaded
 
 
-def test_records_that_would_not_fit_are_refused_unpaid(ledger, node_config):
+def test_records_that_would_not_fit_are_refused_unpaid(ledger, node_config, monkeypatch):
     """A server chooses their shape, and lists are converted to it: here to 6 GB."""
     product = Operation("aten.mm.default", (Reference(None), Reference("w")), {})
     weight = Tensor("float32", (1 << 20, 1), True)
     graph = Graph(Tensor("float32", (1 << 20,)), {"w": weight}, (product,), Reference(0), "mse")
     net = Network(graph, {"w": np.zeros((1 << 20, 1), np.float32)})
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # whatever the number of cores
     app = App([[1.0]] * 60, [1.0] * 60, child_limits=ChildLimits(memory=2048))
     config = {**node_config, "num-records": 1500}
     reply = deployed(app.app, content(net=net), config)

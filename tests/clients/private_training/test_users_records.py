@@ -176,6 +176,13 @@ def test_the_size_of_a_rounds_data_is_public(odd):
     assert rows[0].tobytes() == rows[1].tobytes()
 
 
+@pytest.fixture
+def one_thread(monkeypatch):
+    """Every thread takes address space, so that more cores would need a higher limit."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("MKL_NUM_THREADS", "1")
+
+
 def wide_network(numbers=4096):
     product = Operation("aten.mm.default", (Reference(None), Reference("w")), {})
     weight = Tensor("float32", (numbers, 1), True)
@@ -183,6 +190,7 @@ def wide_network(numbers=4096):
     return Network(graph, {"w": np.zeros((numbers, 1), np.float32)})
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_one_users_records_do_not_fill_the_memory_of_a_process(ledger, patients, caplog):
     """Twenty users, of whom one has 20,000 records: 330 MB, and the places of all have 1 MB."""
     rows = np.ones((20_019, 4096), np.float32)
@@ -193,6 +201,7 @@ def test_one_users_records_do_not_fill_the_memory_of_a_process(ledger, patients,
     assert weights(reply).any() and "without data" not in caplog.text
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_round_whose_data_would_not_fit_is_refused_unpaid(ledger, patients):
     """The places of twenty users take 21 GB."""
     plan = replace(OF_USERS, records_per_user=1 << 16)
