@@ -32,6 +32,7 @@ def exported(
     one = torch.as_tensor(example).detach()[None]
     try:
         program = torch.export.export(module, (one,)).run_decompositions()
+        _leave_out_assertions(program.graph)
     except Exception as error:
         text = str(error).partition("\n")[0][:300]
         raise NetworkError(
@@ -66,6 +67,18 @@ def exported(
         for name, array in arrays.items()
     }
     return Graph(record, parameters, tuple(operations), output, loss), arrays
+
+
+def _leave_out_assertions(graph: torch.fx.Graph) -> None:
+    """Remove assertions, which have no results, and what is computed for them alone.
+
+    The check of the network's shapes and types takes their place.
+    """
+    for node in list(graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and not schema.returns:
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
 
 
 def _inputs(

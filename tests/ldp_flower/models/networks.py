@@ -3,6 +3,7 @@
 import math
 from functools import cache
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -129,6 +130,17 @@ def gradients(network, rows, targets, drawn, block):
     kept, constants = tensors_of(network)
     of = NetworkGradients(network.graph, constants, rows, targets, len(rows), block)
     return of.of(kept, drawn)
+
+
+def check_alone(module, network, rows, targets, loss=F.cross_entropy):
+    """Compare outputs with the module's, and gradients with those of each record by itself."""
+    np.testing.assert_allclose(network.run(rows), module(rows).detach(), rtol=1e-4, atol=1e-5)
+    found, _ = gradients(network, rows, targets, np.arange(len(rows)), len(rows) + 1)
+    names, parameters = zip(*module.named_parameters(), strict=True)
+    for i in range(len(rows)):
+        each = torch.autograd.grad(loss(module(rows[i : i + 1]), targets[i : i + 1]), parameters)
+        for name, expected in zip(names, each, strict=True):
+            torch.testing.assert_close(found[name][i], expected, rtol=1e-4, atol=1e-6)
 
 
 def first(rows, value):
