@@ -26,8 +26,8 @@ class NetworkCost:
 class Shapes:
     """Types and shapes of a graph's values, for the operations that have been checked so far."""
 
-    def __init__(self, record: Tensor, parameters: Mapping[str, Tensor], most: int) -> None:
-        self._most = most
+    def __init__(self, record: Tensor, parameters: Mapping[str, Tensor], limits: Limits) -> None:
+        self._limits = limits
         self._record = Held(Tensor(record.dtype, (1, *record.shape)), True)
         self._parameters = parameters
         self._results: list[tuple[Results, int, bool]] = []
@@ -35,18 +35,20 @@ class Shapes:
     def add(self, operation: Operation) -> tuple[tuple[Tensor, ...], bool, int]:
         """Check an operation; return its results, True if they depend on the record, and its cost.
 
-        Raises NetworkError if its arguments do not fit, or a result has more than ``most`` numbers.
+        Raises NetworkError if its arguments do not fit, or a result is empty or too large.
         """
         row = row_of(operation.name)
         arguments = tuple(map(self._argument, operation.arguments))
         keywords = {key: self._argument(each) for key, each in operation.keywords.items()}
         found, flops = row.results(arguments, keywords)
         results = found if isinstance(found, tuple) else (found,)
-        if any(min(each.shape, default=1) < 1 or each.size > self._most for each in results):
-            shapes = [list(each.shape) for each in results]
-            raise NetworkError(f"Expected values of 1 to {self._most} numbers, got {shapes[:8]}.")
-        if any(len(each.shape) > MAX_DIMS for each in results):
-            raise NetworkError(f"Expected values of at most {MAX_DIMS} dimensions.")
+        for each in results:
+            shape = list(each.shape)
+            if min(shape, default=1) < 1 or len(shape) > MAX_DIMS:
+                raise NetworkError(
+                    f"Expected sizes above 0 of at most {MAX_DIMS} dimensions, got {shape[:16]}."
+                )
+            self._limits.require("tensor", each.size, f"numbers in a value of shape {shape}")
         of_record = any(self.find(each).of_record for each in operation.references())
         self._results.append((found, row.usable, of_record))
         return results, of_record, flops
@@ -79,23 +81,22 @@ def measure(graph: Graph, limits: Limits) -> NetworkCost:
 
     Raises NetworkError if an operation's arguments do not fit, or a bound is exceeded.
     """
-    values = Shapes(graph.record, graph.parameters, limits.tensor)
+    values = Shapes(graph.record, graph.parameters, limits)
     intermediates = shared = flops = 0
     for number, operation in enumerate(graph.operations):
         try:
             results, of_record, cost = values.add(operation)
+            size = sum(each.size for each in results)
+            if of_record:
+                intermediates += size
+            else:  # depends on parameters and constants alone, so it is computed once
+                shared += size
+            flops += cost
+            limits.require("intermediates", max(intermediates, shared), "intermediate numbers")
+            limits.require("flops", flops, "floating-point operations")
         except NetworkError as error:
-            raise NetworkError(f"Operation {number} ({operation.name}): {error}") from None
-        size = sum(each.size for each in results)
-        if of_record:
-            intermediates += size
-        else:  # depends on parameters and constants alone, so it is computed once for all records
-            shared += size
-        flops += cost
-        if max(intermediates, shared) > limits.intermediates:
-            raise NetworkError(f"Expected at most {limits.intermediates} intermediate numbers.")
-        if flops > limits.flops:
-            raise NetworkError(f"Expected at most {limits.flops} floating-point operations.")
+            text = f"Operation {number} ({operation.name}): {error}"
+            raise NetworkError(text, number) from None
     return NetworkCost(values.find(graph.output).tensor, intermediates, flops)
 
 

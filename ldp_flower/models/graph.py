@@ -17,7 +17,14 @@ LOSSES: Final = ("cross_entropy", "binary_cross_entropy", "mse", "huber", "poiss
 
 
 class NetworkError(ValueError):
-    """Error for a refused network; its message gives the reason and depends on the network only."""
+    """Error for a refused network; its message gives the reason and depends on the network only.
+
+    ``operation`` is the number of the refused operation, or None if the error has another cause.
+    """
+
+    def __init__(self, text: str, operation: int | None = None) -> None:
+        super().__init__(text)
+        self.operation = operation
 
 
 @dataclass(frozen=True)
@@ -163,3 +170,11 @@ class Limits(PlainFields):
         super().__post_init__()
         for each in fields(self):
             check_integer(each.name, getattr(self, each.name), 1)
+
+    def require(self, limit: str, size: int, what: str) -> None:
+        """Raise NetworkError if ``size``, the number of ``what``, exceeds the limit of a name."""
+        if size > (most := getattr(self, limit)):
+            raise NetworkError(
+                f"Expected at most {most} {what}, got {size}. Make records or layers smaller, or "
+                f"use nodes whose operators raise Limits.{limit}."
+            )

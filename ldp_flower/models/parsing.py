@@ -33,8 +33,11 @@ def parsed(text: str, limits: Limits | None = None) -> Graph:
     Raises NetworkError if it is not the text of a network within the limits.
     """
     limits = limits or Limits()
-    if not (isinstance(text, str) and len(text) <= limits.text_bytes and text.isascii()):
-        raise NetworkError(f"Expected a text of at most {limits.text_bytes} ASCII characters.")
+    if not isinstance(text, str):
+        raise NetworkError(f"Expected a text, got {type(text).__name__}.")
+    limits.require("text_bytes", len(text), "ASCII characters of text")
+    if not text.isascii():
+        raise NetworkError("Expected a text of ASCII characters.")
     try:
         plain = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except NetworkError:
@@ -49,14 +52,19 @@ def parsed(text: str, limits: Limits | None = None) -> Graph:
         raise NetworkError(f"Expected format {FORMAT!r}.")
     if fields["loss"] not in LOSSES:
         raise NetworkError(f"Expected a loss in {list(LOSSES)}, got {_shown(fields['loss'])}.")
-    record = _tensor("record", fields["record"], DTYPES, limits.tensor)
+    record = _tensor("record", fields["record"])
+    limits.require("tensor", record.size, "numbers in a record")
     parameters = _parameters(fields["parameters"], limits)
     listed = fields["operations"]
-    if not isinstance(listed, list) or len(listed) > limits.operations:
-        raise NetworkError(f"Expected a list of at most {limits.operations} operations.")
+    if not isinstance(listed, list):
+        raise NetworkError("Expected a list of operations.")
+    limits.require("operations", len(listed), "operations")
     operations: list[Operation] = []
     for each in listed:
-        operations.append(_operation(each, parameters, operations))
+        try:
+            operations.append(_operation(each, parameters, operations))
+        except NetworkError as error:
+            raise NetworkError(str(error), len(operations)) from None
     output = _value(fields["output"], parameters, operations)
     if not isinstance(output, Reference):
         raise NetworkError("Expected the output to be a value that the network computes.")
@@ -89,40 +97,36 @@ def _fields(what: str, plain: object, keys: tuple[str, ...]) -> dict[str, Any]:
     return plain
 
 
-def _tensor(what: str, plain: object, dtypes: tuple[str, ...], most: int) -> Tensor:
-    trainable = what != "record"
-    keys = ("dtype", "shape", "trainable") if trainable else ("dtype", "shape")
-    fields = _fields(what, plain, keys)
-    dtype, shape = fields["dtype"], fields["shape"]
-    if dtype not in dtypes:
-        raise NetworkError(f"Expected {what} of {', '.join(dtypes)}, got {_shown(dtype)}.")
+def _tensor(what: str, plain: object, *more_keys: str) -> Tensor:
+    fields = _fields(what, plain, ("dtype", "shape", *more_keys))
+    dtype, shape, trainable = fields["dtype"], fields["shape"], fields.get("trainable", False)
+    if dtype not in DTYPES:
+        raise NetworkError(f"Expected {what} of {', '.join(DTYPES)}, got {_shown(dtype)}.")
     if (
         not isinstance(shape, list)
         or len(shape) > MAX_DIMS
-        or not all(type(each) is int and 0 < each <= most for each in shape)
-        or math.prod(shape) > most
+        or not all(type(each) is int and 0 < each <= MAX_INTEGER for each in shape)
     ):
         raise NetworkError(
-            f"Expected {what} of at most {MAX_DIMS} dimensions and {most} numbers, "
-            f"got shape {_shown(shape)}."
+            f"Expected {what} of at most {MAX_DIMS} sizes above 0, got shape {_shown(shape)}."
         )
-    if type(fields.get("trainable", False)) is not bool:
+    if type(trainable) is not bool:
         raise NetworkError(f"Expected trainable true or false of {what}.")
-    if trainable and fields["trainable"] and dtype not in FLOATS:
+    if trainable and dtype not in FLOATS:
         raise NetworkError(f"Expected {what}, which is trained, of {' or '.join(FLOATS)}.")
-    return Tensor(dtype, tuple(shape), fields.get("trainable", False))
+    return Tensor(dtype, tuple(shape), trainable)
 
 
 def _parameters(plain: object, limits: Limits) -> dict[str, Tensor]:
-    if not isinstance(plain, dict) or len(plain) > limits.operations:
-        raise NetworkError(f"Expected at most {limits.operations} parameters by name.")
+    if not isinstance(plain, dict):
+        raise NetworkError("Expected parameters by name.")
+    limits.require("operations", len(plain), "parameters by name")
     found: dict[str, Tensor] = {}
     for name, each in plain.items():
         if not _NAME.fullmatch(name):
             raise NetworkError(f"Expected names of letters, digits, . and _, got {_shown(name)}.")
-        found[name] = _tensor(f"parameter {name}", each, DTYPES, limits.parameters)
-    if (total := sum(tensor.size for tensor in found.values())) > limits.parameters:
-        raise NetworkError(f"Expected at most {limits.parameters} parameters, got {total}.")
+        found[name] = _tensor(f"parameter {name}", each, "trainable")
+    limits.require("parameters", sum(tensor.size for tensor in found.values()), "parameters")
     if not any(tensor.trainable for tensor in found.values()):
         raise NetworkError("Expected a parameter that is trainable, got none.")
     return found

@@ -11,6 +11,7 @@ from ldp_flower.models.graph import (
     RECORD,
     Dtype,
     Graph,
+    Limits,
     NetworkError,
     Operation,
     Reference,
@@ -37,7 +38,7 @@ class Growing:
         shape = RECORDS[rng.integers(len(RECORDS))]
         self.record = Tensor("int64" if rng.random() < 0.2 else "float32", shape)
         self.parameters, self.operations = {}, []
-        self.shapes = Shapes(self.record, self.parameters, MOST)
+        self.shapes = Shapes(self.record, self.parameters, Limits(tensor=MOST))
         self.values = [RECORD]
         self.refused = 0
         if self.record.dtype == "float32":
@@ -131,7 +132,7 @@ class Growing:
             for each in self.values[1:]
             if self.shapes.find(each).of_record and self.of(each).size <= MOST // 2
         ]
-        self.shapes._most = 1 << 20
+        self.shapes._limits = Limits(tensor=1 << 20)
         output = self.add("cat", tuple(floats), 1)
         if self.maybe(0.3):  # one number, as users' targets are
             output = self.add("sum.dim_IntList", output, (1,), True)

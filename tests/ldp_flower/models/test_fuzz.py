@@ -49,7 +49,7 @@ def changed(rng, tensor, rows):
 def check_values(network, row):
     """Compare all values of a record with what was declared."""
     graph = network.graph
-    shapes = Shapes(graph.record, graph.parameters, _LIMITS.tensor)
+    shapes = Shapes(graph.record, graph.parameters, _LIMITS)
     wanted = []
     for number, operation in enumerate(graph.operations):
         results, *_ = shapes.add(operation)
