@@ -164,12 +164,12 @@ class Form:
         return cls(network.graph.record, target, output.shape[1] if classes else None)
 
     @classmethod
-    def read(cls, file: Path) -> Self:
+    def read(cls, file: Path, limits: Limits) -> Self:
         """Return the inputs of a network in a file of :meth:`Network.save`.
 
         Raise NetworkError if the network is refused.
         """
-        return cls.of(Network.load(file), Limits())
+        return cls.of(Network.load(file, limits), limits)
 
     def __str__(self) -> str:
         """Return a text with the shapes of records and targets."""

@@ -59,6 +59,13 @@ RecordsOf = Annotated[
         "data, without an app."
     ),
 ]
+MaxFrozen = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Largest number of parameters that a network for --records has and does not train.",
+    ),
+]
 NetworkFile = Annotated[
     Path | None,
     typer.Option(
@@ -84,6 +91,7 @@ def supernode(
     unquoted: Unquoted = False,
     drop_missing_ids: DropMissingIds = False,
     records: RecordsOf = None,
+    max_frozen: MaxFrozen = None,
     train_on: Removed = None,
 ) -> None:
     """Start Flower's SuperNode with the operator's own app, and restart it after an error.
@@ -100,7 +108,8 @@ def supernode(
     from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of
 
     _refuse_removed(train_on)
-    settings = _settings(app, table, schema, user_column, ids, unquoted, drop_missing_ids, records)
+    of_table = (table, schema, user_column, ids, unquoted, drop_missing_ids)
+    settings = _settings(app, *of_table, records, max_frozen)
     with failing(flower.UntestedFlower, ArgumentsError):
         flower.check()
         config = node_config_of(arguments)
@@ -130,6 +139,7 @@ def check(
     unquoted: Unquoted = False,
     drop_missing_ids: DropMissingIds = False,
     records: RecordsOf = None,
+    max_frozen: MaxFrozen = None,
     network: NetworkFile = None,
     train_on: Removed = None,
     nodes: Annotated[
@@ -158,7 +168,8 @@ def check(
     from .check_app import examine_app
 
     _refuse_removed(train_on)
-    given = (app, table, schema, user_column, ids, unquoted, drop_missing_ids, records)
+    of_table = (table, schema, user_column, ids, unquoted, drop_missing_ids)
+    given = (app, *of_table, records, max_frozen)
     anything = any(each not in (None, False) for each in (*given, network))
     if (folder := Path(what).expanduser()).is_dir():
         if anything:
@@ -192,6 +203,7 @@ def _settings(
     unquoted: bool,
     drop_missing_ids: bool,
     records: Path | None,
+    max_frozen: int | None,
 ) -> "Settings":
     from ..supernode.settings import OwnApp, OwnTable, RecordsFile, Settings
 
@@ -200,7 +212,10 @@ def _settings(
     if records is not None:
         if any(given is not None for given in (app, *of_table)):
             fail("Expected --records alone, which needs neither an app nor a table.", USAGE)
-        return Settings(RecordsFile(str(records.expanduser().resolve())), path)
+        limit = {} if max_frozen is None else {"max_frozen": max_frozen}
+        return Settings(RecordsFile(str(records.expanduser().resolve()), **limit), path)
+    if max_frozen is not None:
+        fail("Expected --max-frozen with --records.", USAGE)
     if app is not None:
         if any(given is not None for given in of_table):
             fail("Expected either --app or --table, which needs no app.", USAGE)

@@ -149,7 +149,7 @@ class Limits(PlainFields):
     operations : int (default: 20,000)
         Number of operations. A recurrent layer has some ten for each step of a sequence.
     parameters : int (default: 4,194,304)
-        Count of numbers in all parameters and constants together.
+        Count of numbers in all trained parameters together.
     tensor : int (default: 4,194,304)
         Count of numbers in one intermediate value of one record.
     intermediates : int (default: 67,108,864)
@@ -157,6 +157,9 @@ class Limits(PlainFields):
     flops : int (default: 50,000,000,000)
         Floating-point operations to evaluate one record. An operation that is slower than a sum,
         such as an exponential, counts as several sums, according to its duration.
+    frozen : int (default: 33,554,432)
+        Count of numbers in all parameters and constants that are not trained, such as a public
+        encoder.
     """
 
     text_bytes: int = 1 << 22
@@ -165,6 +168,7 @@ class Limits(PlainFields):
     tensor: int = 1 << 22
     intermediates: int = 1 << 26
     flops: int = 50_000_000_000
+    frozen: int = 1 << 25
 
     def __post_init__(self) -> None:
         super().__post_init__()

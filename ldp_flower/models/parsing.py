@@ -126,9 +126,14 @@ def _parameters(plain: object, limits: Limits) -> dict[str, Tensor]:
         if not _NAME.fullmatch(name):
             raise NetworkError(f"Expected names of letters, digits, . and _, got {_shown(name)}.")
         found[name] = _tensor(f"parameter {name}", each, "trainable")
-    limits.require("parameters", sum(tensor.size for tensor in found.values()), "parameters")
-    if not any(tensor.trainable for tensor in found.values()):
+    trained, frozen = (
+        sum(tensor.size for tensor in found.values() if tensor.trainable is kept)
+        for kept in (True, False)
+    )
+    if not trained:
         raise NetworkError("Expected a parameter that is trainable, got none.")
+    limits.require("parameters", trained, "trained parameters")
+    limits.require("frozen", frozen, "parameters and constants that are not trained")
     return found
 
 

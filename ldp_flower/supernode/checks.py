@@ -20,6 +20,7 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
+from ..models import Limits
 from .journal import collected_log
 from .settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
 
@@ -250,7 +251,7 @@ def _records(
     if lost := targets.size - known:
         findings.doubts.append(f"{lost} of {targets.size} targets are not finite.")
     if network is not None:
-        _fit(network, records, targets, findings)
+        _fit(network, file.limits, records, targets, findings)
     declared = None if policy is None else policy.num_records
     if declared and not _ABOUT_RIGHT[0] <= declared / max(len(records), 1) <= _ABOUT_RIGHT[1]:
         findings.doubts.append(
@@ -259,10 +260,16 @@ def _records(
         )
 
 
-def _fit(network: Path, records: NDArray[Any], targets: NDArray[Any], findings: Findings) -> None:
+def _fit(
+    network: Path,
+    limits: Limits,
+    records: NDArray[Any],
+    targets: NDArray[Any],
+    findings: Findings,
+) -> None:
     """Find the records on which a network would train."""
     try:
-        form = Form.read(network)
+        form = Form.read(network, limits)
     except (OSError, ValueError, ImportError) as error:
         findings.problems.append(f"The network {network} cannot be used: {error}")
         return

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..clients import LdpClientApp, NetworkClientApp
 from ..data.names import MissingIds
 from ..data.schema import Schema
+from ..models import Limits
 
 
 class AppError(Exception):
@@ -53,13 +54,20 @@ class RecordsFile:
     """A NumPy file (.npz) with ``records`` and ``targets``, on which networks are trained.
 
     The array ``owners``, if there is one, has the name of the user whom each record is about.
+    ``max_frozen`` is the largest number of a network's parameters that are not trained.
     """
 
     path: str
+    max_frozen: int = Limits().frozen
+
+    @property
+    def limits(self) -> Limits:
+        """Limits on the networks that are trained on these records."""
+        return Limits(frozen=self.max_frozen)
 
     def client_app(self) -> ClientApp:
         """Return the app that trains the networks in a server's messages on these records."""
-        return NetworkClientApp(self)
+        return NetworkClientApp(self, limits=self.limits)
 
     def __call__(
         self, context: Context | None = None

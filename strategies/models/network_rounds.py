@@ -157,7 +157,7 @@ def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
 
 
 #: Limits on the server's network. They are very large, since it was checked before the run.
-_ANY = Limits(*[1 << 62] * 6)
+_ANY = Limits(*[1 << 62] * 7)
 _COLOURS = (charts.BLUE, charts.GREEN, charts.PURPLE, charts.RED)
 
 

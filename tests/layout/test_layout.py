@@ -216,7 +216,7 @@ MAY_IMPORT = {
     | {"accounting", "clients", "strategies", "simulation"}
     | of_strategies("runtime"),
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation"},
-    "supernode": BOTH_SIDES | {"clients", "presentation"},
+    "supernode": BOTH_SIDES | {"models", "clients", "presentation"},
     "cli": SERVER
     | {
         "ldp_flower",

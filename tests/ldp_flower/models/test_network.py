@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ldp_flower.clients.private_training import network_gradients
 from ldp_flower.clients.private_training.network_gradients import NetworkGradients
-from ldp_flower.models import Network, NetworkError
+from ldp_flower.models import Limits, Network, NetworkError
 from ldp_flower.models.graph import Tensor
 from ldp_flower.models.interpreter import LOSSES
 
@@ -118,6 +118,20 @@ def test_the_limits_take_a_unet_of_two_million_parameters():
     network = Network.export(Deep(), torch.zeros(1, 128, 128), "cross_entropy")
     assert network.num_trainable > 2_000_000
     assert network.target() == Tensor("int64", (128, 128))
+
+
+def test_a_public_body_has_a_limit_of_its_own():
+    """A body of 7 million parameters with a trained head is within the default limits."""
+    body = nn.Conv2d(256, 3072, 3, padding=1)
+    module = nn.Sequential(body, nn.Flatten(), nn.Linear(3072, 2))
+    example = torch.zeros(256, 1, 1)
+    network = Network.export(module, example, "cross_entropy", ["2.*"])
+    assert sum(array.size for array in network.arrays.values()) > 7_000_000
+    assert network.num_trainable == 2 * 3073
+    with pytest.raises(NetworkError, match="at most 4194304 trained parameters, got 7087106"):
+        Network.export(module, example, "cross_entropy")
+    with pytest.raises(NetworkError, match=r"got 7080960\. .* raise Limits\.frozen"):
+        Network.export(module, example, "cross_entropy", ["2.*"], Limits(frozen=1 << 22))
 
 
 @pytest.mark.parametrize(

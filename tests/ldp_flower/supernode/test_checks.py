@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import socket
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.models import Network
-from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
+from ldp_flower.models.graph import Graph, Limits, Operation, Reference, Tensor
 from ldp_flower.supernode import launch
 from ldp_flower.supernode.settings import OwnTable, Settings
 
@@ -345,6 +346,27 @@ def test_records_are_held_against_a_network_before_any_run(records, net, rows, t
     checked = invoke("check", RECORDS_CONFIG, "--records", records, "--network", net)
     assert checked.exit_code == code, checked.output
     assert told in " ".join(checked.output.split())
+
+
+def test_an_operator_takes_larger_public_encoders(records, net, monkeypatch):
+    network = Network.load(net)
+    body = {"body": Tensor("float32", (9,), False)}
+    graph = replace(network.graph, parameters={**network.graph.parameters, **body})
+    Network(graph, {**network.arrays, "body": np.zeros(9, np.float32)}).save(net)
+    np.savez(records, records=np.zeros((50, 4), np.float32), targets=np.arange(50) % 2)
+    given = ("check", RECORDS_CONFIG, "--records", records, "--network", net, "--max-frozen")
+    refused = invoke(*given, 8)
+    assert "at most 8 parameters and constants" in " ".join(refused.stderr.split())
+    assert invoke(*given, 9).exit_code == 0
+    alone = invoke("check", RECORDS_CONFIG, "--max-frozen", 9)
+    assert alone.exit_code == 2 and "Expected --max-frozen with --records" in alone.stderr
+    started = []
+    monkeypatch.setattr(launch, "supervise", lambda *found: started.append(found) or 0)
+    flowers = ("--", "--insecure", "--node-config", RECORDS_CONFIG)
+    assert (
+        invoke("supernode", "--records", "records.npz", "--max-frozen", 9, *flowers).exit_code == 0
+    )
+    assert started[0][1].source.limits == Limits(frozen=9)
 
 
 def test_a_network_that_cannot_be_read_is_found(records, net, tmp_path):

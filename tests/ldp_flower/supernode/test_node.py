@@ -206,7 +206,7 @@ def test_an_operators_app_is_a_client_app_that_is_installed(tmp_path, monkeypatc
 
 def test_settings_are_read_as_they_were_written(tmp_path):
     table = Settings(OwnTable("t.csv", "s.json", "person"), "/bin")
-    records = Settings(RecordsFile("r.npz"), "/bin")
+    records = Settings(RecordsFile("r.npz", max_frozen=1 << 26), "/bin")
     assert isinstance(records.source.client_app(), NetworkClientApp)
     for number, settings in enumerate((SETTINGS, table, records)):
         file = tmp_path / str(number)
