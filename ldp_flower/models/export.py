@@ -1,7 +1,7 @@
 """Export of a PyTorch module to a network's graph, on the author's machine."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.export.graph_signature import InputKind
+from torch.nn import functional as F
 
 from .graph import DTYPES, MAX_INTEGER, Dtype, Graph, NetworkError, Operation, Reference, Tensor
 from .operations import MIXES, row_of
@@ -31,7 +32,10 @@ def exported(
             raise NetworkError(f"{type(part).__name__} {name!r} is refused. {MIXES}")
     one = torch.as_tensor(example).detach()[None]
     try:
-        program = torch.export.export(module, (one,)).run_decompositions()
+        table = torch.export.default_decompositions()
+        for operation, rule in _RULES.items():
+            table[operation] = rule
+        program = torch.export.export(module, (one,)).run_decompositions(table)
         _leave_out_assertions(program.graph)
     except Exception as error:
         text = str(error).partition("\n")[0][:300]
@@ -67,6 +71,30 @@ def exported(
         for name, array in arrays.items()
     }
     return Graph(record, parameters, tuple(operations), output, loss), arrays
+
+
+def _instance_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    variance: torch.Tensor | None,
+    of_record: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> Any:
+    """Return an instance norm as a group norm with one channel in a group, unless it is frozen."""
+    if of_record:
+        return F.group_norm(x, x.shape[1], weight, bias, eps)
+    return F.batch_norm(x, mean, variance, weight, bias, False, momentum, eps)
+
+
+_ATEN = torch.ops.aten
+#: Operations that are expressed by others on the list, beyond PyTorch's own such rules.
+_RULES: dict[Any, Callable[..., Any]] = {
+    _ATEN.instance_norm.default: _instance_norm,
+}
 
 
 def _leave_out_assertions(graph: torch.fx.Graph) -> None:
