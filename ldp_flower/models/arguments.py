@@ -128,6 +128,15 @@ TENSORS: Final = Kind(
     lambda value: isinstance(value, tuple) and value != () and all(map(ANY.holds, value)),
 )
 
+#: Places along dimensions; null stands for a whole dimension.
+PLACES: Final = Kind(
+    "a list of null and integers that depend on parameters alone",
+    lambda value: (
+        isinstance(value, tuple)
+        and all(v is None or (INTEGERS.holds(v) and not v.of_record) for v in value)
+    ),
+)
+
 SCALAR: Final = real(-LARGEST, LARGEST)
 VALUE: Final = Kind("a number or a truth", lambda v: isinstance(v, bool) or SCALAR.holds(v))
 #: A number may stand for a tensor.

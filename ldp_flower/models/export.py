@@ -90,10 +90,24 @@ def _instance_norm(
     return F.batch_norm(x, mean, variance, weight, bias, False, momentum, eps)
 
 
+def _index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
+    return _ATEN.index.Tensor(x, [*[None] * (dim % x.dim()), index])
+
+
+def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    """Return a rotation as an index that counts from before the beginning."""
+    for shift, dim in zip(shifts, dims, strict=True):
+        first = -(shift % x.shape[dim])
+        x = _index_select(x, dim, torch.arange(first, first + x.shape[dim]))
+    return x
+
+
 _ATEN = torch.ops.aten
 #: Operations that are expressed by others on the list, beyond PyTorch's own such rules.
 _RULES: dict[Any, Callable[..., Any]] = {
     _ATEN.instance_norm.default: _instance_norm,
+    _ATEN.index_select.default: _index_select,
+    _ATEN.roll.default: _roll,
 }
 
 

@@ -76,6 +76,23 @@ def _embedding(
     return found
 
 
+def _index(values: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    """Select places along dimensions that lie side by side; negative ones count from the end.
+
+    A place out of range is replaced by the nearest valid one. PyTorch's own kernel sums gradients
+    in an order that depends on its threads.
+    """
+    at = [dim for dim, index in enumerate(indices) if index is not None]
+    first, behind = at[0], at[-1] + 1
+    places = torch.zeros((), dtype=torch.int64)
+    for size, index in zip(values.shape[first:behind], indices[first:behind], strict=True):
+        assert index is not None
+        from_start = torch.where(index < 0, index + size, index)
+        places = places * size + from_start.clamp(0, size - 1)
+    found = values.flatten(first, behind - 1).index_select(first, places.flatten())
+    return found.reshape(*values.shape[:first], *places.shape, *values.shape[behind:])
+
+
 def _batch_norm(
     values: torch.Tensor,
     weight: torch.Tensor | None,
@@ -108,6 +125,7 @@ def _group_norm(
 _INSTEAD: Mapping[str, Callable[..., Any]] = {
     "aten.view.default": torch.reshape,  # under vmap, a record's layout may not allow a view
     "aten.embedding.default": _embedding,
+    "aten.index.Tensor": _index,
     "aten.native_group_norm.default": _group_norm,
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
     "aten.exp.default": steady.exp,

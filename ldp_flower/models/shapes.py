@@ -192,6 +192,16 @@ def selected(x: Tensor, dim: int, index: int) -> Tensor:
     return _with(x, at)
 
 
+def indexed(x: Tensor, indices: tuple[Tensor | None, ...]) -> Tensor:
+    """Return the result of selecting places along dimensions that lie side by side."""
+    at = [dim for dim, index in enumerate(indices) if index is not None]
+    need(bool(at) and len(indices) <= len(x.shape), "places along dimensions that there are")
+    first, behind = at[0], at[-1] + 1
+    need(len(at) == behind - first, "places along dimensions that lie side by side")
+    found = broadcast(*(each for each in indices if each is not None))
+    return Tensor(x.dtype, (*x.shape[:first], *found, *x.shape[behind:]))
+
+
 def joined(tensors: tuple[Tensor, ...], dim: int) -> Tensor:
     """Return the result of concatenating tensors along a dimension."""
     first = tensors[0]

@@ -223,6 +223,17 @@ def _scaled(g, shape, dtype, apart=True):
     return g.one([both, (None, None), *alone])
 
 
+def _index(g, x, shape):
+    first = g.whole(0, len(shape) - 1)
+    along = shape[first : first + g.whole(1, 3)]
+    sizes = [g.whole(1, 3) for _ in along]
+    places = []
+    for at, size in enumerate(along):
+        numbers = g.add("arange.start_step", start := g.whole(-size - 1, 1), start + sizes[at])
+        places.append(g.add("view", numbers, (sizes[at], *[1] * (len(along) - at - 1))))
+    return x, (*[None] * first, *places)
+
+
 def _layer_norm(g, x, shape):
     last = shape[len(shape) - g.whole(1, len(shape)) :]
     return (x, last, *_scaled(g, last, g.of(x).dtype), g.one([1e-5, 0.0]))
@@ -306,6 +317,7 @@ _FITTING = {
     "select.int": _x(
         lambda g, x, s: (x, d := g.dim(x), g.whole(-s[d], s[d] - 1)), dims=range(1, 9)
     ),
+    "index.Tensor": _x(_index, dims=range(1, 7)),
     "cat": _x(
         lambda g, x, s: (
             tuple(g.one([x, g.parameter(s, g.of(x).dtype)]) for _ in range(g.whole(1, 3))),

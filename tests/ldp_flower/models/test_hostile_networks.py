@@ -74,7 +74,7 @@ UNKNOWN = {
             "set_.source_Storage",
             "resize_.default",
         ),
-        *("as_strided.default", "index.Tensor", "index_put.default", "masked_select.default"),
+        *("as_strided.default", "index_put.default", "masked_select.default"),
         *("item.default", "_local_scalar_dense.default", "from_file.default", "gather.default"),
         *("_native_batch_norm_legit_functional.default", "relu", "relu.default.default", ""),
         *("__class__.default", "svd.default", "linalg_inv.default", "empty.memory_format"),

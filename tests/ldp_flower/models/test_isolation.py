@@ -88,6 +88,11 @@ CASES = {
     "squeeze.dims": [case(X, (0,))],
     "slice.Tensor": [case(X, 2, 1, 6, 2)],
     "select.int": [case(X, 1, 3)],
+    "index.Tensor": [
+        case(X, (None, "places")),
+        case(X, (None, None, "places")),
+        case(X, (None, "lines", "places")),
+    ],
     "cat.default": [case((X, W, X), 1)],
     "flip.default": [case(X, (1, 2))],
     "repeat.default": [case(X, (1, 2, 3))],
@@ -179,6 +184,10 @@ def network_with(name, arguments, shape, other, keywords):
         values["words"] = computed("_to_copy.default", values[X], dtype=Dtype("int64"))
     if "turned" in arguments:
         values["turned"] = computed("permute.default", values[X], (0, 2, 1))
+    if name == "index.Tensor":
+        values["places"] = computed("arange.start_step", -2, 6)  # from before to behind
+        values["lines"] = computed("view.default", values["places"], (4, 2, 1))
+        values["places"] = computed("view.default", values["places"], (2, 4))
     values["flat"] = values[X]
 
     def value(argument):

@@ -64,6 +64,7 @@ def image(name, *arguments, shape=(3, 8, 8), **parameters):
 
 _SEVERAL = ("max_pool", "native_", "_native", "split")
 A, B, ALONE = ({"parameter": name} for name in ("a", "b", "alone"))
+C, _PLACES = {"parameter": "c"}, parameter("int64", [2], trainable=False)
 _THREE = {"a": parameter(shape=[3]), "b": parameter(shape=[3]), "alone": parameter(shape=[1])}
 _NORM = "_native_batch_norm_legit_no_training.default"
 
@@ -127,6 +128,20 @@ MISFITS = {
         ],
         record={"dtype": "float32", "shape": [2, 2]},
     ),
+    "places that a record chooses": text_of(
+        [
+            call("_to_copy.default", X, dtype={"dtype": "int64"}),
+            call("index.Tensor", X, [None, of(0)]),
+        ]
+    ),
+    "places that are truths": text_of(
+        [call("gt.Scalar", W, 0), call("index.Tensor", W, [of(0)]), call("mm.default", X, of(1))]
+    ),
+    "places along dimensions apart": image("index.Tensor", ONE, [None, C, None, C], c=_PLACES),
+    "places along a dimension that there is not": image(
+        "index.Tensor", ONE, [None, None, None, None, C], c=_PLACES
+    ),
+    "no places": only("index.Tensor", X, [None, None]),
     "a convolution's bias of another size": image(
         *("convolution.default", ONE, {"parameter": "k"}, ALONE),
         *([1, 1], [0, 0], [1, 1], False, [0, 0], 1),
@@ -169,6 +184,21 @@ def test_what_only_pytorch_lets_pass_is_refused_in_words(name):
     with pytest.raises(NetworkError, match=r"Operation \d+ \(aten\..*\): Expected ") as refused:
         checked(MISFITS[name])
     assert str(refused.value).isprintable() and len(str(refused.value)) < 300
+
+
+def test_places_out_of_range_are_the_nearest_ones():
+    graph = parsed(
+        text_of(
+            [call("mul.Tensor", X, W), call("index.Tensor", of(0), [None, C])],
+            parameters={
+                "w": parameter(shape=(1, 4)),
+                "c": parameter("int64", [6], trainable=False),
+            },
+        )
+    )
+    arrays = {"w": np.ones((1, 4), np.float32), "c": np.array([-9, -4, -1, 0, 3, 1 << 52])}
+    found = Network(graph, arrays).run(np.arange(4.0, dtype=np.float32)[None])
+    assert found.tolist() == [[0, 0, 3, 0, 3, 3]]
 
 
 def test_a_norm_takes_values_in_any_layout():
