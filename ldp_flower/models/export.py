@@ -102,12 +102,24 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> A
     return x
 
 
+def _max(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return largest values and their places, which are not on the list and must not be used."""
+    return x.amax(dim, keepdim), x.argmax(dim, keepdim)
+
+
+def _min(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return smallest values and their places, which are not on the list and must not be used."""
+    return x.amin(dim, keepdim), x.argmin(dim, keepdim)
+
+
 _ATEN = torch.ops.aten
 #: Operations that are expressed by others on the list, beyond PyTorch's own such rules.
 _RULES: dict[Any, Callable[..., Any]] = {
     _ATEN.instance_norm.default: _instance_norm,
     _ATEN.index_select.default: _index_select,
     _ATEN.roll.default: _roll,
+    _ATEN.max.dim: _max,
+    _ATEN.min.dim: _min,
 }
 
 
