@@ -7,7 +7,7 @@ from typing import Any, Final
 from .graph import DTYPES, FLOATS, MAX_DIMS, MAX_INTEGER, Dtype, NetworkError, Tensor
 
 LARGEST: Final = 3.4028234663852886e38  # largest float32; PyTorch refuses larger ones in a run
-_MAX_WINDOW: Final = 1024  # largest kernel, stride, padding or scale
+MAX_WINDOW: Final = 1024  # largest kernel, stride, padding or scale
 _REQUIRED: Final = object()
 
 
@@ -42,6 +42,12 @@ class Kind:
         """Return a kind that also accepts null."""
         holds = self.holds
         return replace(self, words=f"{self.words} or null", holds=lambda v: v is None or holds(v))
+
+    def or_none(self) -> "Kind":
+        """Return a kind that also accepts an empty list."""
+        return replace(
+            self, words=f"{self.words} or none", holds=lambda v: v == () or self.holds(v)
+        )
 
     def or_else(self, default: Any) -> "Kind":
         """Return an optional kind with this default. If the default is None, null is accepted."""
@@ -98,6 +104,11 @@ def _integers(words: str, least: int, most: int, lengths: range) -> Kind:
         )
 
     return Kind(words, holds)
+
+
+def sizes(dims: int, least: int = 1, most: int = MAX_WINDOW) -> Kind:
+    """Return the kind of lists of one size for each dimension of an image or a volume."""
+    return _integers(f"{dims} sizes of {least} to {most}", least, most, range(dims, dims + 1))
 
 
 def whole(least: int, most: int) -> Kind:
@@ -161,18 +172,14 @@ PADS: Final = _integers(
     "an even list of pads", -MAX_INTEGER, MAX_INTEGER, range(0, 2 * MAX_DIMS + 1, 2)
 )
 PARTS: Final = _integers("a list of sizes above 0", 1, MAX_INTEGER, range(1, 257))
-WINDOW: Final = _integers("1 to 3 sizes", 1, _MAX_WINDOW, range(1, 4))
-PADDING: Final = _integers("1 to 3 sizes", 0, _MAX_WINDOW, range(1, 4))
-PAIR: Final = _integers(f"two sizes of 1 to {_MAX_WINDOW}", 1, _MAX_WINDOW, range(2, 3))
-PAIR_OR_NONE: Final = Kind("two sizes or none", lambda value: value == () or PAIR.holds(value))
-EDGES: Final = _integers("two sizes", 0, _MAX_WINDOW, range(2, 3))
-UNDILATED: Final = _integers("[1, 1], as pools have no dilation", 1, 1, range(2, 3))
-IMAGE: Final = _integers("two sizes above 0", 1, MAX_INTEGER, range(2, 3))
+WINDOW: Final = _integers("1 to 3 sizes", 1, MAX_WINDOW, range(1, 4))
+PADDING: Final = _integers("1 to 3 sizes", 0, MAX_WINDOW, range(1, 4))
+IMAGE: Final = sizes(2, most=MAX_INTEGER)
 SCALES: Final = Kind(
-    f"two scales above 0, at most {_MAX_WINDOW}",
+    f"two scales above 0, at most {MAX_WINDOW}",
     lambda value: (
         isinstance(value, tuple)
         and len(value) == 2
-        and all(type(each) in (int, float) and 0 < each <= _MAX_WINDOW for each in value)
+        and all(type(each) in (int, float) and 0 < each <= MAX_WINDOW for each in value)
     ),
 )

@@ -91,9 +91,14 @@ def batch_norm(
     return (same(x),)
 
 
+def _require_image(x: Tensor, sizes: Shape | tuple[float, ...]) -> None:
+    """Raise NetworkError unless values have a batch, channels and a dimension for each size."""
+    need(len(x.shape) == len(sizes) + 2, f"values of {len(sizes) + 2} dimensions")
+
+
 def _pooled(x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Tensor:
     """Return the result of a pool; every window contains at least one element of the image."""
-    need(len(x.shape) == 4, "images: values of four dimensions")
+    _require_image(x, kernel)
     need(all(2 * p <= k for p, k in zip(padding, kernel, strict=True)), "half a kernel of padding")
     sizes = []
     for size, k, s, p in zip(x.shape[2:], kernel, stride or kernel, padding, strict=True):
@@ -121,16 +126,22 @@ def mean_pooled(
 
 def adapted(x: Tensor, size: Shape) -> Tensor:
     """Return the result of a pool to a given size, whose windows cover the image."""
-    need(len(x.shape) == 4, "images: values of four dimensions")
+    _require_image(x, size)
     return Tensor(x.dtype, x.shape[:2] + size)
+
+
+def largest_adapted(x: Tensor, size: Shape) -> tuple[Tensor, ...]:
+    """Return the results of a max pool to a given size: largest values, and their places."""
+    found = adapted(x, size)
+    return found, Tensor("int64", found.shape)
 
 
 def resized(
     x: Tensor, size: Shape | None, scales: tuple[float, float] | None, **_: object
 ) -> Tensor:
     """Return the result of resizing an image to a given size or by given scales."""
-    need(len(x.shape) == 4, "images: values of four dimensions")
     need((size is None) != (scales is None), "either a size or scales")
+    _require_image(x, size or scales or ())
     if scales is not None:
         size = tuple(int(s * scale) for s, scale in zip(x.shape[2:], scales, strict=True))
     assert size is not None

@@ -16,7 +16,6 @@ from .arguments import (
     DIM,
     DIMS,
     DTYPE,
-    EDGES,
     EPS,
     FALSE,
     FLAG,
@@ -31,8 +30,6 @@ from .arguments import (
     OPERAND,
     PADDING,
     PADS,
-    PAIR,
-    PAIR_OR_NONE,
     PARAMETER,
     PARTS,
     PLACES,
@@ -41,13 +38,13 @@ from .arguments import (
     SCALES,
     SIZES,
     TENSORS,
-    UNDILATED,
     VALUE,
     WINDOW,
     real,
+    sizes,
     whole,
 )
-from .graph import NetworkError
+from .graph import MAX_INTEGER, NetworkError
 from .signatures import (
     EXP,
     SLOW,
@@ -68,13 +65,35 @@ _OPERANDS = {"x": OPERAND, "other": OPERAND}
 _NUMERIC = {"x": NUMERIC, "other": NUMERIC}
 _WITH_SCALAR = {"x": ANY, "other": SCALAR}
 _NUMBER_WITH_SCALAR = {"x": NUMBERS, "other": SCALAR}
-_POOL = {
-    "x": FLOAT,
-    "kernel": PAIR,
-    "stride": PAIR_OR_NONE.or_else(()),
-    "padding": EDGES.or_else((0, 0)),
-}
 _NORMED = {"weight": _LEARNT, "bias": _LEARNT}
+
+
+def _pools(dims: int) -> dict[str, Signature]:
+    """Return the rows of pools over images (two dimensions) or volumes (three)."""
+    window, covering = sizes(dims), {"x": FLOAT, "size": sizes(dims, most=MAX_INTEGER)}
+    given = {
+        "x": FLOAT,
+        "kernel": window,
+        "stride": window.or_none().or_else(()),
+        "padding": sizes(dims, 0).or_else((0,) * dims),
+    }
+    undilated = sizes(dims, most=1).or_else((1,) * dims)
+    return {
+        f"max_pool{dims}d_with_indices": takes(
+            layers.max_pooled, of_windows, **given, dilation=undilated, ceil=_IF_SAID
+        ),
+        f"avg_pool{dims}d": takes(
+            layers.mean_pooled,
+            of_windows,
+            **given,
+            ceil=_IF_SAID,
+            count_padding=FLAG.or_else(True),
+            divisor=whole(1, 1 << 20).or_else(None),
+        ),
+        f"_adaptive_avg_pool{dims}d": takes(layers.adapted, of_covering, **covering),
+        f"adaptive_max_pool{dims}d": takes(layers.largest_adapted, of_covering, **covering),
+    }
+
 
 _ROWS: Final = {
     # layout
@@ -115,6 +134,8 @@ _ROWS: Final = {
     "cos": takes(shapes.as_float, SLOW, x=NUMBERS),
     "abs": takes(shapes.same, x=NUMBERS),
     "neg": takes(shapes.same, x=NUMBERS),
+    "sign": takes(shapes.same, x=NUMBERS),
+    "floor": takes(shapes.same, x=NUMBERS),
     "leaky_relu": takes(shapes.same, x=FLOAT, slope=SCALAR.or_else(0.01)),
     "elu": takes(
         shapes.same,
@@ -194,18 +215,8 @@ _ROWS: Final = {
         momentum=EPS,
         eps=EPS,
     ),
-    "max_pool2d_with_indices": takes(
-        layers.max_pooled, of_windows, **_POOL, dilation=UNDILATED.or_else((1, 1)), ceil=_IF_SAID
-    ),
-    "avg_pool2d": takes(
-        layers.mean_pooled,
-        of_windows,
-        **_POOL,
-        ceil=_IF_SAID,
-        count_padding=FLAG.or_else(True),
-        divisor=whole(1, 1 << 20).or_else(None),
-    ),
-    "_adaptive_avg_pool2d": takes(layers.adapted, of_covering, x=FLOAT, size=IMAGE),
+    **_pools(2),
+    **_pools(3),
     "upsample_nearest2d.vec": takes(
         layers.resized, x=FLOAT, size=IMAGE.or_null(), scales=SCALES.or_null()
     ),

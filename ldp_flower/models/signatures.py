@@ -83,7 +83,7 @@ def of_windows(found: Results, x: Tensor, kernel: tuple[int, ...], **_: Any) -> 
     return x.size + _BRANCH * _size(found) * math.prod(kernel)
 
 
-def of_covering(found: Tensor, x: Tensor, size: tuple[int, ...]) -> int:
+def of_covering(found: Results, x: Tensor, size: tuple[int, ...]) -> int:
     """Return the number of floating-point operations of a pool whose windows cover an image."""
     reach = (old // new + 2 for old, new in zip(x.shape[2:], size, strict=True))
-    return x.size + _BRANCH * found.size * math.prod(reach)
+    return x.size + _BRANCH * _size(found) * math.prod(reach)

@@ -20,10 +20,12 @@ from ldp_flower.models.graph import (
 from ldp_flower.models.network import Network
 from ldp_flower.models.operations import OPERATIONS
 
-SEVERAL = ("aten.max_pool", "aten.native_", "aten._native", "aten.split")  # results
+# Operations with several results.
+SEVERAL = ("aten.max_pool", "aten.adaptive_max", "aten.native_", "aten._native", "aten.split")
 MOST = 600  # numbers in one value
 RECORDS = [(6,), (4, 6), (5,), (2, 5, 6), (4, 4, 4), (3, 7), (2, 3, 4, 4), (1, 8, 8)]
-UNARY = "relu sigmoid tanh exp log log1p sqrt rsqrt reciprocal erf sin cos abs neg gelu".split()
+UNARY = "relu sigmoid tanh exp log log1p sqrt rsqrt reciprocal erf sin cos".split()
+UNARY += "abs neg gelu sign floor".split()
 ARITHMETIC = [
     f"{name}.{of}" for name in ("add", "sub", "mul", "div") for of in ("Tensor", "Scalar")
 ]
@@ -203,18 +205,22 @@ def _expand(g, x, shape):
 
 
 def _window(g, x, shape):
-    kernel = (g.whole(1, 3), g.whole(1, 3))
-    stride = g.one([(), kernel, (1, 1), (g.whole(1, 4), g.whole(1, 4))])
+    kernel = tuple(g.whole(1, 3) for _ in shape[2:])
+    stride = g.one([(), kernel, (1,) * len(kernel), tuple(g.whole(1, 4) for _ in kernel)])
     return x, kernel, stride, tuple(g.whole(0, k // 2) for k in kernel)
 
 
 def _max_pool(g, x, shape):
-    return (*_window(g, x, shape), (1, 1), g.maybe())
+    return (*_window(g, x, shape), (1,) * (len(shape) - 2), g.maybe())
 
 
 def _mean_pool(g, x, shape):
     more = (g.maybe(), g.maybe(), g.one([None, 3]))
     return (*_window(g, x, shape), *more[: g.whole(0, 3)])
+
+
+def _covering_pool(g, x, shape):
+    return x, tuple(g.whole(1, 7) for _ in shape[2:])
 
 
 def _scaled(g, shape, dtype, apart=True):
@@ -379,11 +385,16 @@ _FITTING = {
     "native_layer_norm": _x(_layer_norm, *FLOATS, dims=range(1, 9)),
     "native_group_norm": _x(_group_norm, *FLOATS, dims=range(2, 9)),
     "_native_batch_norm_legit_no_training": _x(_batch_norm, *FLOATS, dims=range(2, 9)),
-    "max_pool2d_with_indices": _x(_max_pool, *FLOATS, dims=[4]),
-    "avg_pool2d": _x(_mean_pool, *FLOATS, dims=[4]),
-    "_adaptive_avg_pool2d": _x(
-        lambda g, x, s: (x, (g.whole(1, 7), g.whole(1, 7))), *FLOATS, dims=[4]
-    ),
+    **{
+        name.format(dims): _x(made, *FLOATS, dims=[dims + 2])
+        for dims in (2, 3)
+        for name, made in {
+            "max_pool{}d_with_indices": _max_pool,
+            "avg_pool{}d": _mean_pool,
+            "_adaptive_avg_pool{}d": _covering_pool,
+            "adaptive_max_pool{}d": _covering_pool,
+        }.items()
+    },
     "upsample_nearest2d.vec": _x(lambda g, x, s: (x, *_resized(g, ())), *FLOATS, dims=[4]),
     "upsample_bilinear2d.vec": _x(
         lambda g, x, s: (x, *_resized(g, (g.maybe(),))), *FLOATS, dims=[4]

@@ -72,7 +72,7 @@ def test_neither_company_nor_place_moves_a_gradient(kind):
 # ------------------------------------------------------------------- single operations
 
 X, W, V = "x", "w", "v"  # record times parameter, parameter, another parameter
-_IMAGE, _ROW = (2, 6, 6), (4, 6)
+_IMAGE, _VOLUME, _ROW = (2, 6, 6), (2, 4, 4, 5), (4, 6)
 
 
 def case(*arguments, shape=_ROW, other=(1,), keywords=None):
@@ -103,6 +103,7 @@ CASES = {
         for name in (
             *("relu", "gelu", "sigmoid", "tanh", "exp", "log", "log1p", "sqrt", "rsqrt"),
             *("reciprocal", "abs", "neg", "erf", "sin", "cos", "leaky_relu", "elu", "hardtanh"),
+            *("sign", "floor"),
         )
     },
     "clamp.default": [case(X, -0.5, 0.5)],
@@ -138,7 +139,16 @@ CASES = {
         case(X, (3, 3), (1, 1), (1, 1), shape=_IMAGE),
     ],
     "avg_pool2d.default": [case(X, (2, 2), (2, 2), shape=_IMAGE)],
-    "_adaptive_avg_pool2d.default": [case(X, (4, 5), shape=_IMAGE)],
+    "max_pool3d_with_indices.default": [
+        case(X, (2, 2, 2), (2, 2, 2), shape=_VOLUME),
+        case(X, (3, 3, 3), (1, 1, 1), (1, 1, 1), shape=_VOLUME),
+    ],
+    "avg_pool3d.default": [case(X, (2, 2, 2), (2, 2, 1), shape=_VOLUME)],
+    **{
+        f"{name}{len(size)}d.default": [case(X, size, shape=shape)]
+        for name in ("_adaptive_avg_pool", "adaptive_max_pool")
+        for size, shape in (((4, 5), _IMAGE), ((3, 2, 5), _VOLUME))
+    },
     "upsample_nearest2d.vec": [case(X, (12, 9), None, shape=_IMAGE)],
     "upsample_bilinear2d.vec": [
         case(X, (12, 9), False, None, shape=_IMAGE),
@@ -157,7 +167,11 @@ CASES = {
             ((1, 1), (0, 0), (1, 1), False, (0, 0), 2, (2, 1, 3, 3)),
         )
     ]
-    + [case(X, V, "bias", (1,), (1,), (1,), False, (0,), 1, shape=(2, 9), other=(5, 2, 3))],
+    + [case(X, V, "bias", (1,), (1,), (1,), False, (0,), 1, shape=(2, 9), other=(5, 2, 3))]
+    + [
+        case(X, V, None, *[(s,) * 3 for s in (2, 1, 1)], t, (0,) * 3, 1, shape=_VOLUME, other=other)
+        for t, other in ((False, (5, 2, 3, 3, 3)), (True, (2, 3, 3, 3, 3)))
+    ],
     "full.default": [case((1, 4, 6), 0.5)],
     "full_like.default": [case(X, 0.5)],
     "scalar_tensor.default": [case(0.5)],
@@ -198,7 +212,7 @@ def network_with(name, arguments, shape, other, keywords):
     result = computed(name, *map(value, arguments), **keywords)
     if name == "split_with_sizes.default":
         result = Reference(result.source, 1)
-    elif name.startswith(("max_pool", "native_", "_native")):
+    elif name.startswith(("max_pool", "adaptive_max", "native_", "_native")):
         result = Reference(result.source, 0)
     result = computed("_to_copy.default", result, dtype=Dtype("float32"))
     # Whatever the operation does with a record, something of it is learnt from.

@@ -62,7 +62,7 @@ def image(name, *arguments, shape=(3, 8, 8), **parameters):
     return text_of(operations, output, parameters=listed, record=record)
 
 
-_SEVERAL = ("max_pool", "native_", "_native", "split")
+_SEVERAL = ("max_pool", "adaptive_max", "native_", "_native", "split")
 A, B, ALONE = ({"parameter": name} for name in ("a", "b", "alone"))
 C, _PLACES = {"parameter": "c"}, parameter("int64", [2], trainable=False)
 _THREE = {"a": parameter(shape=[3]), "b": parameter(shape=[3]), "alone": parameter(shape=[1])}
@@ -155,6 +155,12 @@ MISFITS = {
         "native_group_norm.default", ONE, None, B, 1, 3, 64, 3, 1e-5, **_THREE
     ),
     "more padding than half a kernel": pool((3, 3), (1, 1), (2, 2)),
+    "a pool of volumes on images": image("avg_pool3d.default", ONE, [2, 2, 2]),
+    "a pool of images on volumes": image("adaptive_max_pool2d.default", ONE, [2, 2, 2]),
+    "a kernel of one size": image("avg_pool2d.default", ONE, [2]),
+    "a volume's kernel beyond its edges": image(
+        "max_pool3d_with_indices.default", ONE, [1, 1, 5], shape=(1, 4, 4, 4)
+    ),
     "a mean pool with more padding": image("avg_pool2d.default", ONE, [2, 2], [1, 1], [2, 2]),
     "a pad that cuts all off": only("constant_pad_nd.default", X, [-5, 3], 0.0),
     "an output padding without a stride": image(
