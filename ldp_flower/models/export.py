@@ -1,9 +1,11 @@
 """Export of a PyTorch module to a network's graph, on the author's machine."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -12,8 +14,10 @@ from torch.export.graph_signature import InputKind
 from torch.nn import functional as F
 
 from .graph import DTYPES, MAX_INTEGER, Dtype, Graph, NetworkError, Operation, Reference, Tensor
-from .operations import MIXES, row_of
+from .operations import row_of
 
+_TORCH: Final = str(Path(torch.__file__).parent)
+_FRAME: Final = re.compile(r'File "(.+)", line (\d+), in .*\n\s*(.*)')  # of a node's stack trace
 _GETITEM = "<built-in function getitem>"
 # Keywords about place and layout of a value in memory, which the interpreter decides.
 _LEFT_OUT = {"device", "layout", "pin_memory", "memory_format", "implicit", "non_blocking"}
@@ -21,15 +25,15 @@ _LEFT_OUT = {"device", "layout", "pin_memory", "memory_format", "implicit", "non
 
 def exported(
     module: torch.nn.Module, example: torch.Tensor, loss: str, trainable: Sequence[str]
-) -> tuple[Graph, dict[str, NDArray[Any]]]:
-    """Return a module's graph for one record, and the values of its parameters.
+) -> tuple[Graph, dict[str, NDArray[Any]], list[str]]:
+    """Return a module's graph for one record, its parameters' values, and operations' origins.
 
     Raises NetworkError if the module uses an operation that is not on the list, or ``trainable``
     matches no parameter.
     """
     for name, part in module.named_modules():
         if part.training and getattr(part, "running_mean", None) is not None:
-            raise NetworkError(f"{type(part).__name__} {name!r} is refused. {MIXES}")
+            raise NetworkError(f"{type(part).__name__} {name!r} is refused. {_MIXES}")
     one = torch.as_tensor(example).detach()[None]
     try:
         table = torch.export.default_decompositions()
@@ -40,37 +44,78 @@ def exported(
     except Exception as error:
         text = str(error).partition("\n")[0][:300]
         raise NetworkError(
-            f"Expected a module that torch.export takes, for one record as a batch of one: {text}"
+            "Expected a module that torch.export takes, for one record as a batch of one, and that "
+            f"does not branch on values of a record (torch.where chooses by them): {text}"
         ) from error
     sources, arrays, trained = _inputs(program, trainable)
     operations: list[Operation] = []
+    origins: list[str] = []
     output: Reference | None = None
     for node in program.graph.nodes:
         if node.op == "output":
             (results,) = node.args
             if len(results) != 1 or not isinstance(results[0], torch.fx.Node):
-                raise NetworkError(f"Expected a module that returns one tensor, got {results}.")
+                raise NetworkError(
+                    f"Expected a module that returns one tensor, got {len(results)} results: wrap "
+                    "it in a module that returns the one for the loss."
+                )
             output = sources[results[0]]
         elif node.op == "call_function" and str(node.target) == _GETITEM:
             whole, part = node.args
             sources[node] = Reference(sources[whole].source, part)
         elif node.op == "call_function":
-            row_of(name := str(node.target))
+            origins.append(_origin(node))
+            try:
+                operation = _operation(node, sources)
+            except NetworkError as error:
+                raise NetworkError(f"{error} {origins[-1]}") from None
             sources[node] = Reference(len(operations))
-            operations.append(
-                Operation(
-                    name,
-                    tuple(_value(each, sources) for each in node.args),
-                    {k: _value(v, sources) for k, v in node.kwargs.items() if k not in _LEFT_OUT},
-                )
-            )
+            operations.append(operation)
     assert output is not None
     record = Tensor(_dtype(one), tuple(one.shape[1:]))
     parameters = {
         name: Tensor(str(array.dtype), array.shape, name in trained)
         for name, array in arrays.items()
     }
-    return Graph(record, parameters, tuple(operations), output, loss), arrays
+    return Graph(record, parameters, tuple(operations), output, loss), arrays, origins
+
+
+def _operation(node: torch.fx.Node, sources: dict[torch.fx.Node, Reference]) -> Operation:
+    name = str(node.target)
+    try:
+        row_of(name)
+    except NetworkError as error:
+        known = (text for parts, text in _ADVICE.items() if any(part in name for part in parts))
+        raise NetworkError(f"{error} {next(known, _LISTED)}") from None
+    keywords = {k: _value(v, sources) for k, v in node.kwargs.items() if k not in _LEFT_OUT}
+    return Operation(name, tuple(_value(each, sources) for each in node.args), keywords)
+
+
+def _origin(node: torch.fx.Node) -> str:
+    """Return a sentence with the module and the line of code from which an operation comes."""
+    modules = list(node.meta.get("nn_module_stack", {}).values())
+    path, kind = modules[-1] if modules else ("", "")
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [each for each in frames if not each[0].startswith(_TORCH)]
+    lines = [f"{Path(file).name}, line {line}: {code}" for file, line, code in own[-1:]]
+    of_module = str(kind).rpartition(".")[2] + f" {path!r}" * bool(path)
+    return f"It comes from {', '.join([of_module, *lines])}"
+
+
+_MIXES: Final = "Batch statistics mix records: use GroupNorm, or freeze them by eval()."
+#: Advice on operations that are not on the list, by parts of their names.
+_ADVICE: Final = {
+    ("dropout",): "Dropout is random: call eval() on the module.",
+    ("batch_norm",): _MIXES,
+    ("rand", "bernoulli", "multinomial", "normal"): "A network computes without randomness.",
+    ("sort", "topk", "argm", "median", "kthvalue"): "Use max, min, softmax or pools instead.",
+    ("gather", "scatter", "index_", "take"): "Use Embedding, one_hot or torch.where instead.",
+    ("copy", "empty", "fill"): "Build a tensor by torch.cat, torch.where or F.pad, not in parts.",
+    ("isnan", "isinf"): "Fill missing values in the data: a record with NaN counts nothing.",
+    ("embedding_bag",): "Use Embedding, and sum its rows.",
+    ("cdist",): "Use norms of differences instead.",
+}
+_LISTED: Final = "The page models-as-data.md lists what is taken."
 
 
 def _instance_norm(
@@ -112,12 +157,20 @@ def _min(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor
     return x.amin(dim, keepdim), x.argmin(dim, keepdim)
 
 
+def _clamp(
+    x: torch.Tensor, least: torch.Tensor | None = None, most: torch.Tensor | None = None
+) -> torch.Tensor:
+    x = x if least is None else torch.maximum(x, least)
+    return x if most is None else torch.minimum(x, most)
+
+
 _ATEN = torch.ops.aten
 #: Operations that are expressed by others on the list, beyond PyTorch's own such rules.
 _RULES: dict[Any, Callable[..., Any]] = {
     _ATEN.instance_norm.default: _instance_norm,
     _ATEN.index_select.default: _index_select,
     _ATEN.roll.default: _roll,
+    _ATEN.clamp.Tensor: _clamp,
     _ATEN.max.dim: _max,
     _ATEN.min.dim: _min,
 }

@@ -104,7 +104,8 @@ class Network:
         Raises
         ------
         NetworkError
-            If a node would refuse the network; the message names the operation.
+            If a node would refuse the network; the message names the operation, the module and the
+            line of code from which it comes.
         """
         import torch
 
@@ -114,9 +115,15 @@ class Network:
             raise NetworkError(f"Expected a loss in {list(LOSSES)}, got {loss!r}.")
         if isinstance(trainable, str):
             raise NetworkError(f"Expected trainable to be a list of names, got {trainable!r}.")
-        graph, arrays = exported(module, torch.as_tensor(example), loss, trainable)
-        network = cls(parsed(graph.to_text(), limits), arrays)
-        network.check(limits)
+        graph, arrays, origins = exported(module, torch.as_tensor(example), loss, trainable)
+        try:
+            network = cls(parsed(graph.to_text(), limits), arrays)
+            network.check(limits)
+        except NetworkError as error:
+            if error.operation is None:
+                raise
+            text = f"{error} {origins[error.operation]}"
+            raise NetworkError(text, error.operation) from None
         return network
 
     def check(self, limits: Limits | None = None) -> NetworkCost:

@@ -271,23 +271,12 @@ OPERATIONS: Final = {
     f"aten.{name}" if "." in name else f"aten.{name}.default": row for name, row in _ROWS.items()
 }
 
-MIXES: Final = "BatchNorm mixes records: use GroupNorm, or freeze its statistics by eval()."
-_RANDOM: Final = "Dropout is random: call eval() on the module."
-
-#: Advice for common operations that are not on the list.
-ADVICE: Final = {
-    "aten.native_dropout.default": _RANDOM,
-    "aten.dropout.default": _RANDOM,
-    "aten._native_batch_norm_legit.default": MIXES,
-    "aten._native_batch_norm_legit.no_stats": MIXES,
-    "aten._native_batch_norm_legit_functional.default": MIXES,
-    "aten.native_batch_norm.default": MIXES,
-}
-
 
 def row_of(name: str) -> Signature:
     """Return an operation's row of the table; raise NetworkError if it is not on the list."""
     if name not in OPERATIONS:
-        why = ADVICE.get(name, "It is not on the list of operations that keep records apart.")
-        raise NetworkError(f"Operation {name[:80]} is refused. {why}")
+        raise NetworkError(
+            f"Operation {name[:80]} is refused. It is not on the list of operations that keep "
+            "records apart."
+        )
     return OPERATIONS[name]
