@@ -24,7 +24,7 @@ _LEFT_OUT = {"device", "layout", "pin_memory", "memory_format", "implicit", "non
 
 
 def exported(
-    module: torch.nn.Module, example: torch.Tensor, loss: str, trainable: Sequence[str]
+    module: torch.nn.Module, example: Any, loss: str, trainable: Sequence[str]
 ) -> tuple[Graph, dict[str, NDArray[Any]], list[str]]:
     """Return a module's graph for one record, its parameters' values, and operations' origins.
 
@@ -34,7 +34,7 @@ def exported(
     for name, part in module.named_modules():
         if part.training and getattr(part, "running_mean", None) is not None:
             raise NetworkError(f"{type(part).__name__} {name!r} is refused. {_MIXES}")
-    one = torch.as_tensor(example).detach()[None]
+    one = _one(example)
     try:
         table = torch.export.default_decompositions()
         for operation, rule in _RULES.items():
@@ -72,12 +72,26 @@ def exported(
             sources[node] = Reference(len(operations))
             operations.append(operation)
     assert output is not None
-    record = Tensor(_dtype(one), tuple(one.shape[1:]))
+    record = Tensor(_dtype(one.dtype), tuple(one.shape[1:]))
     parameters = {
         name: Tensor(str(array.dtype), array.shape, name in trained)
         for name, array in arrays.items()
     }
     return Graph(record, parameters, tuple(operations), output, loss), arrays, origins
+
+
+def _one(example: Any) -> torch.Tensor:
+    """Return a batch of one record. Integers of any width have eight bytes."""
+    if isinstance(example, tuple) and any(getattr(each, "ndim", 0) for each in example):
+        if len(example) > 1:
+            shapes = [list(np.shape(each)) for each in example]
+            raise NetworkError(
+                f"Expected one array as example, got a tuple of shapes {shapes}. Leave out the "
+                "target. Join several inputs to one array, and take it apart in the module."
+            )
+        (example,) = example
+    one = torch.as_tensor(example).detach()[None]
+    return one.to(getattr(torch, _dtype(one.dtype)))
 
 
 def _operation(node: torch.fx.Node, sources: dict[torch.fx.Node, Reference]) -> Operation:
@@ -218,17 +232,18 @@ def _inputs(
 
 def _finite(name: str, tensor: torch.Tensor) -> NDArray[Any]:
     """Return a constant's value; infinite numbers, as in masks, become the largest number."""
-    _dtype(tensor)
-    array: NDArray[Any] = tensor.detach().cpu().numpy().copy()
+    array: NDArray[Any] = tensor.detach().cpu().numpy().astype(_dtype(tensor.dtype))
     if np.isnan(array).any():
         raise NetworkError(f"Expected parameters without NaN, got some in {name!r}.")
     return np.nan_to_num(array) if array.dtype.kind == "f" else array
 
 
-def _dtype(tensor: torch.Tensor) -> str:
-    name = str(tensor.dtype).removeprefix("torch.")
+def _dtype(dtype: torch.dtype) -> str:
+    """Return the name of an element type; integers of any width are ``int64``."""
+    name = str(dtype).removeprefix("torch.")
+    name = "int64" if name.startswith(("int", "uint")) else name
     if name not in DTYPES:
-        raise NetworkError(f"Expected tensors of {', '.join(DTYPES)}, got {name}.")
+        raise NetworkError(f"Expected numbers of {', '.join(DTYPES)}, got {name}: convert them.")
     return name
 
 
@@ -238,7 +253,7 @@ def _value(value: Any, sources: dict[torch.fx.Node, Reference]) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_value(each, sources) for each in value)
     if isinstance(value, torch.dtype):
-        return Dtype(str(value).removeprefix("torch."))
+        return Dtype(_dtype(value))
     if isinstance(value, float) and math.isinf(value):
         return math.copysign(float(np.finfo(np.float32).max), value)
     if type(value) is int:  # a slice to the end has a larger integer than a text may contain

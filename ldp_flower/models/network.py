@@ -91,7 +91,8 @@ class Network:
             A module that takes a batch of records and returns one tensor. With Dropout or
             BatchNorm it must be in ``eval()`` mode.
         example : array_like or torch.Tensor
-            One record, without a batch dimension. All records must have its type and shape.
+            One record, without a batch dimension. All records must have its shape. Integers of any
+            width become int64.
         loss : {"cross_entropy", "binary_cross_entropy", "mse", "huber", "poisson"}
             Name of the loss. Cross-entropies take outputs before softmax and sigmoid;
             ``"poisson"`` takes logarithms of rates.
@@ -107,15 +108,13 @@ class Network:
             If a node would refuse the network; the message names the operation, the module and the
             line of code from which it comes.
         """
-        import torch
-
         from .export import exported
 
         if loss not in LOSSES:
             raise NetworkError(f"Expected a loss in {list(LOSSES)}, got {loss!r}.")
         if isinstance(trainable, str):
             raise NetworkError(f"Expected trainable to be a list of names, got {trainable!r}.")
-        graph, arrays, origins = exported(module, torch.as_tensor(example), loss, trainable)
+        graph, arrays, origins = exported(module, example, loss, trainable)
         try:
             network = cls(parsed(graph.to_text(), limits), arrays)
             network.check(limits)

@@ -306,3 +306,33 @@ def test_a_table_of_codes_and_numbers_is_exported():
     rows = torch.cat([*codes, torch.randn(6, 4, generator=generator)], 1)
     network = Network.export(module, rows[0], "cross_entropy")
     check_alone(module, network, rows, torch.arange(6) % 3)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64, np.bool_])
+def test_examples_of_integers_are_exported(dtype):
+    module = nn.Sequential(Scaled(), nn.Flatten(), nn.Linear(8, 3))
+    rows = np.arange(16).reshape(2, 2, 4).astype(dtype)
+    network = Network.export(module, rows[0], "cross_entropy")
+    assert network.graph.record.dtype == ("bool" if dtype is np.bool_ else "int64")
+    expected = module(torch.from_numpy(rows)).detach()
+    np.testing.assert_allclose(network.run(rows), expected, rtol=1e-5, atol=1e-6)
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shift", torch.tensor([3], dtype=torch.int32))
+
+    def forward(self, x):
+        return (x.int() + self.shift).to(torch.float32) / 255
+
+
+def test_a_tuple_is_an_example_if_it_holds_one_array():
+    row, module = torch.zeros(4), nn.Linear(4, 2)
+    graphs = [Network.export(module, each, "mse").graph for each in (row, (row,), (0.0,) * 4)]
+    assert graphs[0] == graphs[1] == graphs[2]
+    for example in ((row, 1), (row, row)):
+        with pytest.raises(NetworkError, match="Leave out the target"):
+            Network.export(module, example, "mse")
+    with pytest.raises(NetworkError, match="got float16: convert them"):
+        Network.export(module, row.half(), "mse")
