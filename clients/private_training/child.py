@@ -119,7 +119,8 @@ class Round:
         from .steps import take_steps
 
         parameters = self._parameters()
-        kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[self.optimizer]
+        of = torch.optim
+        kind = {"sgd": of.SGD, "adam": of.Adam, "adamw": of.AdamW}[self.optimizer]
         optimizer = kind(parameters.values(), lr=self.learning_rate)
         kept = take_steps(
             self.plan, parameters, optimizer, gradients, self.count, present, randomness

@@ -133,7 +133,7 @@ def with_parameters(
 
 #: Names of the records of a message and of its reply.
 ARRAYS, NETWORK, METRICS = "arrays", "network", "metrics"
-OPTIMIZERS = ("sgd", "adam")
+OPTIMIZERS = ("sgd", "adam", "adamw")
 _LEARNING_RATES = (1e-30, 1e30)  # beyond, numbers of four bytes vanish or overflow
 _OF_PLAN = tuple(field.name for field in fields(DpSgdPlan))
 _OF_USERS = "records_per_user"  # the one field that a plan for single records does not have
@@ -147,7 +147,7 @@ class NetworkRound(PlainFields):
     ----------
     text : str
         The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
-    optimizer : {"sgd", "adam"}
+    optimizer : {"sgd", "adam", "adamw"}
         The optimiser, which receives noisy means only.
     salt : int
         Number of the run, in ``[0, 2**63)``. A plan is paid once in each run.

@@ -181,7 +181,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         Number of records of a user in one round, with ``unit="user"``; by default 10. Of a user
         with more records, other ones are drawn in each round. Time and memory of a node grow with
         this number even if users have fewer records.
-    optimizer : {"sgd", "adam"} (default: "sgd")
+    optimizer : {"sgd", "adam", "adamw"} (default: "sgd")
         The optimiser on the nodes. It starts anew in every round.
     learning_rate : float (default: 0.1)
         Learning rate of the optimiser.

@@ -18,7 +18,7 @@ from ldp_flower.clients.private_training import network_app, steps
 from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits
 from ldp_flower.clients.private_training.records import Form
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.training import ARRAYS, NETWORK, NetworkRound
+from ldp_flower.guarantee.training import ARRAYS, NETWORK, OPTIMIZERS, NetworkRound
 from ldp_flower.models import Limits, Network
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
@@ -116,7 +116,7 @@ def test_steps_are_those_of_the_formula(monkeypatch):
     np.testing.assert_allclose(found, theta, atol=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_simulation_is_reproducible_and_replies_what_is_trained(optimizer):
     replies = [simulated(App(seed=3).app, content(optimizer=optimizer)) for _ in range(2)]
     assert np.array_equal(weights(replies[0]), weights(replies[1]))
