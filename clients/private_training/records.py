@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.data.names import as_names
 from ldp_flower.guarantee.messages import Slots
-from ldp_flower.models.graph import Limits, Tensor
+from ldp_flower.models.graph import CLASS_LOSSES, Limits, Tensor
 from ldp_flower.models.network import Network
 from ldp_flower.randomness import RandomSource
 
@@ -158,7 +158,7 @@ class Form:
     @classmethod
     def of(cls, network: Network, limits: Limits) -> Self:
         """Return the inputs of a network; raise NetworkError if the network is refused."""
-        classes = network.graph.loss == "cross_entropy"
+        classes = network.graph.loss in CLASS_LOSSES
         output = network.check(limits).output
         target = network.target(limits)
         return cls(network.graph.record, target, output.shape[1] if classes else None)

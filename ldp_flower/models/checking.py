@@ -5,7 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from .arguments import Held
-from .graph import FLOATS, MAX_DIMS, Graph, Limits, NetworkError, Operation, Reference, Tensor
+from .graph import (
+    CLASS_LOSSES,
+    FLOATS,
+    MAX_DIMS,
+    Graph,
+    Limits,
+    NetworkError,
+    Operation,
+    Reference,
+    Tensor,
+)
 from .operations import row_of
 from .signatures import Results
 
@@ -100,22 +110,28 @@ def measure(graph: Graph, limits: Limits) -> NetworkCost:
     return NetworkCost(values.find(graph.output).tensor, intermediates, flops)
 
 
-def target_of(loss: str, output: Tensor) -> Tensor:
-    """Return the type and shape that a record's target must have, for this loss and output.
+def target_of(graph: Graph, output: Tensor) -> Tensor:
+    """Return the type and shape that a record's target must have, for a graph's loss and output.
 
-    Raises NetworkError if the loss does not fit the output.
+    Raises NetworkError if the loss or its weights of classes do not fit the output.
     """
     if output.dtype not in FLOATS or not output.shape or output.shape[0] != 1:
         raise NetworkError(
             f"Expected an output of floats with a first dimension of 1, got {output.dtype} of "
             f"shape {list(output.shape)}."
         )
-    if loss == "cross_entropy":
-        if len(output.shape) < 2 or output.shape[1] < 2:
-            raise NetworkError(
-                "Expected an output of shape [1, classes, ...] with at least 2 classes for "
-                f"cross_entropy, got {list(output.shape)}."
-            )
+    of_classes = graph.loss in CLASS_LOSSES
+    if of_classes and (len(output.shape) < 2 or output.shape[1] < 2):
+        raise NetworkError(
+            "Expected an output of shape [1, classes, ...] with at least 2 classes for "
+            f"{graph.loss}, got {list(output.shape)}."
+        )
+    classes = output.shape[1] if of_classes else 0
+    if (given := len(graph.class_weights)) not in (0, classes):
+        raise NetworkError(
+            f"Expected class_weights of {classes} classes for {graph.loss}, got {given}."
+        )
+    if of_classes:
         return Tensor("int64", output.shape[2:])
     shape = output.shape[1:]
     return Tensor("float32", () if shape == (1,) else shape)

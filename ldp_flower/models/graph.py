@@ -13,7 +13,8 @@ FLOATS: Final = ("float32", "float64")
 DTYPES: Final = (*FLOATS, "int64", "bool")
 MAX_DIMS: Final = 8
 MAX_INTEGER: Final = 1 << 53  # JSON readers differ on larger integers
-LOSSES: Final = ("cross_entropy", "binary_cross_entropy", "mse", "huber", "poisson")
+CLASS_LOSSES: Final = ("cross_entropy", "focal", "dice")
+LOSSES: Final = (*CLASS_LOSSES, "binary_cross_entropy", "mse", "huber", "poisson")
 
 
 class NetworkError(ValueError):
@@ -91,6 +92,7 @@ class Graph:
     ``parameters`` are parameters, buffers and constants by name. An operation takes the record,
     parameters and results of earlier operations. ``output`` refers to the network's output for a
     batch of one, and ``loss`` is the name of the loss between the output and the target.
+    ``class_weights`` are factors of the classes' losses, or empty.
     """
 
     record: Tensor
@@ -98,6 +100,7 @@ class Graph:
     operations: tuple[Operation, ...]
     output: Reference
     loss: str
+    class_weights: tuple[float, ...] = ()
 
     @property
     def trainable(self) -> list[str]:
@@ -120,6 +123,8 @@ class Graph:
             ],
             "output": _plain(self.output),
         }
+        if self.class_weights:
+            plain["class_weights"] = list(self.class_weights)
         return json.dumps(plain, separators=(",", ":"), allow_nan=False)
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch.nn import functional as F
 
 from . import steady
 from .graph import RECORD, Dtype, Graph, Operation, Reference
+from .losses import LOSSES
 
 Tensors = Mapping[str, torch.Tensor]
 Values = Mapping[Reference, torch.Tensor]
@@ -140,37 +140,6 @@ _INSTEAD: Mapping[str, Callable[..., Any]] = {
 }
 
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
-
-def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss over all places with a valid class; classes out of range are ignored."""
-    known = (target >= 0) & (target < output.shape[1])
-    classes = torch.where(known, target, torch.zeros_like(target))
-    each = F.cross_entropy(output, classes[None], reduction="none")[0]
-    return torch.where(known, each, torch.zeros_like(each)).sum() / known.sum().clamp(min=1)
-
-
-def _of_numbers(loss: Loss, *within: float) -> Loss:
-    """Return a loss whose targets are clipped to bounds and get the output's shape."""
-
-    def clamped(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        goal = target.clamp(*within) if within else target
-        return loss(output, goal.reshape(output.shape).to(output.dtype))
-
-    return clamped
-
-
-#: The closed list of losses. A loss maps an output (for a batch of one) and a target to a number.
-LOSSES: Mapping[str, Loss] = {
-    "cross_entropy": _cross_entropy,
-    "binary_cross_entropy": _of_numbers(steady.binary_cross_entropy, 0, 1),
-    "mse": _of_numbers(F.mse_loss),
-    "huber": _of_numbers(F.huber_loss),
-    "poisson": _of_numbers(steady.poisson, 0),
-}
-
-
 @dataclass(frozen=True)
 class RecordLoss:
     """Loss of a checked network on one record, as a function of the trainable parameters.
@@ -203,7 +172,9 @@ class RecordLoss:
         values = {**self.constants, **_by_reference(trained), RECORD: record[None]}
         values |= zip(self.encoded, known, strict=bool(known))
         (output,) = evaluate(self.graph, values, [self.graph.output])
-        return LOSSES[self.graph.loss](output, target)
+        weights = self.graph.class_weights
+        given = [torch.tensor(weights, dtype=output.dtype)] if weights else []
+        return LOSSES[self.graph.loss](output, target, *given)
 
 
 def _by_reference(tensors: Tensors) -> dict[Reference, torch.Tensor]:

@@ -1,7 +1,7 @@
 """Network: a graph together with the values of its parameters."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -82,6 +82,7 @@ class Network:
         loss: str,
         trainable: Sequence[str] = ("*",),
         limits: Limits | None = None,
+        class_weights: Sequence[float] = (),
     ) -> Self:
         """Return a PyTorch module as data.
 
@@ -93,14 +94,18 @@ class Network:
         example : array_like or torch.Tensor
             One record, without a batch dimension. All records must have its shape. Integers of any
             width become int64.
-        loss : {"cross_entropy", "binary_cross_entropy", "mse", "huber", "poisson"}
-            Name of the loss. Cross-entropies take outputs before softmax and sigmoid;
-            ``"poisson"`` takes logarithms of rates.
+        loss : {"cross_entropy", "focal", "dice", "binary_cross_entropy", "mse", "huber", "poisson"}
+            Name of the loss. Losses of classes and cross-entropies take outputs before softmax and
+            sigmoid; ``"poisson"`` takes logarithms of rates. ``"focal"`` has gamma 2.
         trainable : sequence of str (default: all)
             Names of parameters, with ``*`` for any text. Those that require gradients are
             trained.
         limits : Limits, optional
             Bounds that the nodes will use.
+        class_weights : sequence of float (default: none)
+            Factors of the classes in ``"cross_entropy"``, ``"focal"`` and ``"dice"``, from 0. A
+            record's loss is the mean over its places of the weighted losses, and for ``"dice"`` the
+            mean over classes. So ``[0, 1]`` leaves out a background.
 
         Raises
         ------
@@ -115,6 +120,7 @@ class Network:
         if isinstance(trainable, str):
             raise NetworkError(f"Expected trainable to be a list of names, got {trainable!r}.")
         graph, arrays, origins = exported(module, example, loss, trainable)
+        graph = replace(graph, class_weights=tuple(map(float, class_weights)))
         try:
             network = cls(parsed(graph.to_text(), limits), arrays)
             network.check(limits)
@@ -132,12 +138,12 @@ class Network:
         exceeded.
         """
         cost = measure(self.graph, limits or Limits())
-        target_of(self.graph.loss, cost.output)
+        target_of(self.graph, cost.output)
         return cost
 
     def target(self, limits: Limits | None = None) -> Tensor:
         """Return the type and shape of a record's target."""
-        return target_of(self.graph.loss, self.check(limits).output)
+        return target_of(self.graph, self.check(limits).output)
 
     @property
     def num_trainable(self) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .arguments import WEIGHT
 from .graph import (
     DTYPES,
     FLOATS,
@@ -47,7 +48,8 @@ def parsed(text: str, limits: Limits | None = None) -> Graph:
     except ValueError:
         raise NetworkError("Expected the text of a network to be JSON.") from None
     keys = ("format", "loss", "record", "parameters", "operations", "output")
-    fields = _fields("network", plain, keys)
+    weighted = isinstance(plain, dict) and "class_weights" in plain
+    fields = _fields("network", plain, (*keys, "class_weights") if weighted else keys)
     if fields["format"] != FORMAT:
         raise NetworkError(f"Expected format {FORMAT!r}.")
     if fields["loss"] not in LOSSES:
@@ -68,7 +70,8 @@ def parsed(text: str, limits: Limits | None = None) -> Graph:
     output = _value(fields["output"], parameters, operations)
     if not isinstance(output, Reference):
         raise NetworkError("Expected the output to be a value that the network computes.")
-    return Graph(record, parameters, tuple(operations), output, fields["loss"])
+    weights = _class_weights(fields["class_weights"]) if weighted else ()
+    return Graph(record, parameters, tuple(operations), output, fields["loss"], weights)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -135,6 +138,20 @@ def _parameters(plain: object, limits: Limits) -> dict[str, Tensor]:
     limits.require("parameters", trained, "trained parameters")
     limits.require("frozen", frozen, "parameters and constants that are not trained")
     return found
+
+
+def _class_weights(plain: object) -> tuple[float, ...]:
+    if (
+        not isinstance(plain, list)
+        or len(plain) > _MAX_LIST
+        or not all(WEIGHT.holds(each) for each in plain)
+        or not any(plain)
+    ):
+        raise NetworkError(
+            f"Expected class_weights to be a list of at most {_MAX_LIST}, each {WEIGHT.words}, "
+            f"and one above 0, got {_shown(plain)}."
+        )
+    return tuple(map(float, plain))
 
 
 def _operation(

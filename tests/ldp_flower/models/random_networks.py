@@ -7,6 +7,7 @@ import numpy as np
 
 from ldp_flower.models.checking import Shapes
 from ldp_flower.models.graph import (
+    CLASS_LOSSES,
     LOSSES,
     RECORD,
     Dtype,
@@ -138,10 +139,13 @@ class Growing:
         output = self.add("cat", tuple(floats), 1)
         if self.maybe(0.3):  # one number, as users' targets are
             output = self.add("sum.dim_IntList", output, (1,), True)
-        loss = self.one([each for each in LOSSES if each != "cross_entropy" or self.maybe()])
-        if loss == "cross_entropy" and self.of(output).size < 2:
+        loss = self.one([each for each in LOSSES if each not in CLASS_LOSSES or self.maybe()])
+        if loss in CLASS_LOSSES and self.of(output).size < 2:
             loss = "mse"
-        graph = Graph(self.record, dict(self.parameters), tuple(self.operations), output, loss)
+        weighted = loss in CLASS_LOSSES and self.of(output).size <= 256 and self.maybe()
+        weights = (0.5,) * (self.of(output).size * weighted)
+        values = dict(self.parameters), tuple(self.operations)
+        graph = Graph(self.record, *values, output, loss, weights)
         arrays = {name: self.array(tensor) for name, tensor in self.parameters.items()}
         return Network(graph, arrays)
 

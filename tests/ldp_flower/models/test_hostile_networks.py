@@ -95,6 +95,11 @@ WIRE_TYPES = {
     "another format": text_of(GOOD, format="ldp-flower network 2"),
     "another loss": text_of(GOOD, loss="import os"),
     "loss of another type": text_of(GOOD, loss=["mse"]),
+    "weights of no classes": text_of(GOOD, class_weights=[1, 1, 1]),
+    "weights that are no list": text_of(GOOD, loss="focal", class_weights={"a": 1}),
+    "an infinite weight": text_of(GOOD, loss="focal", class_weights=[1, 7, 2]).replace(
+        "7", "1e999"
+    ),
     "deep nesting": "[" * 200_000 + "]" * 200_000,
     "deep nesting of objects": '{"a":' * 100_000 + "1" + "}" * 100_000,
     "deep arguments": text_of([call("cat.default", [[[X]]], 1)]),

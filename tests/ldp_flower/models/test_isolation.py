@@ -1,12 +1,14 @@
 """One record never touches another: with any other in its place, all else keeps its bits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from networks import KINDS, data_of, gradients, network_of, odd_ones
 
 from ldp_flower.clients.private_training.steps import clipped_sums
-from ldp_flower.models.graph import Dtype, Graph, Operation, Reference, Tensor
+from ldp_flower.models.graph import CLASS_LOSSES, Dtype, Graph, Operation, Reference, Tensor
 from ldp_flower.models.network import Network
 from ldp_flower.models.operations import OPERATIONS
 
@@ -52,6 +54,14 @@ def compare(network, rows, targets, place):
 @pytest.mark.parametrize("kind", KINDS)
 def test_networks_keep_records_apart(kind, place):
     compared, changed = compare(network_of(kind), *data_of(kind, 13), place)
+    assert compared >= 22 and changed > compared / 2
+
+
+@pytest.mark.parametrize("loss", CLASS_LOSSES)
+def test_losses_of_classes_keep_records_apart(loss):
+    whole = network_of("U-Net")
+    weighted = replace(whole.graph, loss=loss, class_weights=(1.0, 3.0))
+    compared, changed = compare(Network(weighted, whole.arrays), *data_of("U-Net", 13), 7)
     assert compared >= 22 and changed > compared / 2
 
 

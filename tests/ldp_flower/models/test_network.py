@@ -16,8 +16,9 @@ from torch.nn import functional as F
 from ldp_flower.clients.private_training import network_gradients
 from ldp_flower.clients.private_training.network_gradients import NetworkGradients
 from ldp_flower.models import Limits, Network, NetworkError
-from ldp_flower.models.graph import Tensor
-from ldp_flower.models.interpreter import LOSSES
+from ldp_flower.models.graph import CLASS_LOSSES, Tensor
+from ldp_flower.models.losses import LOSSES
+from ldp_flower.models.parsing import parsed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -249,8 +250,23 @@ def test_a_part_of_a_slice_to_the_end_is_exported():
     np.testing.assert_allclose(network.run(rows), module(rows).detach(), rtol=1e-5, atol=1e-6)
 
 
+def focal(output, target):
+    chosen = output.softmax(1).gather(1, target[:, None])[:, 0]
+    return (-((1 - chosen) ** 2) * chosen.log()).mean()
+
+
+def dice(output, target):
+    """Return 1 minus twice the overlap over both sizes, of each class, smoothed as in MONAI."""
+    shares = output.softmax(1).flatten(2) if output.dim() > 2 else output.softmax(1)[..., None]
+    true = F.one_hot(target.reshape(len(target), -1), output.shape[1]).transpose(1, 2)
+    overlap, sizes = (shares * true).sum(2), shares.sum(2) + true.sum(2)
+    return (1 - (2 * overlap + 1e-5) / (sizes + 1e-5)).mean()
+
+
 TARGETS = {
     "cross_entropy": (torch.tensor([1, 0]), F.cross_entropy),
+    "focal": (torch.tensor([1, 0]), focal),
+    "dice": (torch.tensor([1, 0]), dice),
     "binary_cross_entropy": (
         torch.tensor([[1.0, 0, 1], [0, 0, 1]]),
         F.binary_cross_entropy_with_logits,
@@ -267,15 +283,66 @@ def test_losses_are_pytorchs(loss):
     targets, reference = TARGETS[loss]
     for output, target in zip(outputs, targets, strict=True):
         found = LOSSES[loss](output[None], target)
-        torch.testing.assert_close(found, reference(output[None], target[None]))
+        torch.testing.assert_close(found, reference(output[None], target[None]), rtol=2e-5, atol=0)
 
 
-def test_a_class_out_of_range_counts_nothing():
+@pytest.mark.parametrize("loss", CLASS_LOSSES)
+def test_a_class_out_of_range_counts_nothing(loss):
     output = torch.randn(1, 3, 2, 2, generator=torch.Generator().manual_seed(0))
     target = torch.tensor([[0, 2], [-100, 1]])
-    found = LOSSES["cross_entropy"](output, target)
-    torch.testing.assert_close(found, F.cross_entropy(output, target[None]))
-    assert LOSSES["cross_entropy"](output, torch.full((2, 2), 3)) == 0
+    found = LOSSES[loss](output, target)
+    known = output.flatten(2)[:, :, [0, 1, 3]]
+    expected = TARGETS[loss][1](known, torch.tensor([[0, 2, 1]]))
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=0)
+    output.requires_grad_()
+    nothing = LOSSES[loss](output, torch.full((2, 2), 3))
+    nothing.backward()
+    assert nothing == 0 and not output.grad.any()
+
+
+def test_weights_multiply_the_losses_of_classes():
+    output = torch.randn(1, 3, 4, 5, generator=torch.Generator().manual_seed(0))
+    target = torch.randint(3, (4, 5), generator=torch.Generator().manual_seed(1))
+    weights = torch.tensor([0.0, 1.0, 2.5])
+    each = F.cross_entropy(output, target[None], reduction="none")[0]
+    factors = weights[target]
+    for loss, expected in {
+        "cross_entropy": (factors * each).mean(),
+        "focal": (factors * (1 - (-each).exp()) ** 2 * each).mean(),
+    }.items():
+        torch.testing.assert_close(LOSSES[loss](output, target, weights), expected)
+    parts = [LOSSES["dice"](output, target, torch.eye(3)[i]) for i in range(3)]
+    torch.testing.assert_close(sum(parts), LOSSES["dice"](output, target))
+    weighted = weights @ torch.stack(parts)
+    torch.testing.assert_close(LOSSES["dice"](output, target, weights), weighted)
+
+
+@pytest.mark.parametrize("loss", CLASS_LOSSES)
+def test_a_network_trains_by_weighted_losses(loss):
+    module, weights = module_of("U-Net"), [1.0, 3.0]
+    rows, targets = data_of("U-Net", 3)
+    network = Network.export(module, rows[0], loss, class_weights=weights)
+    assert parsed(network.graph.to_text()) == network.graph
+    assert network.graph.class_weights == (1.0, 3.0)
+
+    def one(output, target):
+        return LOSSES[loss](output, target[0], torch.tensor(weights))
+
+    check_alone(module, network, rows, targets, one)
+
+
+def test_weights_are_checked():
+    module, row = nn.Linear(4, 2), torch.zeros(4)
+    for loss, weights, words in (
+        ("mse", [1, 1], "class_weights of 0 classes for mse, got 2"),
+        ("focal", [1, 1, 1], "class_weights of 2 classes for focal, got 3"),
+        ("dice", [0, 0], "and one above 0, got"),
+        ("dice", [-1, 2], "each a number of 0 to"),
+        ("cross_entropy", [1, 1e39], "each a number of 0 to"),
+        ("cross_entropy", [1.0] * 257, "a list of at most 256"),
+    ):
+        with pytest.raises(NetworkError, match=words):
+            Network.export(module, row, loss, class_weights=weights)
 
 
 def test_the_library_does_not_import_pytorch_for_it():

@@ -8,7 +8,7 @@ import torch
 from torch.func import grad, vmap
 
 from ldp_flower.models import steady
-from ldp_flower.models.interpreter import LOSSES
+from ldp_flower.models.losses import LOSSES
 
 ORDINARY = torch.tensor([-50.0, -7.0, -1.5, -0.1, -1e-3, 1e-3, 0.1, 1.5, 7.0, 50.0])
 AWAY = [0.0, -0.0, 1e-40, -1e-40, 1e30, -1e30, 200.0, -200.0, math.inf, -math.inf, math.nan]
