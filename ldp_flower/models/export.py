@@ -32,8 +32,11 @@ def exported(
     matches no parameter.
     """
     for name, part in module.named_modules():
-        if part.training and getattr(part, "running_mean", None) is not None:
-            raise NetworkError(f"{type(part).__name__} {name!r} is refused. {_MIXES}")
+        mixes = getattr(part, "running_mean", None) is not None
+        random = isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.p > 0
+        if part.training and (mixes or random):
+            why = _MIXES if mixes else _RANDOM
+            raise NetworkError(f"{type(part).__name__} {name!r} is refused. {why}")
     one = _one(example)
     try:
         table = torch.export.default_decompositions()
@@ -117,9 +120,11 @@ def _origin(node: torch.fx.Node) -> str:
 
 
 _MIXES: Final = "Batch statistics mix records: use GroupNorm, or freeze them by eval()."
+_RANDOM: Final = "Dropout is random: call eval() on the module."
 #: Advice on operations that are not on the list, by parts of their names.
 _ADVICE: Final = {
-    ("dropout",): "Dropout is random: call eval() on the module.",
+    ("dropout",): _RANDOM,
+    ("alias",): "Instead of detach(), use trainable= to name what is trained.",
     ("batch_norm",): _MIXES,
     ("rand", "bernoulli", "multinomial", "normal"): "A network computes without randomness.",
     ("sort", "topk", "argm", "median", "kthvalue"): "Use max, min, softmax or pools instead.",
