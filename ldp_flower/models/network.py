@@ -48,7 +48,8 @@ class Network:
     3. Each operation declares type, shape, range and origin of its arguments. :meth:`check`
        checks them without PyTorch, so that kernels neither fail nor read or write outside their
        arrays, for any contents of the records.
-    4. Indices into tables are clamped to the table, and a class out of range is ignored.
+    4. Indices into tables and values are clamped to what there is, and a class out of range is
+       ignored. A record's own numbers are indices into tables alone.
     """
 
     graph: Graph
