@@ -112,3 +112,14 @@ def error_pair(users: Users, question: q.ErrorPair) -> Floats:
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
     clipped = np.minimum(errors / question.bound, 1.0) - 0.5
     return mean_over_rows(users, np.ones(len(clipped)), clipped)
+
+
+@answers(q.LossMoments)
+def loss_moments(users: Users, question: q.LossMoments) -> Floats:
+    """Compute :class:`LossMoments`."""
+    predicted = dot(users.features, question.theta)
+    errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
+    means = mean_over_rows(users, np.ones(len(errors)), errors) / question.bound
+    loss, baseline = np.minimum(means, 1.0).T
+    squares = np.column_stack([loss**2, loss * baseline, baseline**2])
+    return np.column_stack([loss - 0.5, baseline - 0.5, SQUARE * (squares - 0.5)])

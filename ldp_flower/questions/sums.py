@@ -212,3 +212,27 @@ class ErrorPair(Question):
     def width(self, num_features: int) -> int:
         """Return 2."""
         return 2
+
+
+@dataclass(frozen=True, eq=False)
+class LossMoments(Question):
+    """The losses of a model and of a constant, and their second moments, shape (users, 5).
+
+    A model predicts ``<x, theta>``, and the constant is ``centre``. Let a and b be the means of
+    their squared errors over the user's rows, over ``bound``, clipped at 1; both are 0 without
+    rows. The value is ``a - 1/2``, ``b - 1/2``, and ``a**2``, ``a b`` and ``b**2``, each of them
+    less 1/2, times :data:`SQUARE`. It is no longer than :attr:`radius`.
+    """
+
+    stem: ClassVar[str] = "loss_moments"
+
+    theta: PerFeature
+    centre: Signed
+    bound: float
+
+    #: Largest length of a value.
+    radius: ClassVar[float] = math.sqrt(2 * 0.5**2 + 3 * (SQUARE / 2) ** 2)
+
+    def width(self, num_features: int) -> int:
+        """Return 5."""
+        return 5

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -30,8 +30,11 @@ from ..runtime import (
     TooFewReports,
     guarantees,
 )
+from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
 from ..subprotocols.scales import number_randomizer
+from ..sums import evaluation as sums
+from ..sums.budget import Budget
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +60,11 @@ class EvaluationResult(Result):
         Mean over users of each user's mean squared deviation from the centre.
     clip : float
         Bound on a user's report: its mean squared residual minus about half of its mean squared
-        deviation. R2 is too high if the model fits some users so badly that they exceed it.
+        deviation. With noise at the node it is the bound on each of the two. R2 is too high if the
+        model fits some users so badly that they exceed it.
+    users_std_error : float
+        Standard error of ``r2`` among these users, which is by the noise of the nodes alone. NaN
+        with noise at the user, where it is not known.
     """
 
     _predicts: ClassVar[bool] = True
@@ -68,6 +75,7 @@ class EvaluationResult(Result):
     loss_std_error: float
     baseline: float
     clip: float
+    users_std_error: float = math.nan
 
     def __post_init__(self) -> None:
         self.arrays = ArrayRecord([np.array([self.r2, self.loss])])
@@ -142,7 +150,7 @@ class _Loss(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEvaluation(LdpStrategy[EvaluationResult]):
+class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
     """The R2 of a given linear model over users, with its standard error; one report per user.
 
     If A is the mean squared residual and B the mean squared deviation from a centre, R2 is
@@ -152,7 +160,11 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     model fits all users equally well, and its mean shows the distance of R2 from the pivot. The
     first pivot is 0.5, and the second one is the estimate so far.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    With noise at the node, one sum over all users has A and B, each clipped at ``bound``, with
+    their squares and their product, which tell the error by the choice of users.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
@@ -253,6 +265,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Ask for the baseline, then for differences, and solve for both means."""
+        if self.noise == "node":
+            return (yield from self._of_nodes(run))
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         baseline_cohort, *others = run.cohorts(self._sizes(run.num_users))
@@ -285,7 +299,23 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             beyond = difference.value > radius / 2
         return self._evaluation(means, covariance, beyond, clip, run.num_users)
 
+    def _of_nodes(self, run: Run) -> Generator[Ask, Any, EvaluationResult]:
+        """Ask for the sum of all users' losses, with their squares."""
+        budget = Budget.of(run, self.delta)
+        if refusal := sums.too_few(budget, _UNIFORM_BASELINE / _BASELINE_Z):
+            raise TooFewReports(refusal)
+        (cohort,) = run.cohorts([run.num_users])
+        found = yield from sums.ask_losses(cohort, budget, self._model, self.centre, self.bound)
+        loss, baseline = found.means
+        beyond = loss > max(baseline, self.bound / 2)
+        whole = found.noise + found.sampling
+        return self._evaluation(
+            found.means, whole, beyond, self.bound, run.num_users, of_users=found.noise
+        )
+
     def _too_few(self, num_users: int) -> TooFew | None:
+        if self.noise == "node":
+            return super()._too_few(num_users)  # the sum's own rule depends on the nodes, too
         sizes = self._sizes(num_users)
         if min(sizes) < self.min_reports:
             return self.too_small(num_users)
@@ -324,9 +354,17 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         return float(weights @ means) - narrow.value > _WIDER_Z * error
 
     def _evaluation(
-        self, means: Floats, covariance: Floats, beyond: bool, clip: float, num_users: int
+        self,
+        means: Floats,
+        covariance: Floats,
+        beyond: bool,
+        clip: float,
+        num_users: int,
+        of_users: Floats | None = None,
     ) -> EvaluationResult:
+        """Return the result; ``of_users`` is the covariance by the noise of nodes alone."""
         r2, std_error = _r2(means, covariance)
+        users_std_error = math.nan if of_users is None else _r2(means, of_users)[1]
         notes = []
         if math.isnan(r2):
             notes.append(
@@ -335,7 +373,11 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
                 "needed."
             )
         elif std_error > _MAX_R2_ERROR:
-            needed = math.ceil(num_users * (std_error / _MAX_R2_ERROR) ** 2)
+            # The noise of nodes falls with the number of users, other errors with its root.
+            noise = 0.0 if of_users is None else users_std_error**2
+            other = std_error**2 - noise
+            times = other + math.sqrt(other**2 + 4 * noise * _MAX_R2_ERROR**2)
+            needed = math.ceil(num_users * times / (2 * _MAX_R2_ERROR**2))
             notes.append(
                 f"A standard error of {_MAX_R2_ERROR} would take about {needed:,} users at this "
                 f"epsilon; here are {num_users:,}."
@@ -352,6 +394,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             loss_std_error=math.sqrt(covariance[0, 0]),
             baseline=float(means[1]),
             clip=clip,
+            users_std_error=users_std_error,
             notes=notes,
         )
 

@@ -34,6 +34,7 @@ from ldp_flower.questions import (
     LassoFeatures,
     LevelRounding,
     LocalCoefficients,
+    LossMoments,
     Mean,
     MeanAndSquares,
     MeanScore,
@@ -318,6 +319,12 @@ PLAIN = [
     (
         ErrorPair(A, -0.5, 1.5),
         "error_pair",
+        {"theta": A, "centre": np.array([-0.5])},
+        {"bound": 1.5},
+    ),
+    (
+        LossMoments(A, -0.5, 1.5),
+        "loss_moments",
         {"theta": A, "centre": np.array([-0.5])},
         {"bound": 1.5},
     ),

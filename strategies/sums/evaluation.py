@@ -1,0 +1,45 @@
+"""Losses of a given linear model and of a constant, from one noisy sum over nodes."""
+
+import math
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ldp_flower.questions import LossMoments
+from ldp_flower.questions.sums import SQUARE
+from ldp_flower.randomizers import Estimate
+from ldp_flower.refusals import TooFew
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+from .budget import Budget
+
+
+class MeanLosses(NamedTuple):
+    """Mean losses of a model and of a constant, with the two parts of their covariance."""
+
+    means: Floats  # (2,)
+    noise: Floats  # (2, 2): by the noise of the nodes
+    sampling: Floats  # (2, 2): as the users are a sample of a population
+
+
+def ask_losses(
+    cohort: Cohort, budget: Budget, theta: Floats, centre: float, bound: float
+) -> Generator[Ask, Any, MeanLosses]:
+    """Return the mean losses over all users; a user's loss counts as ``bound`` at most."""
+    mechanism = budget.ball(5, LossMoments.radius, 1.0)
+    found: Estimate = yield Ask(cohort, LossMoments(theta, centre, bound), mechanism)
+    noise, means = float(found.std_error[0]), found.mean[:2] + 0.5
+    first, both, second = found.mean[2:] / SQUARE + 0.5
+    spread = np.array([[first, both], [both, second]]) - np.outer(means, means)
+    # One error up, so that the error of sampling is hardly ever stated too small.
+    values, vectors = np.linalg.eigh(spread + noise / SQUARE * np.eye(2))
+    sampling = (vectors * np.maximum(values, 0.0)) @ vectors.T / max(found.count, 1)
+    return MeanLosses(bound * means, (bound * noise) ** 2 * np.eye(2), bound**2 * sampling)
+
+
+def too_few(budget: Budget, error: float) -> TooFew | None:
+    """Return why users are too few to know losses within ``error`` of their bound, or None."""
+    times = budget.error(budget.ball(5, LossMoments.radius, 1.0)) / error
+    return budget.too_few("tell R2", math.ceil(times * budget.users))
