@@ -74,12 +74,15 @@ class ColumnStrategy(LdpStrategy[R]):
 
     def _refused(self, run: Run) -> TooFew | None:
         """Return why the users of a run are too few, or None if they are enough."""
-        nodes = run.population.num_nodes if self.noise == "node" else 1
+        if self.noise == "user":
+            return self._refusal(run.num_users)
+        nodes = run.population.num_nodes
         # The sums of K nodes have the square root of K as much noise as that of one.
-        refusal = self._refusal(math.floor(run.num_users / math.sqrt(nodes)))
-        if refusal is None or nodes == 1:
+        times = math.sqrt(nodes / run.share)
+        refusal = self._refusal(math.floor(run.num_users / times))
+        if refusal is None or times == 1:
             return refusal
-        needed = math.ceil((refusal.needed or 0) * math.sqrt(nodes))
+        needed = math.ceil((refusal.needed or 0) * times)
         return self._few_at_node(run.num_users, needed, nodes)
 
     def _few_at_node(self, num_users: int, needed: int, nodes: int = 1) -> TooFew | None:

@@ -41,7 +41,7 @@ from .live_run import LiveRun, start_run
 from .population import MAX_USERS_PER_NODE, SizeOnlyPopulation, fewest_users
 from .result import Result
 from .run import Arguments, Run, TooFewReports
-from .run_store import LATER, RunStore, printed, prints_of, recognise
+from .run_store import LATER, RunStore, printed, recognise
 
 logger = logging.getLogger("flwr")
 
@@ -263,11 +263,15 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         return replace(few, needed=fewest_users(refused, num_users))
 
     def _tried(
-        self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
+        self,
+        num_users: int,
+        arguments: Arguments | None = None,
+        num_nodes: int = 1,
+        share: float = 1.0,
     ) -> TooFew | None:
         """Return why a run with ``num_users`` users would not ask its first question, or None."""
         arguments = arguments or self._arguments(None, 0, None)
-        run = Run(self, SizeOnlyPopulation(num_users, num_nodes), arguments)
+        run = Run(self, SizeOnlyPopulation(num_users, num_nodes), arguments, share)
         disabled, logger.disabled = logger.disabled, True
         try:
             self.check_census(run)
@@ -478,7 +482,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             if store is not None:
                 own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
                 prints = {name: printed(value) for name, value in own.items()}
-                recognise(kept, type(self), {**prints_of(self), **prints})
+                recognise(kept, type(self), {**self.prints(), **prints})
             yield kept
 
     def _identity(self, arguments: Arguments) -> dict[str, object]:

@@ -16,6 +16,7 @@ from .exchange import means_of
 from .facts import PrivacySpent
 from .population import Population
 from .run import AnyProtocol, Arguments, Run
+from .run_store import Print, prints_of
 
 
 class Hooks(ABC):
@@ -26,6 +27,9 @@ class Hooks(ABC):
 
     #: Unit of protection.
     protects: str = "user"
+
+    #: Share of the budget that one run uses, with noise at the node.
+    share: float = 1.0
 
     epsilon: float
     min_reports: int
@@ -59,6 +63,10 @@ class Hooks(ABC):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Return the messages of a round, as Flower's strategies do."""
+
+    def prints(self) -> dict[str, Print | str]:
+        """Return the parameters that tell this strategy's runs from others', see `prints_of`."""
+        return prints_of(self)
 
     @property
     def carrier(self) -> str | None:

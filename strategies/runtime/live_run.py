@@ -24,7 +24,7 @@ from .plain import to_plain
 from .population import Cohort, Population, advice, wait_for_nodes, with_features
 from .result import Result
 from .run import AnyProtocol, Arguments, Run, TooFewReports
-from .run_store import RunStore, prints_of
+from .run_store import RunStore
 
 logger = logging.getLogger("flwr")
 
@@ -93,7 +93,7 @@ class LiveRun(Run):
         kept: RunStore,
         census: Census,
     ) -> None:
-        super().__init__(strategy, population, arguments)
+        super().__init__(strategy, population, arguments, strategy.share)
         self.strategy = strategy
         self.kept = kept
         self.facts = Result(num_users=census.num_users, steps=[census.step])
@@ -293,7 +293,7 @@ class LiveRun(Run):
         return result
 
 
-def _salt(strategy: Hooks, seed: int) -> int:
+def simulated_salt(strategy: Hooks, seed: int) -> int:
     """Return the salt of a simulated run.
 
     Strategies with noise at the node that one app starts with one seed have plans of their own, so
@@ -301,7 +301,7 @@ def _salt(strategy: Hooks, seed: int) -> int:
     """
     if strategy.noise == "user":
         return seed % HASH_END
-    content = repr((type(strategy).__name__, prints_of(strategy), seed)).encode()
+    content = repr((type(strategy).__name__, strategy.prints(), seed)).encode()
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) % HASH_END
 
 
@@ -345,7 +345,8 @@ def start_run(
     if seed is not None and not all(facts.simulated for facts in nodes.values()):
         raise ValueError(_SEEDED)
     if kept.get("salt") is None:
-        kept.put("salt", secrets.randbits(63) if seed is None else _salt(strategy, int(seed)))
+        salt = secrets.randbits(63) if seed is None else simulated_salt(strategy, int(seed))
+        kept.put("salt", salt)
     name = type(strategy).__name__
     fitting = with_features(nodes, strategy.row_features, name, strategy.users_advice)
     keys = {node: facts.keys for node, facts in fitting.items()}

@@ -89,6 +89,8 @@ class Run:
         The users that the run may query.
     arguments : Arguments, optional
         The arguments of ``start`` for the protocol.
+    share : float (default: 1.0)
+        Share of the budget that the run uses, with noise at the node. A series has several runs.
 
     Attributes
     ----------
@@ -110,9 +112,11 @@ class Run:
         settings: RunSettings,
         population: Population,
         arguments: Arguments | None = None,
+        share: float = 1.0,
     ) -> None:
         self.settings = settings
         self.population = population
+        self.share = share
         self.arguments = arguments or Arguments()
         self.planned_steps: int | None = None
         self.num_records: int | None = None
@@ -172,4 +176,4 @@ class Run:
 
     def part(self, size: int) -> "Run":
         """Return a run with ``size`` of the users not asked yet, for a protocol within this one."""
-        return Run(self.settings, Part(self.population, size), self.arguments)
+        return Run(self.settings, Part(self.population, size), self.arguments, self.share)

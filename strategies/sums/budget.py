@@ -13,22 +13,23 @@ from ..runtime import Run
 
 @dataclass(frozen=True)
 class Budget:
-    """Privacy parameters of a run, the number of its users and of their nodes."""
+    """Privacy parameters of a plan, a run's share of it, and the run's users and nodes."""
 
     epsilon: float
     delta: float
     users: int
     nodes: int
+    of_run: float = 1.0
 
     @classmethod
     def of(cls, run: Run, delta: float) -> "Budget":
         """Return the budget of a run."""
-        return cls(run.epsilon, delta, run.num_users, run.population.num_nodes)
+        return cls(run.epsilon, delta, run.num_users, run.population.num_nodes, run.share)
 
     @cached_property
     def rho(self) -> float:
         """Zero-concentrated privacy parameter of the whole run."""
-        return zcdp_rho(self.epsilon, self.delta)
+        return zcdp_rho(self.epsilon, self.delta) * self.of_run
 
     def signal(self, share: float) -> float:
         """Signal of all users over the noise of all nodes, for values of length 1 by this share."""
@@ -50,9 +51,14 @@ class Budget:
         """Return why the users are too few to do ``what``; None if they are ``needed`` or more."""
         return too_few_at_nodes(what, needed, self.users, self.nodes, self.epsilon)
 
-    @staticmethod
-    def _parts(share: float, steps: int) -> int:
-        return max(math.floor(share * PARTS / steps + 1e-9), 1)
+    def _parts(self, share: float, steps: int) -> int:
+        parts = share * self.of_run * PARTS / steps
+        if parts < 1 - 1e-9:
+            raise ValueError(
+                f"Expected steps that have 1 / {PARTS:,} of the budget or more, got "
+                f"{parts / PARTS:.2g}: ask for fewer estimates, or in fewer collections."
+            )
+        return math.floor(parts + 1e-9)
 
 
 def too_few_at_nodes(
