@@ -98,7 +98,7 @@ class CountsResult(Result):
 
     def estimates(self) -> Estimates:
         """Return the shares and their standard errors, for a series of collections."""
-        return Estimates(self.categories, self.shares, self.std_error)
+        return Estimates(self.categories, self.shares, self.std_error, self.users_std_error)
 
     @property
     def _height(self) -> float:

@@ -101,7 +101,8 @@ class MeansResult(Result):
 
     def estimates(self) -> Estimates:
         """Return the means and their standard errors, for a series of collections."""
-        return Estimates(self._labels(), self.means.ravel(), self.std_error.ravel())
+        errors = self.std_error.ravel(), self.users_std_error.ravel()
+        return Estimates(self._labels(), self.means.ravel(), *errors)
 
     def _labels(self) -> list[str]:
         return [f"{c} {g}".strip() for c in self.columns for g in self.groups]

@@ -63,6 +63,8 @@ class QuantilesResult(Result):
         ties, gaps and steps. An interval spans a gap in which no user has an entry.
     step : float or None
         Number of which nearly all entries are multiples, if one was found.
+    users_std_error : ndarray of float64, shape (k,), or None
+        The part of ``std_error`` that is by the noise of nodes, if the noise is there.
     """
 
     column: str
@@ -72,6 +74,7 @@ class QuantilesResult(Result):
     lower: Floats
     upper: Floats
     step: float | None = None
+    users_std_error: Floats | None = None
 
     def __post_init__(self) -> None:
         self.arrays = ArrayRecord([self.levels, self.values])
@@ -98,7 +101,7 @@ class QuantilesResult(Result):
     def estimates(self) -> Estimates:
         """Return the quantiles and their standard errors, for a series of collections."""
         names = [f"{self.column} {100 * level:.6g} %" for level in self.levels]
-        return Estimates(names, self.values, self.std_error)
+        return Estimates(names, self.values, self.std_error, self.users_std_error)
 
     @property
     def _height(self) -> float:
@@ -278,12 +281,15 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     def of_nodes(self, function: Function) -> QuantilesResult:
         """Return the quantiles of a distribution function from noisy sums over nodes."""
         kind = self._column.kind
+        levels = np.array(self.levels)
         values, lower, upper = kind.restore(function.quantiles(self.levels, HALF_WIDTH_95).T)
+        error = np.maximum(upper - values, values - lower) / HALF_WIDTH_95
         return QuantilesResult(
             column=self.column,
-            levels=np.array(self.levels),
+            levels=levels,
             values=values,
-            std_error=np.maximum(upper - values, values - lower) / HALF_WIDTH_95,
+            std_error=error,
+            users_std_error=function.part_of_noise(levels) * error,
             lower=lower,
             upper=upper,
             notes=[_HARDLY_ANY.format(self.column)] if function.is_hidden else [],

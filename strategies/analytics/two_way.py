@@ -107,7 +107,8 @@ class TwoWayResult(Result):
         names = [
             f"{row}, {column}" for row in self.row_categories for column in self.column_categories
         ]
-        return Estimates(names, self.shares.ravel(), self.std_error.ravel())
+        errors = self.std_error.ravel(), self.users_std_error.ravel()
+        return Estimates(names, self.shares.ravel(), *errors)
 
     def crosstab(self) -> "DataFrame":
         """Return the smoothed shares in the layout of pandas' ``crosstab``, rows by columns."""

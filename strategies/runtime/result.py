@@ -45,11 +45,16 @@ def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
 
 
 class Estimates(NamedTuple):
-    """Named estimates, each with its standard error for the population."""
+    """Named estimates, each with its standard error for the population.
+
+    ``users_std_errors`` are those among the users who were asked. A series needs them if it asks
+    the same users each time, with noise at the node.
+    """
 
     names: list[str]
     values: Floats
     std_errors: Floats
+    users_std_errors: Floats | None = None
 
 
 @dataclass(repr=False, kw_only=True)

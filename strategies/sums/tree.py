@@ -132,6 +132,12 @@ class Function:
             found[place] = value, self.edges[max(low - 1, 0)], self.edges[min(high + 1, last)]
         return found
 
+    def part_of_noise(self, levels: Floats) -> Floats:
+        """Return the part of the errors of quantiles that is by noise, from 0 to 1."""
+        at, each = np.searchsorted(self.below, levels), np.diag(self.covariance)
+        noise = np.maximum(each[at - 1], each[at])
+        return np.asarray(np.sqrt(noise / (noise + levels * (1 - levels) / self._asked)))
+
 
 def ask_function(
     cohort: Cohort,

@@ -101,7 +101,8 @@ class EvaluationResult(Result):
 
     def estimates(self) -> Estimates:
         """Return R2, which a series of collections tracks."""
-        return Estimates(["R2"], np.array([self.r2]), np.array([self.std_error]))
+        errors = np.array([[self.std_error], [self.users_std_error]])
+        return Estimates(["R2"], np.array([self.r2]), *errors)
 
     @property
     def _height(self) -> float:
