@@ -1,4 +1,4 @@
-"""Series: a strategy for repeated collections, by rotating panels or permanent answers."""
+"""Series: a strategy for repeated collections, by panels, permanent answers or sums of nodes."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +16,19 @@ from ldp_flower.refusals import TooFew
 from ldp_flower.validation import check_integer, check_unused, is_integer, plain_arguments
 
 from ..runtime import Card, LdpStrategy, Run, TooFewReports
+from ..runtime.at_node import AtNode
+from ..runtime.live_run import simulated_salt
 from ..runtime.plain import to_plain
-from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
+from ..runtime.population import (
+    MAX_USERS,
+    Panel,
+    Population,
+    SizeOnlyPopulation,
+    fewest_users,
+    panel_sizes,
+)
 from ..runtime.run import AnyProtocol, Arguments
-from ..runtime.run_store import RunStore, prints_of, recognise
+from ..runtime.run_store import LATER, Print, RunStore, prints_of, recognise
 from ..subprotocols.permanent import (
     AsksPermanently,
     PermanentForm,
@@ -45,13 +54,14 @@ _MAX_COLLECTIONS = 1000  # levels of so many collections take a second for each 
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Series(LdpStrategy[SeriesResult]):
+class Series(AtNode, LdpStrategy[SeriesResult]):
     """Strategy that repeats a question at every collection (for example weekly), at one epsilon.
 
     The users are divided into panels, one for each collection. A user answers in the collection of
     its panel only, at the whole epsilon. A local-level model combines the estimates of all
     collections. It estimates the present level and the past levels, with 95 % bands. With
-    ``memoised`` all users answer at every collection instead, and each keeps the same noise.
+    ``memoised`` all users answer at every collection instead, and each keeps the same noise. With
+    noise at the node all users answer at every collection, too, by an equal share of the budget.
 
     Parameters
     ----------
@@ -60,9 +70,10 @@ class Series(LdpStrategy[SeriesResult]):
         :class:`Quantiles`, :class:`TwoWay`, :class:`PrivateEvaluation`, or another one whose result
         has ``estimates``. :class:`Distribution` has none: its smoothing has the same bias every
         week, and the levels' bands missed by 13 to 20 %. The strategy's ``epsilon`` is for the
-        whole series.
+        whole series, as are its ``noise`` and its ``delta``.
     collections : int
-        Number of collections, 2 to 1,000. It is also the number of panels.
+        Number of collections, 2 to 1,000. It is also the number of panels. With noise at the node
+        each collection has one part in so many of the budget.
     memoised : bool (default: False)
         If True, users give permanent answers. This is possible for :class:`Counts`, and for
         :class:`Means` without groups. A node refuses unless its operator has set
@@ -95,6 +106,11 @@ class Series(LdpStrategy[SeriesResult]):
     select the bit. A number is rounded by a threshold that the user keeps. All levels have the same
     noise, and changes have little noise.
 
+    With noise at the node, panels of users on the same nodes would have the square root of
+    ``collections`` times as much noise as all users by a share of the budget. The users are the
+    same in all collections, so only the noise is smoothed: a level keeps the error by the choice of
+    users. A user who joins later pays for the whole series, too.
+
     Guarantee
     ---------
     1. Protected without ``memoised``: the whole history of a user, everything that it holds at any
@@ -110,6 +126,10 @@ class Series(LdpStrategy[SeriesResult]):
     4. No matter what the series sends, the clients' randomizers and ledgers enforce ``max-epsilon``
        on their side: a user who is asked outside its panel, twice, or by another series spends
        budget anew, or does not answer. A memoised series is paid once, when it begins.
+    5. With noise at the node, 1 and 2 are instead: protected is the whole history of a user, at
+       (``epsilon``, ``delta``), and users trust the node that holds their rows. All collections are
+       one plan of the ledger, which a user pays with its first report. A sum beyond the plan is
+       refused, whatever the server asks.
     """
 
     card: ClassVar[Card] = Card(
@@ -133,6 +153,8 @@ class Series(LdpStrategy[SeriesResult]):
     store: str | Path | None = None
     epsilon: float = field(init=False)
     min_reports: int = field(init=False)
+    noise: str = field(init=False, default="user", metadata={LATER: True})
+    delta: float = field(init=False, default=1e-6, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         if not isinstance(self.strategy, LdpStrategy):
@@ -143,6 +165,8 @@ class Series(LdpStrategy[SeriesResult]):
                 f"PrivateEvaluation), got {type(self.strategy).__name__}."
             )
         self.epsilon, self.min_reports = self.strategy.epsilon, self.strategy.min_reports
+        if isinstance(self.strategy, AtNode):
+            self.noise, self.delta = self.strategy.noise, self.strategy.delta
         super().__post_init__()
         check_integer("collections", self.collections, 2, _MAX_COLLECTIONS)
         if not isinstance(self.store, str | Path | None):
@@ -158,6 +182,14 @@ class Series(LdpStrategy[SeriesResult]):
                 )
             if self.memoised:
                 check_unused(self, "with memoised, whose levels are estimates", "season")
+        if self.noise == "node":
+            if self.memoised:
+                raise ValueError(
+                    "Expected memoised=False with noise='node', got True: a node draws its noise "
+                    "anew for each collection."
+                )
+            self.share = 1 / self.collections
+            self._few_in_collection(MAX_USERS)  # refuses too many collections now
         self._form: PermanentForm | None = None
         if self.memoised and isinstance(self.strategy, AsksPermanently):
             self._form = self.strategy.permanent()
@@ -209,7 +241,7 @@ class Series(LdpStrategy[SeriesResult]):
                 return self.result()
             if (salt := self._kept.get("salt")) is not None:
                 seed: Any = named.get("seed")
-                if is_integer(seed) and seed % HASH_END != salt:
+                if is_integer(seed) and simulated_salt(self, seed) != salt:
                     raise ValueError(f"Expected the seed of the first collection, got {seed}.")
                 part.put("salt", salt)
             self._kept.put("begun", number)
@@ -247,13 +279,21 @@ class Series(LdpStrategy[SeriesResult]):
                 lambda users: form.refusal(SizeOnlyPopulation(users), self.min_reports), num_users
             )
         least = self._least(num_users)
-        if (few := self.strategy._tried(least)) is None:
+        if (few := self._few_in_collection(least, num_nodes)) is None:
             return None
-        needed = fewest_users(lambda users: self.strategy._tried(self._least(users)), num_users)
+        needed = fewest_users(
+            lambda users: self._few_in_collection(self._least(users), num_nodes), num_users
+        )
         why = (
             f"The smallest of {self.collections} panels of {num_users:,} users may have {least:,}."
         )
+        if self.noise == "node":
+            why = f"Each of {self.collections} collections has an equal share of the budget."
         return replace(few, why=f"{why} {few.why}", needed=needed)
+
+    def _few_in_collection(self, num_users: int, num_nodes: int = 1) -> TooFew | None:
+        """Return why so many users are too few for one collection; None if they are enough."""
+        return self.strategy._tried(num_users, None, num_nodes, self.share)
 
     def check_census(self, run: Run) -> None:
         """Raise TooFewReports if a panel is too small for the strategy.
@@ -263,7 +303,7 @@ class Series(LdpStrategy[SeriesResult]):
         if self._form is not None:
             few = self._form.refusal(run.population, self.min_reports)
         else:
-            few = self.strategy._tried(self._smallest)
+            few = self._few_in_collection(self._smallest, run.population.num_nodes)
         if few is not None:
             # There was no query, so the next attempt takes a new census.
             self._kept.part(self._number).clear()
@@ -295,7 +335,13 @@ class Series(LdpStrategy[SeriesResult]):
 
     def census_content(self, arguments: Arguments) -> RecordDict:
         """Request the users' permanent numbers, so that their panels and coins do not change."""
-        return RecordDict({NUMBERS: ConfigRecord()})
+        return RecordDict({} if self.noise == "node" else {NUMBERS: ConfigRecord()})
+
+    def prints(self) -> dict[str, Print | str]:
+        """Return the parameters that tell a series from others; a season may be set during one."""
+        own = prints_of(self)
+        of_strategy = {f"strategy.{name}": each for name, each in prints_of(self.strategy).items()}
+        return {**of_strategy, **{name: own[name] for name in ("collections", "memoised")}}
 
     @contextmanager
     def _opened_series(self) -> Iterator[RunStore]:
@@ -304,11 +350,7 @@ class Series(LdpStrategy[SeriesResult]):
             yield self._memory
             return
         with RunStore(self.store).open() as kept:
-            of_strategy = {
-                f"strategy.{name}": own for name, own in prints_of(self.strategy).items()
-            }
-            own = {name: prints_of(self)[name] for name in ("collections", "memoised")}
-            recognise(kept, type(self.strategy), {**of_strategy, **own})
+            recognise(kept, type(self.strategy), self.prints())
             yield kept
 
     @contextmanager
@@ -318,18 +360,25 @@ class Series(LdpStrategy[SeriesResult]):
         yield self._kept.part(self._number)
 
     def population(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
-        """Return this collection's panel, or all users for permanent bits."""
+        """Return this collection's panel, or all users for permanent bits and sums of nodes."""
         if self._kept.get("salt") is None:
             self._kept.put("salt", salt)
-        if self._form is not None:
-            return Population(nodes, salt)
+        if self._form is not None or self.noise == "node":
+            everyone = Population(nodes, salt)
+            self._smallest = len(everyone)
+            return everyone
         panel = Panel(nodes, salt, self._number, self.collections)
         sizes = panel_sizes(nodes, salt, self.collections)
         self._smallest = int(sizes.min()) if self._number == 1 else len(panel)
         return panel
 
     def _least(self, num_users: int) -> int:
-        """Return a number of users that the smallest panel has with near certainty."""
+        """Return a number of users that the smallest panel has with near certainty.
+
+        With noise at the node every collection has all users.
+        """
+        if self.noise == "node":
+            return num_users
         return SizeOnlyPopulation(num_users).between(0, HASH_END // self.collections).size
 
     def finished(self, run: Run, found: Any) -> SeriesResult:
@@ -338,13 +387,14 @@ class Series(LdpStrategy[SeriesResult]):
         The result has the estimates of each collection, and the levels that the local-level model
         smooths from all of them.
         """
-        names, values, errors = found.estimates()
+        estimates = found.estimates()
         assert found.privacy is not None
         own = Collected(
             number=self._number,
-            names=names,
-            values=values,
-            std_errors=errors,
+            names=estimates.names,
+            values=estimates.values,
+            std_errors=estimates.std_errors,
+            users_std_errors=estimates.users_std_errors if self.noise == "node" else None,
             num_users=found.num_users,
             asked=run.num_users,
             reports=run.users("reports"),

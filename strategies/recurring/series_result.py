@@ -40,7 +40,8 @@ class Collected:
     number in the panel. ``reports`` and ``no_budget`` are the numbers of users in the panel who
     reported, or who had no budget left. ``std_errors`` are for the population. ``privacy`` is the
     largest privacy cost of a user in the panel. ``change``, for permanent answers only, is the
-    change of the estimates since the previous collection.
+    change of the estimates since the previous collection. ``users_std_errors``, with noise at the
+    node only, are the errors among the users, who are the same in all collections.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Collected:
     privacy: PrivacySpent
     change: Floats | None = None
     change_std_error: Floats | None = None
+    users_std_errors: Floats | None = None
 
 
 def has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
@@ -119,29 +121,49 @@ def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, A
 
     The keys are attributes of :class:`SeriesResult`; the arrays have the shape (collections,
     names). Skipped collections are missing values. Permanent answers have the same noise in all
-    collections, so their levels are the raw estimates.
+    collections, so their levels are the raw estimates. With noise at the node the users are the
+    same in all collections: only the noise is smoothed, and levels keep the error of sampling.
     """
     shape = collected[-1].number, len(collected[0].names)
-    raw, errors = np.full(shape, np.nan), np.full(shape, np.inf)
+    raw, errors, of_users = np.full(shape, np.nan), np.full(shape, np.inf), np.full(shape, np.inf)
     for each in collected:
         raw[each.number - 1], errors[each.number - 1] = each.values, each.std_errors
+        if each.users_std_errors is not None:
+            of_users[each.number - 1] = each.users_std_errors
     errors[~np.isfinite(raw)] = np.inf
     if collected[-1].change is not None:
         return dict(zip(_LEVELS, (raw, errors) * 3, strict=True))
     reports = np.zeros((shape[0], 1))
     reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
-    noise = _averaged_errors(errors, reports)
+    at_node = collected[-1].users_std_errors is not None
+    # The noise of nodes falls with the number of users, not with its root.
+    noise = _averaged_errors(of_users, reports**2) if at_node else _averaged_errors(errors, reports)
     level = local_level if season is None else partial(seasonal_level, period=season)
     columns = [level(*pair) for pair in zip(raw.T, noise.T, strict=True)]
     found = {
         name: np.stack([getattr(column, name) for column in columns], axis=1)
         for name in _LEVELS[2:]
     }
+    if at_node:
+        sampling = _sampling_errors(errors, of_users, reports)
+        for name in ("filtered_std_error", "std_error"):
+            found[name] = np.hypot(found[name], sampling)
     return {"raw": raw, "raw_std_error": errors, **found}
+
+
+def _sampling_errors(errors: Floats, of_users: Floats, reports: Floats) -> Floats:
+    """Return standard errors by sampling, of skipped collections those of the last one before."""
+    known = np.isfinite(errors)
+    variances = np.where(known, errors, 0.0) ** 2 - np.where(known, of_users, 0.0) ** 2
+    sampling = np.where(known, np.sqrt(np.maximum(variances, 0.0)), np.inf)
+    last = np.maximum.accumulate(np.where(known, np.arange(len(known))[:, None], 0), axis=0)
+    return np.asarray(np.take_along_axis(_averaged_errors(sampling, reports), last, axis=0))
 
 
 def _averaged_errors(errors: Floats, reports: Floats) -> Floats:
     """Return standard errors from a variance per report that is averaged over collections.
+
+    ``reports`` are the numbers with which variances fall, shape (collections, 1).
 
     The average is over ``_AVERAGED`` collections: the current one and those before it. In a single
     collection with few reports, the standard error is correlated with the estimate. If a share is

@@ -3,7 +3,7 @@
 A ledger needs no trust in panels.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from flwr.app import Context, RecordDict
 
 from ldp_flower import Categories, InProcessGrid, Schema
 from ldp_flower.audit import recorded_queries
-from ldp_flower.clients import LdpClientApp
+from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.strategies import Counts, Series
@@ -73,6 +73,47 @@ def test_a_user_outside_its_panel_twice_or_by_another_series(questions, node):
     assert answered(second) == (102 if limit == 1 else len(panel))
     spent = [cost.epsilon for cost in ledger.spent().values()]
     assert len(spent) == USERS and max(spent) == limit
+
+
+def test_a_server_gets_no_more_sums_than_the_series_has_paid_for(tmp_path):
+    """All collections are one plan: neither a week more nor a larger share of it is given."""
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    config = {"max-epsilon": 1.0, "max-delta": 1e-6, "noise": "node"}
+    config["ledger-path"] = str(tmp_path / "ledger.db")
+    sorts = np.array(TABLE["sort"])
+    users = SCHEMA.users({"sort": sorts}, groups=np.arange(USERS), ids=np.arange(USERS))
+    series = Series(Counts(SCHEMA, "sort", epsilon=1.0, noise="node"), collections=WEEKS)
+    asked = [recorded_queries(series, SCHEMA.users(TABLE), seed=3)[0] for _ in range(WEEKS)]
+    weeks = [changed(query, low=0, high=HASH_END) for query in asked]
+    app = LdpClientApp(lambda context: users)
+
+    def answered(query):
+        """Return the sum that leaves the node, or the code of the error."""
+        reply = ask(app, query, config)
+        if reply.has_error():
+            return reply.error.code
+        return Report.from_record_dict(reply.content).arrays["noisy_sum"].tolist()
+
+    parts = weeks[0].randomizer.parts
+    assert parts == 10_000 // WEEKS and len({query.step for query in weeks}) == WEEKS
+    # A larger share than that of a week is paid for by the weeks that are left.
+    larger = changed(weeks[0], randomizer=replace(weeks[0].randomizer, parts=7_000))
+    first = answered(weeks[0])
+    assert answered(larger) == Refusal.EXHAUSTED
+    users = SCHEMA.users({"sort": sorts[::-1]}, groups=np.arange(USERS), ids=np.arange(USERS))
+    assert answered(weeks[0]) == first  # no second draw of noise, though the data are others
+    sums = [answered(query) for query in weeks[1:]]
+    assert first not in sums and all(len(each) == 3 for each in sums)
+    assert {(cost.epsilon, cost.delta) for cost in ledger.spent().values()} == {(1.0, 1e-6)}
+    beyond = [
+        changed(weeks[0], step=weeks[-1].step + (1 << 16)),
+        changed(weeks[0], randomizer=replace(weeks[0].randomizer, parts=1_000), step=77),
+        changed(weeks[0], salt=weeks[0].salt + 1),
+        changed(weeks[0], low=0, high=HASH_END // 2, step=78),
+        changed(weeks[0], randomizer=replace(weeks[0].randomizer, delta=1e-7), step=79),
+    ]
+    assert [answered(query) for query in beyond] == [Refusal.EXHAUSTED] * len(beyond)
+    assert {cost.epsilon for cost in ledger.spent().values()} == {1.0}
 
 
 def collected(series, config, sorts, node_id):
