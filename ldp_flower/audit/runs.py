@@ -63,10 +63,10 @@ def with_noise_at_node(name: str, dim: int, epsilon: float) -> list[Query]:
     return list(queries.values())
 
 
-def _at_node(strategy: "LdpStrategy[Any]") -> "LdpStrategy[Any]":
+def _at_node(strategy: Any) -> "LdpStrategy[Any]":
     """Return a strategy with noise at the node and, if its other options forbid this, without."""
     try:
-        return replace(strategy, noise="node")
+        return strategy.at_node()
     except ValueError:
         required = [f.name for f in fields(strategy) if f.init and f.default is MISSING]
         own = {name: getattr(strategy, name) for name in required}

@@ -119,26 +119,24 @@ def plan(
     if collections is None and drift is not None:
         fail("Expected --drift with --collections only.", USAGE)
     if collections is not None and any(
-        given is not None for given in (quality, target, html, nodes, noise)
+        given is not None for given in (quality, target, html, noise)
     ):
-        fail(
-            "Expected no --quality, --target, --html, --nodes and --noise with --collections.",
-            USAGE,
-        )
+        fail("Expected no --quality, --target, --html and --noise with --collections.", USAGE)
     every = nodes is not None and noise is None
     if every and html is not None:
         fail("Expected --noise with --nodes and --html: a page is about one plan.", USAGE)
     try:
         if collections is not None:
-            setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
+            setting = Setting(
+                num_users=users, rows_per_user=rows, num_features=features, num_nodes=nodes
+            )
             drift = _DRIFT if drift is None else drift
             series = plan_series(PROTOCOLS[name], setting, epsilon, collections, drift)
             if as_json:
                 print_json({"protocol": name, **asdict(series)})
             else:
                 _show_series(series, users, epsilon, collections, drift)
-            errors = (series.split, series.panel, series.today, series.past, series.memoised)
-            if not any(map(math.isfinite, errors)):
+            if not any(map(math.isfinite, series.errors)):
                 raise typer.Exit(REFUSED)
             return
         with console.status("Simulating runs on synthetic users"):
@@ -191,19 +189,23 @@ def plan(
 def _show_series(
     plan: "SeriesPlan", users: int, epsilon: float, collections: int, drift: float
 ) -> None:
-    """Show the errors of a series side by side: split budgets, panels, permanent answers."""
+    """Show the errors of a series side by side, in the order of :attr:`SeriesPlan.errors`."""
     from ..planning.series import SPREAD
 
     table = Table(title=f"Expected {plan.error}", title_justify="left")
     table.add_column(f"{collections} collections, epsilon {epsilon:g} for all of them")
     table.add_column("error", justify="right")
-    for what, expected in (
-        (f"split: all users each time, at {epsilon / collections:.2g}", plan.split),
-        (f"panel of {users // collections:,}: its own estimate", plan.panel),
-        ("panels: today's level", plan.today),
-        ("panels: past levels", plan.past),
-        ("memoised: all users each time, times of changes public", plan.memoised),
-    ):
+    ways = (
+        f"split: all users each time, at {epsilon / collections:.2g}",
+        f"panel of {users // collections:,}: its own estimate",
+        "panels: today's level",
+        "panels: past levels",
+        "memoised: all users each time, times of changes public",
+        "noise at the node: all users each time",
+        "noise at the node: today's level",
+        "noise at the node: past levels",
+    )
+    for what, expected in zip(ways, plan.errors, strict=True):
         if math.isinf(expected):  # the protocol does not support this kind of series
             continue
         table.add_row(what, _error(expected))

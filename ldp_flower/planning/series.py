@@ -1,12 +1,13 @@
-"""Expected errors of a series of collections: split budgets, panels, permanent answers."""
+"""Expected errors of a series: split budgets, panels, permanent answers, noise at the node."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from ..expectation import Plannable, Setting, WouldRefuse
+from ..randomizers.real_valued.gaussian import zcdp_epsilon, zcdp_rho
 from .variants import expectation
 
 #: Assumed standard deviation of users' values, relative to the width of their bounds. It adds a
@@ -26,6 +27,16 @@ class SeriesPlan:
     # All users give permanent answers, at epsilon, and the times of changes are public. Infinite
     # if the protocol has no permanent answers.
     memoised: float
+    # All users answer in every collection by a share of one plan, with noise at the node: the
+    # collection's estimate, today's level, past levels. Infinite without a number of nodes.
+    node: float = math.inf
+    node_today: float = math.inf
+    node_past: float = math.inf
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """All errors, in the order above."""
+        return tuple(getattr(self, each.name) for each in fields(self)[1:])
 
 
 def plan_series(
@@ -34,24 +45,31 @@ def plan_series(
     """Return the expected errors of a series of 2 or more collections, at epsilon for all of them.
 
     ``drift`` is the standard deviation of a level's change from one collection to the next, in the
-    units of the error. Raises NoPlan if the expected error of the protocol is not known.
+    units of the error. A number of nodes in the setting adds noise at the node, if the protocol has
+    it. Raises NoPlan if the expected error of the protocol is not known.
     """
-    given = vars(setting)
-    few = Setting(**{**given, "num_users": max(1, setting.num_users // collections)})
-    what, of_panel = _expected(protocol, few, epsilon)
+    alone = replace(setting, num_nodes=None)
+    few = replace(alone, num_users=max(1, setting.num_users // collections))
+    what, of_panel = _expected(protocol.planned_for(few, epsilon), few)
     panel = math.hypot(of_panel, SPREAD / math.sqrt(few.num_users))
-    other, split = _expected(protocol, setting, epsilon / collections)
-    today, past = level_errors(panel, drift, collections)
-    planned: Any = protocol.planned_for(setting, epsilon)
+    other, split = _expected(protocol.planned_for(alone, epsilon / collections), alone)
+    levels = level_errors(panel, drift, collections)
+    planned: Any = protocol.planned_for(alone, epsilon)
     permanent = math.inf
     if hasattr(planned, "permanent") and (form := planned.permanent()) is not None:
         permanent = float(form.expected(setting.num_users, planned.min_reports))
-    return SeriesPlan(what or other or "error", split, panel, today, past, permanent)
+    at_node = (math.inf,) * 3
+    if setting.num_nodes is not None and "node" in protocol.noises:
+        # The epsilon at which a run of its own has the noise of one collection.
+        rho = zcdp_rho(epsilon, planned.delta) / collections
+        one: Any = protocol.planned_for(setting, zcdp_epsilon(rho, planned.delta))
+        third, error = _expected(replace(one, noise="node"), setting)
+        other, at_node = other or third, (error, *level_errors(error, drift, collections))
+    return SeriesPlan(what or other or "error", split, panel, *levels, permanent, *at_node)
 
 
-def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tuple[str, float]:
+def _expected(strategy: Any, setting: Setting) -> tuple[str, float]:
     """Return the name and the value of the expected error of one collection; NaN if refused."""
-    strategy = protocol.planned_for(setting, epsilon)
     population = strategy.synthetic(setting)
     try:
         if population is None or population.in_series:

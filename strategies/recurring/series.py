@@ -209,6 +209,10 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         for strategy, users in PrivateEvaluation.audit_runs(dim, epsilon):
             yield cls(strategy, collections=2), users
 
+    def at_node(self) -> Self:
+        """Return the series of this strategy with noise at the node."""
+        return replace(self, strategy=replace(self.strategy, noise="node"))
+
     @plain_arguments
     def start(
         self, grid: Grid, *arguments: Any, collection: int | None = None, **named: Any

@@ -1,7 +1,7 @@
 """Strategies that can have noise added once to each node's sum instead of to each user's value."""
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 from ldp_flower.guarantee.budget import NOISE
 from ldp_flower.validation import check_fraction, check_unused
@@ -32,3 +32,7 @@ class AtNode:
         check_fraction("delta", self.delta)
         if self.noise == "user":  # type: ignore[attr-defined]
             check_unused(self, 'with noise="user", which is pure', "delta")
+
+    def at_node(self) -> Self:
+        """Return this strategy with noise at the node."""
+        return replace(self, noise="node")
