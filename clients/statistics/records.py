@@ -169,7 +169,11 @@ def cell(users: Users, question: q.Cell) -> Floats:
 @answers(q.Grain)
 def grain(users: Users, question: q.Grain) -> Floats:
     """Compute :class:`Grain`."""
-    entry = first_entries(users, question.coordinates)
+    return steps_of(first_entries(users, question.coordinates), question)
+
+
+def steps_of(entry: Floats, question: q.Grain | q.GrainShares) -> Floats:
+    """Return the index of each entry's coarsest step; missing entries are after those of none."""
     found = np.full(entry.shape, float(question.num_steps))
     for place in reversed(range(question.num_steps)):
         tens, halves = divmod(place, 2)

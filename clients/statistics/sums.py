@@ -12,7 +12,7 @@ from ldp_flower.randomizers.elementwise import directions, row_dots
 from ldp_flower.validation import Floats
 
 from ..arithmetic import dot, mean_over_rows, ridge_coefficients, sum_over_rows
-from .records import entries_of, rows_codes, valid_items
+from .records import entries_of, rows_codes, steps_of, valid_items
 from .registry import answers
 
 
@@ -37,6 +37,15 @@ def bin_shares(users: Users, question: q.BinShares) -> Floats:
     entries = entries_of(users, int(question.coordinates[0]))
     places = np.searchsorted(question.edges, entries, side="left")
     return _shares(users, places.astype(np.float64), len(question.edges) + 1)
+
+
+@answers(q.GrainShares)
+def grain_shares(users: Users, question: q.GrainShares) -> Floats:
+    """Compute :class:`GrainShares`."""
+    entries = entries_of(users, int(question.coordinates[0]))
+    shares = _shares(users, steps_of(entries, question), question.num_steps + 2)
+    shares[users.num_rows == 0, -1] = 1.0
+    return shares
 
 
 @answers(q.ItemShares)

@@ -63,7 +63,7 @@ def with_noise_at_node(name: str, dim: int, epsilon: float) -> list[Query]:
     return list(queries.values())
 
 
-def _at_node(strategy: Any) -> "LdpStrategy[Any]":
+def _at_node(strategy: Any) -> Any:
     """Return a strategy with noise at the node and, if its other options forbid this, without."""
     try:
         return strategy.at_node()

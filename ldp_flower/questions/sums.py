@@ -6,7 +6,7 @@ instead of one cell, all moments of a column at once.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from .base import (
     AboutFeatures,
@@ -72,6 +72,27 @@ class BinShares(OneColumn):
     def width(self, num_features: int) -> int:
         """Return the number of bins."""
         return len(self.edges) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class GrainShares(OneColumn):
+    """The share of the user's entries by the coarsest step of which they are multiples.
+
+    Steps are those of :class:`Grain`. After them come the share of the entries that are multiples
+    of none, and 1 for a user without entries. Shape (users, num_steps + 2).
+    """
+
+    stem: ClassVar[str] = "grain_shares"
+    rows: ClassVar[Rows] = Rows.PRESENT
+
+    coordinates: Coordinates
+    origin: Signed
+    step: float
+    num_steps: Annotated[int, 32]
+
+    def width(self, num_features: int) -> int:
+        """Return the number of shares."""
+        return self.num_steps + 2
 
 
 @dataclass(frozen=True, eq=False)

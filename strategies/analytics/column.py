@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.data.schema import Numeric, Schema
-from ldp_flower.questions import Grain
+from ldp_flower.questions import Grain, GrainShares
 from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_oracle
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import project_on_simplex
 from ..numerics.density import Counted
 from ..numerics.value_scale import coarsest_step, steps_from
-from ..runtime import Ask, Run
+from ..runtime import Ask, Cohort, Run
 from ..runtime.run import RunSettings
+from ..sums.budget import Budget
 
 # Candidate steps go down to 1, or to this part of the largest candidate if that is below 1.
 _FINEST = 1e-3
@@ -28,12 +29,15 @@ _MOST_STEPS = 24  # limit on the number of candidate steps, two a decade: some e
 _ERROR = 0.08  # largest standard error of the share of entries with one candidate as their step
 # Share of the users who report their step: at least, if _ERROR needs fewer, and at most.
 _PART = 0.02, 0.12
-_FINER_STEP_Z = 2.1  # standard errors that show a finer step: 1 of 56 by chance
+# Standard errors that show a finer step, 1 of 56 by chance; and at the node, where they are of
+# noise alone, 1 of 100 or less.
+_FINER_STEP_Z, _FINER_STEP_Z_AT_NODE = 2.1, 3.0
 # Significance threshold for a step, in standard errors, and the increase of its square for each
 # coarser step that is tested along with it: over all steps, one of 60 by chance.
 _SEEN, _MORE = 3.0, 3.0
 
-
+#: Share of the budget that tells the step, with noise at the node.
+STEP_SHARE = 0.05
 #: Width of a cell that holds a single value, as part of the distance of the bounds.
 ATOM = 1e-9
 # Weight of earlier reports in the sizes of later cells; the rest of the weight is uniform.
@@ -87,6 +91,13 @@ class NumericColumn:
         number = 1 + 2 * round(math.log10(coarsest / min(1.0, _FINEST * coarsest)))
         return steps_from(coarsest, min(number, _MOST_STEPS))
 
+    @property
+    def grain(self) -> tuple[NDArray[np.int64], float, float, int]:
+        """Arguments of the questions about the entries' steps, in standardised units."""
+        origin, one = (float(self.kind.restore(at)) for at in (0.0, 1.0))
+        scale = one - origin
+        return self.coordinates, -origin / scale, float(self.steps[0]) / scale, len(self.steps)
+
     def standardised(self, values: ArrayLike) -> Floats:
         """Clip values in the column's units to its bounds; return them in standardised units.
 
@@ -117,28 +128,38 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
     if asked is None:
         return Entries()
     oracle, size = asked
-    steps = column.steps
-    origin, one = (float(column.kind.restore(at)) for at in (0.0, 1.0))
-    scale = one - origin
-    question = Grain(column.coordinates, -origin / scale, float(steps[0]) / scale, len(steps))
+    question = Grain(*column.grain)
     answer = yield Ask(run.cohorts([size])[0], question, oracle, min_reports=0)
-    low, high = column.kind.low, column.kind.high
-    # number of steps that have no multiple except 0 within the bounds
-    beyond = int(np.sum(steps >= max(abs(low), abs(high))))
-    return _tested(answer, oracle, steps, max(beyond, int(low <= 0 <= high)))
-
-
-def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int) -> Entries:
-    """Return the coarsest step such that no entries on a finer one are significant, if any.
-
-    Zero is a multiple of all steps, and most entries at the first ``zero`` steps may be zeros.
-    Hence a step is returned only if there are significantly many entries at steps after these.
-    """
     if not answer.count:
         return Entries()
-    none, missing = len(steps), len(steps) + 1
     spread = math.sqrt((oracle.variance + 0.25) / answer.count)
-    if 1 - answer.mean[missing] < 3 * spread:
+    return _tested(answer.mean, spread, column, _FINER_STEP_Z)
+
+
+def learn_step_at_node(
+    cohort: Cohort, budget: Budget, column: NumericColumn, share: float
+) -> Generator[Ask, Estimate, float | None]:
+    """Return the step of the entries from a noisy sum over nodes, if there is one."""
+    question = GrainShares(*column.grain)
+    answer = yield Ask(cohort, question, budget.cells(len(column.steps) + 2, share))
+    spread = float(answer.std_error[0])
+    return _tested(answer.mean, spread, column, _FINER_STEP_Z_AT_NODE).step
+
+
+def _tested(shares: Floats, spread: float, column: NumericColumn, finer_z: float) -> Entries:
+    """Return the coarsest step such that no entries on a finer one are significant, if any.
+
+    ``shares`` are those of the entries with each step, with none, and without an entry; ``spread``
+    is their standard error, ``finer_z`` of which show a finer step. Zero is a multiple of all
+    steps, and most entries at the first steps may be zeros. Hence a step is returned only if there
+    are significantly many entries at steps after these.
+    """
+    steps, low, high = column.steps, column.kind.low, column.kind.high
+    # number of steps that have no multiple except 0 within the bounds
+    beyond = int(np.sum(steps >= max(abs(low), abs(high))))
+    zero = max(beyond, int(low <= 0 <= high))
+    none, missing = len(steps), len(steps) + 1
+    if 1 - shares[missing] < 3 * spread:
         return Entries(hardly_any=True)
 
     def misfit(places: list[int]) -> float:
@@ -146,9 +167,9 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int)
 
         The distance is in standard errors. Missing values may have a share in any case.
         """
-        own = answer.mean[[*places, missing]]
+        own = shares[[*places, missing]]
         apart = np.sum((own - project_on_simplex(own)) ** 2)
-        return float(answer.mean @ answer.mean - own @ own + apart) / spread**2
+        return float(shares @ shares - own @ own + apart) / spread**2
 
     zeros = list(range(zero))
     others = misfit([*zeros, none])
@@ -160,7 +181,7 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats, zero: int)
             others - misfit([*zeros, *range(place - more, place + 1)]) > _SEEN**2 + _MORE * more
             for more in range(place + 1 - len(zeros))
         ]
-        if own - finer < _FINER_STEP_Z**2 and any(seen):
+        if own - finer < finer_z**2 and any(seen):
             return Entries(step)
     return Entries()
 

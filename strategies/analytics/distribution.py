@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -34,7 +34,16 @@ from ..runtime.population import fewest_users
 from ..sums.budget import Budget
 from ..sums.tree import ask_function, users_for_ranks
 from .base import ColumnStrategy
-from .column import ATOM, ColumnCells, NumericColumn, cells_of, learn_step, users_for_step_estimate
+from .column import (
+    ATOM,
+    STEP_SHARE,
+    ColumnCells,
+    NumericColumn,
+    cells_of,
+    learn_step,
+    learn_step_at_node,
+    users_for_step_estimate,
+)
 from .distribution_result import DistributionResult
 
 logger = logging.getLogger("flwr")
@@ -75,7 +84,8 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     distribution.
 
     With noise at the node, all users count in histograms of several widths, by the shares of their
-    rows. The bounds have cells of their own; multiples of a round step are not looked for.
+    rows. A first sum tells whether nearly all entries are multiples of a round step. Otherwise the
+    bounds have cells of their own.
 
     Other parameters are those of :class:`~.base.ColumnStrategy` and
     :class:`~..runtime.at_node.AtNode`.
@@ -175,12 +185,18 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         (cohort,) = run.cohorts([run.num_users])
         kind = self._column.kind
         place = self._column.coordinates
-        found = yield from ask_function(cohort, Budget.of(run, self.delta), place, kind.ends)
+        budget = Budget.of(run, self.delta)
+        step = yield from learn_step_at_node(cohort, budget, self._column, STEP_SHARE)
+        found = yield from ask_function(cohort, budget, place, kind.ends, 1 - STEP_SHARE)
+        found = replace(found, edges=kind.restore(found.edges))
+        if step is not None:
+            found = found.at_multiples(step)
         linear = found.linear(_normals(found.edges)[:-1])
         notes: list[str] = []
         self._note_few_entries(linear, notes)
-        edges = kind.restore(found.edges)
-        edges[0] -= ATOM * (kind.high - kind.low)  # the first cell holds the lower bound
+        edges = found.edges.copy()
+        if step is None:
+            edges[0] -= ATOM * (kind.high - kind.low)  # the first cell holds the lower bound
         return DistributionResult(
             column=self.column,
             edges=edges,
@@ -188,6 +204,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             covariance=found.covariance + found.sampling,
             linear=linear,
             without_entry=max(1 - found.present, 0.0),
+            step=step,
             notes=notes,
         )
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -35,7 +35,13 @@ from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from ..sums.budget import Budget
 from ..sums.tree import Function, ask_function, users_for_ranks
 from .base import ColumnStrategy
-from .column import NumericColumn, learn_step, users_for_step_estimate
+from .column import (
+    STEP_SHARE,
+    NumericColumn,
+    learn_step,
+    learn_step_at_node,
+    users_for_step_estimate,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -250,7 +256,10 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         """Estimate the column's step, then search all quantiles at once."""
         if self.noise == "node":
             (cohort,) = run.cohorts([run.num_users])
-            return self.of_nodes((yield from self.function(cohort, Budget.of(run, self.delta))))
+            budget = Budget.of(run, self.delta)
+            step = yield from learn_step_at_node(cohort, budget, self._column, STEP_SHARE)
+            function = yield from self.function(cohort, budget, 1 - STEP_SHARE)
+            return self.of_nodes(function, step)
         entries = yield from learn_step(run, self._column)
         kind, users = self._column.kind, run.num_unasked
         reports = self._reports(run.num_users)
@@ -278,11 +287,21 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         ends = self._column.kind.ends
         return (yield from ask_function(cohort, budget, self._column.coordinates, ends, share))
 
-    def of_nodes(self, function: Function) -> QuantilesResult:
-        """Return the quantiles of a distribution function from noisy sums over nodes."""
-        kind = self._column.kind
+    def of_nodes(self, function: Function, step: float | None = None) -> QuantilesResult:
+        """Return the quantiles of a distribution function from noisy sums over nodes.
+
+        ``step`` is the number of which nearly all entries are multiples, if there is one.
+        """
         levels = np.array(self.levels)
-        values, lower, upper = kind.restore(function.quantiles(self.levels, HALF_WIDTH_95).T)
+        kind = self._column.kind
+        if step is None:
+            values, lower, upper = kind.restore(function.quantiles(self.levels, HALF_WIDTH_95).T)
+        else:
+            rising = replace(function, edges=kind.restore(function.edges)).at_multiples(step)
+            values, lower, upper = rising.quantiles(self.levels, HALF_WIDTH_95).T
+            ends = [multiples_within(*each, step) for each in zip(lower, upper, strict=True)]
+            lower, upper = np.array(ends).T
+            values = np.clip(np.round(values / step) * step, lower, upper)
         error = np.maximum(upper - values, values - lower) / HALF_WIDTH_95
         return QuantilesResult(
             column=self.column,
@@ -292,6 +311,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             users_std_error=function.part_of_noise(levels) * error,
             lower=lower,
             upper=upper,
+            step=step,
             notes=[_HARDLY_ANY.format(self.column)] if function.is_hidden else [],
         )
 

@@ -35,4 +35,4 @@ class AtNode:
 
     def at_node(self) -> Self:
         """Return this strategy with noise at the node."""
-        return replace(self, noise="node")
+        return replace(self, noise="node")  # type: ignore[call-arg]

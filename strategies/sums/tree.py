@@ -27,6 +27,7 @@ _COARSE, _COARSE_SHARE = 256, 0.1
 _BRANCHES, _LEVELS = 4, 4
 _ENTRIES_Z = 3.0  # errors of the share of users with an entry
 _ATOM = 1e-9  # of the bounds' distance: width of the cell of the upper bound
+_ROUNDING = 1e-10  # of steps, by which an edge may miss a multiple
 _MASS_Z = 2.0  # errors of a coarse cell above which it counts as mass
 
 
@@ -131,6 +132,21 @@ class Function:
             value = self.edges[at - 1] + part * (self.edges[at] - self.edges[at - 1])
             found[place] = value, self.edges[max(low - 1, 0)], self.edges[min(high + 1, last)]
         return found
+
+    def at_multiples(self, step: float) -> "Function":
+        """Return the function of a column all of whose entries are multiples of ``step``.
+
+        It rises at multiples only. So each edge may lie in the middle between two of them, and
+        cells between the same two multiples are joined to the one before.
+        """
+        low = (math.ceil(self.edges[0] / step - _ROUNDING) - 0.5) * step
+        high = (math.floor(self.edges[-1] / step + _ROUNDING) + 0.5) * step
+        middles = (np.floor(self.edges[1:-1] / step + _ROUNDING) + 0.5) * step
+        kept = (np.diff(middles, append=high) > step / 2) & (middles > low + step / 2)
+        starts = np.append(0, np.flatnonzero(kept) + 1)
+        joined = np.add.reduceat(np.add.reduceat(self.noise, starts, axis=0), starts, axis=1)
+        edges = np.concatenate([[low], middles[kept], [high]])
+        return Function(edges, np.add.reduceat(self.cells, starts), joined, self.users)
 
     def part_of_noise(self, levels: Floats) -> Floats:
         """Return the part of the errors of quantiles that is by noise, from 0 to 1."""

@@ -29,6 +29,7 @@ from ldp_flower.questions import (
     FrequentItems,
     Gradient,
     Grain,
+    GrainShares,
     ItemShares,
     Labels,
     LassoFeatures,
@@ -301,6 +302,12 @@ PLAIN = [
         {"num_classes": 2.0},
     ),
     (MeanAndSquares(1.5), "mean_and_squares", {}, {"bound": 1.5}),
+    (
+        GrainShares(SOME[:1], -0.5, 1.5, 3),
+        "grain_shares",
+        {"coordinates": SOME[:1], "origin": np.array([-0.5])},
+        {"step": 1.5, "num_steps": 3.0},
+    ),
     (ItemShares(5), "item_shares", {}, {"domain_size": 5.0}),
     (BinShares(SOME[1:], B), "bin_shares", {"coordinates": SOME[1:], "edges": B}, {}),
     (
