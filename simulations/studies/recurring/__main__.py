@@ -1,7 +1,7 @@
 """Measure the levels that a series of collections finds, and whether their bands hold."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -25,12 +25,13 @@ _MEASURED = [f"{kind}_{what}" for kind in [*_KINDS, "change"] for what in ("erro
 
 @dataclass(frozen=True)
 class Cell:
-    """A population, and how it is asked."""
+    """A population, and how it is asked; with 0 nodes noise is added at the user."""
 
     users: int
     weeks: int
     epsilon: float
     memoised: bool = False
+    nodes: int = 0
 
 
 def _measured(task: Task) -> dict[str, object]:
@@ -40,9 +41,11 @@ def _measured(task: Task) -> dict[str, object]:
     rng = np.random.default_rng([task.seed, list(SHAPES).index(task.method)])
     people = SHAPES[task.method](rng, cell.weeks, cell.users)
     asked = people.strategy(cell.epsilon)
-    series = Series(asked, collections=cell.weeks, memoised=cell.memoised)
+    asked = replace(asked, noise="node") if cell.nodes else asked
+    series, nodes = Series(asked, collections=cell.weeks, memoised=cell.memoised), cell.nodes or 1
     for week in range(cell.weeks):
-        result = simulate(series, people.schema.users(people.table(week)), seed=task.seed)
+        users = people.schema.users(people.table(week))
+        result = simulate(series, users, seed=task.seed, num_nodes=nodes)
     found: dict[str, object] = dict.fromkeys(_MEASURED, float("nan"))
     true = dict.fromkeys(_KINDS, people.truth)
     if cell.memoised:
@@ -63,12 +66,12 @@ def table(runs: pd.DataFrame) -> Table:
     """Return errors and misses by population and epsilon."""
     lines = []
     kinds = [*_KINDS, "change"]
-    for (shape, epsilon, memoised), own in runs.groupby(
-        ["method", "epsilon", "memoised"], sort=False
+    for (shape, epsilon, memoised, nodes), own in runs.groupby(
+        ["method", "epsilon", "memoised", "nodes"], sort=False
     ):
         errors = [f"{np.sqrt((own[f'{kind}_error'] ** 2).mean()):.4f}" for kind in kinds]
         misses = [f"{100 * own[f'{kind}_missed'].mean():.1f}" for kind in kinds[1:]]
-        how = "memoised" if memoised else "panels"
+        how = "memoised" if memoised else f"{nodes} nodes" if nodes else "panels"
         lines.append([str(shape), f"{epsilon:g}", how, *errors, *misses])
     return Table(
         "Levels",
@@ -89,9 +92,10 @@ def main(arguments: list[str] | None = None) -> None:
     command.add_argument("--weeks", type=int, default=52)
     command.add_argument("--epsilons", type=float, nargs="+", default=[2.0, 4.0, 8.0])
     command.add_argument("--memoised", action="store_true", help="permanent answers, not panels")
+    command.add_argument("--nodes", type=int, default=0, help="noise at so many nodes")
     options = command.options(arguments)
     cells = [
-        Cell(options.users, options.weeks, epsilon, options.memoised)
+        Cell(options.users, options.weeks, epsilon, options.memoised, options.nodes)
         for epsilon in options.epsilons
     ]
     tasks = [
