@@ -223,7 +223,8 @@ class SeriesResult(Result):
     """Levels of the same estimates at every collection so far.
 
     A level is the true value behind an estimate, in a population of users like those in the census
-    of its collection. It is estimated from a panel, which is a random part of the census.
+    of its collection. It is estimated from a panel, which is a random part of the census, or with
+    noise at the node from all users.
     ``num_users`` is the size of the last census. ``num_reports`` and ``no_budget`` are totals over
     all collections. ``steps`` are those of the last collection.
 
