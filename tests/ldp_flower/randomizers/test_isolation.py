@@ -36,6 +36,7 @@ from ldp_flower.randomizers import (
     SubsetHypercube,
     SubsetSelection,
     TreeHist,
+    sums,
 )
 from ldp_flower.randomizers.codebooks import BallCodebook
 from ldp_flower.randomizers.elementwise import directions, lift
@@ -227,8 +228,16 @@ def unrounded(mechanism, values, states, coins):
     return [mechanism._numbered(values)]
 
 
+@pytest.fixture
+def quick_noise(monkeypatch):
+    """Let the noise of a sum be the first words of its stream; exact draws take a millisecond."""
+    monkeypatch.setattr(
+        sums, "discrete_gaussian", lambda size, rng: rng.words((1, size))[0].astype(np.int64)
+    )
+
+
 @each
-def test_nothing_beside_a_user_moves_a_bit_of_it(mechanism, monkeypatch):
+def test_nothing_beside_a_user_moves_a_bit_of_it(mechanism, quick_noise, monkeypatch):
     row = own_row(mechanism)
     alone, first = randomized(mechanism, row[None], 0, monkeypatch)
     with np.errstate(all="ignore"):
