@@ -144,7 +144,7 @@ class NonInteractiveIht(SparseStrategy):
         spread = np.asarray(np.eye(self.dim) if self.covariance is None else self.covariance)
         if spread.shape != (self.dim, self.dim) or not np.isfinite(spread).all():
             raise ValueError(f"Expected a finite covariance of shape ({self.dim}, {self.dim}).")
-        if np.linalg.matrix_rank(spread) < self.dim:
+        if self.covariance is not None and np.linalg.matrix_rank(spread) < self.dim:
             raise ValueError("Expected a covariance that can be inverted.")
         self._covariance = spread.astype(np.float64)
         self._clip = self.target_scale or _SIGN
