@@ -203,7 +203,7 @@ class SystemRandom(RandomSource):
 
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words of the given shape."""
-        size = int(np.prod(shape))
+        size = math.prod(shape)
         return np.frombuffer(bytearray(os.urandom(8 * size)), np.uint64).reshape(shape)
 
 
@@ -251,7 +251,7 @@ class KeyedRandom(_Streams):
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words; ``shape[0]`` must be the number of users."""
         self._check(shape[0])
-        width = int(np.prod(shape[1:]))
+        width = math.prod(shape[1:])
         counters = np.arange(self._position + 1, self._position + width + 1, dtype=np.uint64)
         counters *= _GOLDEN
         self._position += width
@@ -265,7 +265,7 @@ class KeyedRandom(_Streams):
 
     def _further(self, shape: tuple[int, ...], where: Places) -> Words:
         # Further words depend on stream and counter only, so that blocks of users draw the same.
-        width = int(np.prod(shape[1:]))
+        width = math.prod(shape[1:])
         user, place = np.divmod(where.astype(np.uint64), np.uint64(width))
         states = self._states[user]
         counters = states + (place + np.uint64(self._position - width + 1)) * _GOLDEN
@@ -289,7 +289,7 @@ class SecretRandom(_Streams):
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words; ``shape[0]`` must be the number of users."""
         self._check(shape[0])
-        begin, end = self._position, self._position + int(np.prod(shape[1:]))
+        begin, end = self._position, self._position + math.prod(shape[1:])
         self._position = end
         drawn = b"".join(
             hashlib.shake_256(self._purpose + b"\0" + key).digest(8 * end)[8 * begin :]

@@ -54,7 +54,7 @@ def _happens(numerators: Words, bits: int, draws: Draws) -> NDArray[np.bool_]:
     number = 1
     while len(alive):
         hit = draws.bits(bits, len(alive)) < numerators[alive]
-        if number > 1:
+        if number > 1 and hit.any():
             hit[hit] = draws.below(number, int(hit.sum())) == 0
         odd[alive[~hit]] = number % 2 == 1
         alive = alive[hit]
