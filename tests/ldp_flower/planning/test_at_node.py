@@ -102,12 +102,12 @@ def test_shares_are_off_by_what_was_expected(rows):
     Four of five are free, so its standard error is sqrt(2 / 64) = .18; five of these are off in
     one of a million.
     """
-    strategy, found = planned(Counts, 2000, rows_per_user=rows)
+    strategy, found = planned(Counts, 2000, 4, rows_per_user=rows)
     off = []
     for seed in range(16):
         drawn = np.random.default_rng(seed).integers(0, 5, 2000 * rows)
         users = strategy.schema.users({"column": drawn.astype(str)}, np.arange(2000 * rows) // rows)
-        result = simulate(strategy, users, seed=seed, num_nodes=10)
+        result = simulate(strategy, users, seed=seed, num_nodes=4)
         off.append(result.shares - np.bincount(drawn) / len(drawn))
     assert abs(np.mean(np.square(off)) / found.value**2 - 1) < 5 * 0.18
 
@@ -119,12 +119,12 @@ def test_quantiles_are_as_far_off_as_planned(users):
     The median of seven is outside with probability 2 * 35 * .1**4 = .7 %, of a plan by 12 runs
     with some 3 %; the seeds are fixed. More users than are drawn have others that stand in.
     """
-    strategy, found = planned(Quantiles, users, runs=12)
+    strategy, found = planned(Quantiles, users, 4, runs=12)
     off = []
     for seed in range(7):
         entries = humps(seed, users)[:, 0]
         result = simulate(
-            strategy, strategy.schema.users({"column": entries}), seed=seed, num_nodes=10
+            strategy, strategy.schema.users({"column": entries}), seed=seed, num_nodes=4
         )
         ranks = np.searchsorted(np.sort(entries), result.values) / users
         off.append(np.sqrt(np.mean((ranks - result.levels) ** 2)))
@@ -138,12 +138,12 @@ def test_a_description_is_as_far_off_as_planned():
 
     The plan's is the larger of two stated errors, which differ by some 5 %.
     """
-    strategy, found = planned(Describe, 9000)
+    strategy, found = planned(Describe, 9000, 4)
     off = []
     for seed in range(10):
         entries = humps(seed, 9000, 2)
         table = dict(zip(strategy.schema.columns, entries.T, strict=True))
-        result = simulate(strategy, strategy.schema.users(table), seed=seed, num_nodes=10)
+        result = simulate(strategy, strategy.schema.users(table), seed=seed, num_nodes=4)
         off.append(result.values[1] - entries.mean(axis=0))
     assert abs(np.mean(np.square(off)) / found.value**2 - 1) < 5 * np.sqrt(2 / 20)
     assert any("rank error" in note for note in found.notes)

@@ -46,7 +46,7 @@ def users_of(schema, frame):
     return schema.users(frame, groups="person")
 
 
-def at_node(strategy, frame, seed=0, nodes=10):
+def at_node(strategy, frame, seed=0, nodes=4):
     return simulate(strategy, users_of(strategy.schema, frame), seed=seed, num_nodes=nodes)
 
 
@@ -180,7 +180,7 @@ def test_several_classes_are_fitted_at_once():
     schema = Schema({name: Numeric(-3, 3) for name in "abc"}, "choice", classes)
     people, test = table[:5000], table[5000:]
     strategy = PrivateClassification(schema, epsilon=EPSILON, noise="node")
-    fit = simulate(strategy, schema.users(people), seed=0, num_nodes=10)
+    fit = simulate(strategy, schema.users(people), seed=0, num_nodes=4)
     assert fit.coef.shape == (3, 4) and len(fit.steps) == 1 + 40 + 5
     found = fit.predict_proba(test)
     shares = (test.choice.to_numpy()[:, None] == fit.classes).mean(axis=0)

@@ -18,7 +18,7 @@ LAWS = {
 
 def at_node(users, bound=1.5, dim=5, seed=0, epsilon=1.0):
     strategy = UserLevelMean(dim, epsilon=epsilon, bound=bound, noise="node")
-    return simulate(strategy, users, seed=seed, num_nodes=10)
+    return simulate(strategy, users, seed=seed, num_nodes=4)
 
 
 @pytest.mark.parametrize("law", LAWS)
