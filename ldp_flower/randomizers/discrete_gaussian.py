@@ -21,18 +21,23 @@ LOG_SIGMA = 20
 SIGMA = 1 << LOG_SIGMA
 
 _FARTHEST = 1 << 31  # a draw beyond 2,048 sigma has a probability below exp(-2e6): it is redrawn
+_AHEAD = 256  # words read at a time, at least: most decisions take few, and each reading takes time
 _AT_ONCE = 1 << 17  # draws at a time, which bounds the memory
 
 
 class Draws:
-    """Uniform integers of one stream of random words."""
+    """Uniform integers of one stream of random words, of which some are read ahead."""
 
     def __init__(self, rng: RandomSource) -> None:
-        self._rng = rng
+        self._rng, self._read = rng, np.empty(0, np.uint64)
 
     def bits(self, number: int, count: int) -> Words:
         """Draw integers of so many bits, 1 to 64."""
-        return np.asarray(self._rng.words((1, count))[0] >> np.uint64(64 - number))
+        if (missing := count - len(self._read)) > 0:
+            more = self._rng.words((1, max(missing, _AHEAD)))[0]
+            self._read = np.concatenate([self._read, more])
+        words, self._read = self._read[:count], self._read[count:]
+        return np.asarray(words >> np.uint64(64 - number))
 
     def below(self, limit: int, count: int) -> Words:
         """Draw integers from 0 to ``limit - 1``, by rejection."""
@@ -115,7 +120,8 @@ def discrete_gaussian(size: int, rng: RandomSource, log_sigma: int = LOG_SIGMA) 
     size : int
         Number of draws.
     rng : RandomSource
-        Private randomness: one stream (words of shape ``(1, n)`` are drawn).
+        Private randomness: one stream, for these draws alone (words of shape ``(1, n)`` are drawn,
+        and some are left over).
     log_sigma : int (default: 20)
         Logarithm to base 2 of the standard deviation, 0 to 20.
 
