@@ -101,6 +101,7 @@ _TURNS: dict[type[q.Question], Callable[[Floats, Any], Floats]] = {
     q.Rotated: rotated,
     q.RotatedBins: rotated_bins,
     q.Shortened: sizes.shortened,
+    q.OctaveShares: sizes.octave_shares,
 }
 
 

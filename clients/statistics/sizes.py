@@ -79,3 +79,8 @@ def shortened(values: Floats, question: q.Shortened) -> Floats:
     kept = unit * np.minimum(lengths, question.radius)[:, None]
     told = np.where(lengths <= question.radius, question.told, -question.told)
     return np.where(known[:, None], np.concatenate([kept, told[:, None]], axis=1), np.nan)
+
+
+def octave_shares(values: Floats, question: q.OctaveShares) -> Floats:
+    """Compute :class:`OctaveShares` from the inner question's values."""
+    return (values == np.arange(OCTAVES)).astype(np.float64)

@@ -7,7 +7,7 @@ import numpy as np
 from ldp_flower import questions as q
 from ldp_flower.data.users import Users
 from ldp_flower.questions.links import LINKS
-from ldp_flower.questions.sums import FLAG, PRESENCE, SQUARE
+from ldp_flower.questions.sums import FLAG, HALF, PRESENCE, SQUARE
 from ldp_flower.randomizers.elementwise import directions, row_dots
 from ldp_flower.validation import Floats
 
@@ -117,10 +117,11 @@ def _moves(users: Users, rows: Floats, left: Iterable[Floats]) -> Floats:
 @answers(q.ErrorPair)
 def error_pair(users: Users, question: q.ErrorPair) -> Floats:
     """Compute :class:`ErrorPair`."""
-    predicted = dot(users.features, question.theta)
-    errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
-    clipped = np.minimum(errors / question.bound, 1.0) - 0.5
-    return mean_over_rows(users, np.ones(len(clipped)), clipped)
+    predicted = question.offset + dot(users.features, question.theta)
+    errors = np.column_stack([users.targets - predicted, users.targets - question.centre])
+    shares = np.square(errors / np.array([question.bound, question.centre_bound]))
+    parts = np.minimum(shares, 1.0) - 0.5, HALF * (np.minimum(4 * shares, 1.0) - 0.5)
+    return mean_over_rows(users, np.ones(len(errors)), np.concatenate(parts, axis=1))
 
 
 @answers(q.LossMoments)

@@ -216,23 +216,33 @@ class ClassMoves(ClassQuestion):
         return len(self.thetas)
 
 
+#: Weight of the errors that are clipped at half the bounds, in :class:`ErrorPair`.
+HALF = 0.5
+
+
 @dataclass(frozen=True, eq=False)
 class ErrorPair(Question):
-    """The squared errors of a model and of a constant, shape (users, 2).
+    """The squared errors of a model and of a constant, shape (users, 4).
 
-    Each is the mean over the user's rows, clipped at ``bound``, over ``bound``, minus 1/2. A model
-    predicts ``<x, theta>``, and the constant is ``centre``. The value is zero without rows.
+    A model predicts ``offset + <x, theta>``, and the constant is ``centre``. The first two numbers
+    are means over the user's rows of errors that are clipped at ``bound`` and ``centre_bound``,
+    over this bound and squared, minus 1/2. The others are the same at half the bounds, times
+    :data:`HALF`. The value is zero without rows, and no longer than :attr:`radius`.
     """
 
     stem: ClassVar[str] = "error_pair"
 
     theta: PerFeature
+    offset: Signed
     centre: Signed
     bound: float
+    centre_bound: float
+
+    radius: ClassVar[float] = math.sqrt(0.5) * math.hypot(1.0, HALF)
 
     def width(self, num_features: int) -> int:
-        """Return 2."""
-        return 2
+        """Return 4."""
+        return 4
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,6 +44,7 @@ from .regression import (
     RidgeStep,
     RootCurvature,
 )
+from .sizes import OCTAVES, DistanceOctave, ResidualOctave
 from .sums import ClassMoves, RidgeMove
 
 Path = tuple[type[Question], ...]
@@ -265,3 +266,18 @@ class Shortened(TransformedQuestion):
     def width(self, num_features: int) -> int:
         """Return the width of the inner question plus one, for the indicator."""
         return self.inner.width(num_features) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class OctaveShares(TransformedQuestion):
+    """The inner question's octave, rounded down, as a distribution over all octaves.
+
+    The value is 1 in the octave's place, and all zeros for a user without one.
+    """
+
+    stem: ClassVar[str] = "shares_of_"
+    inners: ClassVar[tuple[Path, ...]] = ((ResidualOctave,), (DistanceOctave,))
+
+    def width(self, num_features: int) -> int:
+        """Return the number of octaves."""
+        return OCTAVES

@@ -67,6 +67,7 @@ NUMBERS = {
     "constant": 0.6,
     "told": 1.5,
     "constant_bound": 2.0,
+    "centre_bound": 2.0,
 }
 ONE_COLUMN = ("shares_below", "cell", "grain", "bin_shares")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]

@@ -42,6 +42,7 @@ from ldp_flower.questions import (
     MessageError,
     Moments,
     NormalisedUpdate,
+    OctaveShares,
     OfClasses,
     OutstandingFeatures,
     PostLassoFeatures,
@@ -324,10 +325,10 @@ PLAIN = [
         {},
     ),
     (
-        ErrorPair(A, -0.5, 1.5),
+        ErrorPair(A, 0.0, -0.5, 1.5, 2.0),
         "error_pair",
-        {"theta": A, "centre": np.array([-0.5])},
-        {"bound": 1.5},
+        {"theta": A, "offset": np.array([0.0]), "centre": np.array([-0.5])},
+        {"bound": 1.5, "centre_bound": 2.0},
     ),
     (
         LossMoments(A, -0.5, 1.5),
@@ -400,6 +401,7 @@ VIEWS = [
             *("ridge_move", "logistic_ridge_move", "class_moves"),
         ),
     ),
+    (OctaveShares, "shares_of_{}", {}, {}, ("residual_octave", "distance_octave")),
 ]
 WIRED = PLAIN + [
     (view(question), name.format(inner), inner_arrays | arrays, inner_params | params)

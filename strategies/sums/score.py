@@ -1,0 +1,96 @@
+"""Sizes of numbers whose scale is not known, and the R2 of a model, from noisy sums."""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ldp_flower.questions import DistanceOctave, ErrorPair, OctaveShares, ResidualOctave
+from ldp_flower.questions.sizes import OCTAVES, SMALLEST_OCTAVE
+from ldp_flower.questions.sums import HALF
+from ldp_flower.randomizers import Estimate
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+from .budget import Budget
+
+#: Share of the budget for the size of errors of a model, or of a constant; and for R2.
+SIZE, R2 = 0.04, 0.12
+_ABOVE = 4  # octaves above the most frequent one in which there may be users
+# The share of the users with larger numbers from which a size is told: as small as noise allows.
+_CLEAR, _LEAST_BEYOND, _MOST_BEYOND = 5.0, 0.01, 0.3
+_BOUND = 2.5  # of errors, in units of their size
+_OPTIMISM = 0.015  # largest R2 gained by judging on the users of the model, on unseen tables
+
+
+def ask_size(
+    cohort: Cohort,
+    budget: Budget,
+    question: ResidualOctave | DistanceOctave,
+    share: float = SIZE,
+    most: float = math.inf,
+) -> Generator[Ask, Any, float]:
+    """Return the standard deviation of normal numbers with as many large ones as the users'.
+
+    No number is larger than ``most``.
+    """
+    mechanism = budget.cells(OCTAVES, share)
+    found: Estimate = yield Ask(cohort, OctaveShares(question), mechanism)
+    highest = min(math.log2(most) - SMALLEST_OCTAVE, OCTAVES - 1)
+    end = 1 + min(int(np.argmax(found.mean)) + _ABOVE, math.floor(highest))
+    beyond = np.append(0.0, np.cumsum(found.mean[:end][::-1]))
+    level = min(max(_CLEAR * float(found.std_error[0]), _LEAST_BEYOND), _MOST_BEYOND)
+    octave = float(np.interp(level, np.maximum.accumulate(beyond), np.arange(end, -1, -1)))
+    return min(2.0 ** (octave + SMALLEST_OCTAVE), most) / -float(ndtri(level / 2))
+
+
+def ask_r2(
+    cohort: Cohort,
+    budget: Budget,
+    theta: Floats,
+    offset: float,
+    centre: float,
+    sizes: tuple[float, float],
+    present: float,
+    most: float = math.inf,
+) -> Generator[Ask, Any, tuple[float, float]]:
+    """Return R2 of a model over all users, and its standard error.
+
+    ``sizes`` are those of the errors of the model and of the constant ``centre``, which are at most
+    ``most``; ``present`` is the share of the users who have rows. The standard error includes how
+    far R2 changes if errors are clipped at half their bounds, as clipping at the bounds may have
+    changed it as much. It is large, too, if losses nearly reach their bounds.
+    """
+    bounds = np.minimum(_BOUND * np.minimum(sizes, sizes[1]), most)
+    mechanism = budget.ball(4, ErrorPair.radius, R2)
+    question = ErrorPair(theta, offset, centre, *bounds.tolist())
+    found: Estimate = yield Ask(cohort, question, mechanism)
+    noise = float(found.std_error[0])
+    whole, half = found.mean.reshape(2, 2) / np.array([[1.0], [HALF]]) + present / 2
+    ratio, error = _ratio(whole * bounds**2, noise * bounds**2)
+    clipped = 0.0
+    if (bounds < most).any():
+        other, _ = _ratio(half * bounds**2 / 4, noise / HALF * bounds**2 / 4)
+        clipped = math.hypot(other - ratio, float(whole.max()) ** 2)
+    # Squares of normal residuals vary by twice their squared mean; both losses are of one user.
+    sampling = 2 * ratio / math.sqrt(max(found.count * present, 1))
+    return 1 - ratio, math.hypot(error, sampling, clipped, _OPTIMISM)
+
+
+def _ratio(losses: Floats, noise: Floats) -> tuple[float, float]:
+    """Return the loss of a model over that of a constant, and its standard error by noise.
+
+    Where noise hides the second loss, the first one is taken for it: no model is expected to be
+    worse.
+    """
+    own, baseline = np.maximum(losses, 0.0)
+    baseline = max(baseline, noise[1], min(own, 2 * noise[1]))
+    ratio = float(own / baseline)
+    return ratio, float(math.hypot(noise[0], ratio * noise[1]) / baseline)
+
+
+def r2_error(budget: Budget) -> float:
+    """Return the standard error by noise of the loss of a constant, over this loss."""
+    return _BOUND**2 * budget.error(budget.ball(4, ErrorPair.radius, R2))
