@@ -1,5 +1,6 @@
 """Values of all of a user's rows, for noise at the node: distributions, moments, ridge moves."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from ldp_flower import questions as q
 from ldp_flower.data.users import Users
 from ldp_flower.questions.links import LINKS
-from ldp_flower.questions.sums import FLAG, HALF, PRESENCE, SQUARE
+from ldp_flower.questions.sums import EQUATIONS, FLAG, HALF, PRESENCE, SQUARE
 from ldp_flower.randomizers.elementwise import directions, row_dots
 from ldp_flower.validation import Floats
 
@@ -133,3 +134,21 @@ def loss_moments(users: Users, question: q.LossMoments) -> Floats:
     loss, baseline = np.minimum(means, 1.0).T
     squares = np.column_stack([loss**2, loss * baseline, baseline**2])
     return np.column_stack([loss - 0.5, baseline - 0.5, SQUARE * (squares - 0.5)])
+
+
+@answers(q.NormalEquations)
+def normal_equations(users: Users, question: q.NormalEquations) -> Floats:
+    """Compute :class:`NormalEquations`."""
+    chosen = question.coordinates
+    moved = (users.features[:, chosen] - question.means[chosen]) / question.scales[chosen]
+    rows = np.concatenate([moved, np.ones((len(moved), 1))], axis=1)
+    weights = question.row_bound / np.maximum(row_dots(rows, rows), question.row_bound)
+    left = users.targets - question.offset - dot(users.features, question.theta)
+    unit, lengths = directions(mean_over_rows(users, weights * left, rows) / question.score_bound)
+    scores = unit * np.minimum(lengths, 1.0)[:, None]
+    first, second = np.triu_indices(rows.shape[1])
+    lost = np.where(first == second, 1.0, math.sqrt(2))
+    matrices = mean_over_rows(users, weights / question.row_bound, rows[:, first] * rows[:, second])
+    squares = scores[:, first] * scores[:, second]
+    parts = zip((scores, lost * matrices, lost * squares), EQUATIONS, strict=True)
+    return np.concatenate([weight * part for part, weight in parts], axis=1)

@@ -267,3 +267,38 @@ class LossMoments(Question):
     def width(self, num_features: int) -> int:
         """Return 5."""
         return 5
+
+
+#: Weights of the scores, of the matrices and of the scores' squares in :class:`NormalEquations`.
+EQUATIONS = (0.75, 0.6, 0.28)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalEquations(Question):
+    """A user's part in the normal equations of a linear model, and in their variance.
+
+    Let z be the chosen features of a row, less ``means`` and over ``scales``, and last a constant
+    of 1; let w be ``row_bound / |z|**2``, at most 1, and e the residual of ``offset + <x, theta>``.
+    The value has three parts: the mean g over the user's rows of ``w e z``, shortened to the length
+    ``score_bound``; the mean of ``w z z'``; and ``g g'``. Each is over its largest length and times
+    its weight in :data:`EQUATIONS`. Matrices are upper triangles, row by row, whose entries off the
+    diagonal are multiplied by the root of 2, so that they keep their length. The value is zero
+    without rows, and no longer than :attr:`radius`.
+    """
+
+    stem: ClassVar[str] = "normal_equations"
+
+    theta: PerFeature
+    offset: Signed
+    means: PerFeature
+    scales: PerFeature
+    coordinates: Coordinates
+    row_bound: float
+    score_bound: float
+
+    radius: ClassVar[float] = math.hypot(*EQUATIONS)
+
+    def width(self, num_features: int) -> int:
+        """Return the number of entries of a vector and two symmetric matrices."""
+        columns = len(self.coordinates) + 1
+        return columns * (columns + 2)

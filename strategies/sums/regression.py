@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.questions import Moments, ResidualOctave, RidgeMove
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
@@ -16,37 +17,66 @@ from ..runtime import Ask, Run, TooFewReports
 from . import score
 from .budget import Budget
 from .descent import STEPS, ask_centres, descend, times_too_few
+from .newton import ask_step, noise_of_matrix
 from .statistics import ask_means
 
 # Shares of the budget: of the mean features, of the targets' mean.
 _MEANS, _TARGETS = 0.1, 0.03
 _DESCENT = 1 - _MEANS - _TARGETS - 2 * score.SIZE - score.R2
+# Part of the descent's budget by which its model becomes that of least squares, for intervals.
+_STEP = 0.7
+_MOST_NOISE = (
+    0.3  # of the users' matrix, in units of a column's variance; intervals take more users
+)
 _MAX_R2_ERROR = 0.7  # standard error of R2 beyond which a run does not start
 
 
 @dataclass(frozen=True)
 class Regressed:
-    """A model of a table: coefficients of features, and R2 with its error."""
+    """A model of a table: coefficients of features, and R2 with its error.
+
+    ``covariance`` is that of the coefficients, if they are those of least squares; NaN if these are
+    not known; None if they were not asked for.
+    """
 
     theta: Floats
     score: float
     score_error: float
+    covariance: Floats | None = None
 
 
-def too_few(budget: Budget, dim: int) -> TooFew | None:
+def too_few(budget: Budget, schema: Schema, intervals: bool = False) -> TooFew | None:
     """Return why users are too few for a model whose R2 is known; None if they are enough."""
-    times = max(score.r2_error(budget) / _MAX_R2_ERROR, times_too_few(budget, dim, _DESCENT))
+    dim, share = schema.num_features, _DESCENT * (1 - _STEP if intervals else 1)
+    times = max(score.r2_error(budget) / _MAX_R2_ERROR, times_too_few(budget, dim, share))
     what = f"fit {dim} coefficients and to tell R2 within {_MAX_R2_ERROR:g}"
+    if intervals:
+        columns = 1 + len(identified(schema))
+        noise = noise_of_matrix(budget, columns, _DESCENT * _STEP)
+        times = max(times, noise / _MOST_NOISE)
+        what = f"have intervals of {columns} coefficients"
     return budget.too_few(what, math.ceil(times * budget.users))
 
 
-def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regressed]:
-    """Return the linear model of a table's target."""
+def identified(schema: Schema) -> NDArray[np.int64]:
+    """Return the features beside the constant, less one indicator of each column of categories."""
+    ends = [
+        schema.places(name).stop - 1
+        for name, kind in schema.columns.items()
+        if isinstance(kind, Categories)
+    ]
+    return np.setdiff1d(np.arange(1, schema.num_features), ends)
+
+
+def regress(
+    run: Run, schema: Schema, delta: float, intervals: bool = False
+) -> Generator[Ask, Any, Regressed]:
+    """Return the linear model of a table's target; with ``intervals`` that of least squares."""
     budget, dim = Budget.of(run, delta), schema.num_features
-    if refusal := too_few(budget, dim):
+    if refusal := too_few(budget, schema, intervals):
         raise TooFewReports(refusal)
     (cohort,) = run.cohorts([run.num_users])
-    run.planned_steps = STEPS + 5
+    run.planned_steps = STEPS + 5 + intervals
     kind = schema.bounds
     assert isinstance(kind, Numeric)
     low, high = kind.ends
@@ -58,13 +88,27 @@ def regress(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Regre
     means[0] = 0.0  # the constant stays
     one = np.eye(1, dim)[0]
     start = (low + (high - low) * float(targets.means[0])) * one
-    found = yield from descend(cohort, budget, start, lambda c: RidgeMove(c, means), _DESCENT)
+    share = _DESCENT * (1 - _STEP if intervals else 1)
+    found = yield from descend(cohort, budget, start, lambda c: RidgeMove(c, means), share)
     theta, centre = found - (found @ means) * one, float(found[0])
     sizes = []
     for model in (theta, centre * one):
         question = ResidualOctave(model, 0.0)
         sizes.append((yield from score.ask_size(cohort, budget, question, most=high - low)))
+    covariance = None
+    if intervals:
+        chosen, place = identified(schema), (means, np.ones(dim))
+        step = yield from ask_step(
+            cohort, budget, (theta, 0.0), place, chosen, sizes[0], _DESCENT * _STEP
+        )
+        # The constant where the chosen features have their means is one of all coefficients.
+        moves = np.eye(dim)[np.append(chosen, 0)] - np.outer(np.append(means[chosen], 0), one)
+        covariance = moves.T @ step.covariance @ moves
+        if step.is_known:
+            theta = theta + step.move @ moves
+        else:
+            covariance = np.full_like(covariance, np.nan)
     r2, error = yield from score.ask_r2(
         *(cohort, budget, theta, 0.0, centre, (sizes[0], sizes[1])), present, high - low
     )
-    return Regressed(theta, r2, error)
+    return Regressed(theta, r2, error, covariance)

@@ -74,9 +74,10 @@ class RegressionFit(TableFit):
         units. It includes the possible bias of clipping. NaN in results of older versions.
     interval : ndarray of float64, shape (num_features, 2), optional
         95 % intervals of the least squares coefficients, in units of ``coef``, if features are
-        public. The coefficients in ``coef`` are shrunk, which improves predictions. An interval is
-        NaN if the rows do not identify the coefficient. With private features there are no standard
-        errors.
+        public, or if intervals were asked for with noise at the node. With public features the
+        coefficients in ``coef`` are shrunk, which improves predictions. An interval is NaN if the
+        rows do not identify the coefficient, or if noise hides how columns vary together. With
+        noise at the user and private features there are no standard errors.
     """
 
     score: float

@@ -22,6 +22,7 @@ from ..runtime import Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports, g
 from ..runtime.at_node import AtNode
 from ..runtime.coefficients import contrasts
 from ..runtime.result import HALF_WIDTH_95
+from ..runtime.run_store import LATER
 from ..subprotocols.size_histogram import SizeHistogram
 from ..subprotocols.standardisation import (
     Standardisation,
@@ -49,6 +50,10 @@ _OFF, _OFFSET = 0.5, 0.15
 _MAY_BE_NO_BETTER = (
     "The model may be no better than the mean: its R2 is not clearly above 0. More users a node, "
     "fewer nodes or a larger epsilon may show more."
+)
+_NO_INTERVALS = (
+    "Intervals are not known: noise hides how columns vary together. Fewer columns, closer bounds, "
+    "more users a node, fewer nodes or a larger epsilon would show."
 )
 _SCALE_ERROR = 0.15  # standard error of the logarithms of estimated sizes
 
@@ -85,6 +90,9 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         random, without noise, and a private report on the target alone. Far fewer users are then
         enough, and coefficients have intervals. Clients answer only if their operator has declared
         the features public (``features-public``).
+    intervals : bool (default: False)
+        With noise at the node: True to spend half of the budget on intervals of the coefficients,
+        which are then those of least squares. They need few columns, up to some six.
 
     Notes
     -----
@@ -103,6 +111,10 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     mean, then from a first model, a ridge regression with the most likely penalty. The last model
     is fitted to all reports. It is returned if, in cross-validation, models of four fifths of the
     users have a smaller error than the mean on the others.
+
+    With ``intervals`` users report, after the descent, their part in the normal equations, and the
+    products of their scores, which say how much the sums vary by the sample of users. Rows that are
+    longer than the root of the number of coefficients weigh less, by the square of their length.
     """
 
     guarantee = (
@@ -125,6 +137,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     rows_per_user: int | None = None
     method: str = "auto"
     features: str = "private"
+    intervals: bool = field(default=False, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,6 +159,8 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
             check_unused(self, 'with features="public"', "rows_per_user", "method", "noise")
         if self.noise == "node":
             check_unused(self, 'with noise="node"', "rows_per_user", "method", "min_reports")
+        else:
+            check_unused(self, 'with noise="user"', "intervals")
         ball_codebook(self.epsilon, self.schema.num_features)  # refuses a bad epsilon now
 
     @classmethod
@@ -187,7 +202,9 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def protocol(self, run: Run) -> Protocol:
         """Descend to a model, and let held-out users decide how far to go from the mean to it."""
         if self.noise == "node":
-            return self._of_sums((yield from sums.regress(run, self.schema, self.delta)))
+            return self._of_sums(
+                (yield from sums.regress(run, self.schema, self.delta, self.intervals))
+            )
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         epsilon, dim = self.epsilon, self.schema.num_features
@@ -261,11 +278,20 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def _of_sums(self, found: sums.Regressed) -> RegressionFit:
         """Return the result of noisy sums over nodes; all users have a part in the score."""
         notes = [] if found.score >= _BETTER_Z * found.score_error else [_MAY_BE_NO_BETTER]
+        coef, interval = contrasts(self.schema, found.theta), None
+        if found.covariance is not None:
+            half = contrasts(self.schema, found.covariance)
+            variances = np.diag(contrasts(self.schema, half.T))
+            reach = HALF_WIDTH_95 * np.sqrt(np.maximum(variances, 0.0))
+            interval = np.stack([coef - reach, coef + reach], axis=1)
+            if np.isnan(reach).any():
+                notes.append(_NO_INTERVALS)
         return RegressionFit(
-            coef=contrasts(self.schema, found.theta),
+            coef=coef,
             score=found.score,
             score_std_error=found.score_error,
             method="sums of nodes",
+            interval=interval,
             notes=notes,
         )
 

@@ -68,6 +68,7 @@ NUMBERS = {
     "told": 1.5,
     "constant_bound": 2.0,
     "centre_bound": 2.0,
+    "score_bound": 0.8,
 }
 ONE_COLUMN = ("shares_below", "cell", "grain", "bin_shares")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]

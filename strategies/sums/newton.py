@@ -1,0 +1,94 @@
+"""One step of Newton's method by noisy normal equations, with its covariance."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.questions import NormalEquations
+from ldp_flower.questions.sums import EQUATIONS
+from ldp_flower.randomizers import Estimate
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+from .budget import Budget
+
+_BOUND = 3.0  # of scores, in sizes of residuals times the largest length of a weighted row
+_CLEAR = 2.0  # eigenvalues of the users' matrix are this many norms of its noise, at least
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """A step from coefficients to those of least squares, and its covariance.
+
+    Both are of the chosen features, over their scales, and last of a constant where these features
+    have their means. ``is_known`` is False if noise hides an eigenvalue of the users' matrix.
+    """
+
+    move: Floats
+    covariance: Floats
+    is_known: bool
+
+
+def ask_step(
+    cohort: Cohort,
+    budget: Budget,
+    model: tuple[Floats, float],
+    place: tuple[Floats, Floats],
+    chosen: NDArray[np.int64],
+    size: float,
+    share: float,
+) -> Generator[Ask, Any, NewtonStep]:
+    """Return the step to least squares, in which rows longer than usual weigh less.
+
+    ``model`` is coefficients and an offset, whose residuals have this size, and ``place`` features'
+    means and scales. The covariance is that of known noise and of users as a sample of a
+    population: scores vary between users as they do in the sums, however residuals are distributed.
+    """
+    columns = len(chosen) + 1
+    bounds = np.array([_BOUND * size * math.sqrt(columns), columns, 1.0])
+    bounds[2] = bounds[0] ** 2
+    question = NormalEquations(*model, *place, chosen, bounds[1], bounds[0])
+    mechanism = budget.ball(columns * (columns + 2), NormalEquations.radius, share)
+    found: Estimate = yield Ask(cohort, question, mechanism)
+    units = bounds / EQUATIONS
+    noise = float(found.std_error[0]) * units
+    vector, *triangles = np.split(found.mean, [columns, columns * (columns + 3) // 2])
+    score = units[0] * vector
+    matrix, squares = (
+        unit * _symmetric(entries, columns)
+        for unit, entries in zip(units[1:], triangles, strict=True)
+    )
+    values, vectors = np.linalg.eigh(matrix)
+    least = _CLEAR * _norm(noise[1], columns)
+    inverse = vectors @ np.diag(1 / np.maximum(values, least)) @ vectors.T
+    move = inverse @ score
+    spreads, axes = np.linalg.eigh(squares / max(found.count, 1))
+    sampling = axes @ np.diag(np.maximum(spreads, 0.0)) @ axes.T
+    # An entry off the diagonal has half the variance of one on it.
+    by_matrix = noise[1] ** 2 / 2 * (move @ move * np.eye(columns) + np.outer(move, move))
+    middle = sampling + noise[0] ** 2 * np.eye(columns) + by_matrix
+    return NewtonStep(move, inverse @ middle @ inverse, bool(values[0] > least))
+
+
+def noise_of_matrix(budget: Budget, columns: int, share: float) -> float:
+    """Return what the smallest eigenvalue of the users' matrix has to exceed."""
+    mechanism = budget.ball(columns * (columns + 2), NormalEquations.radius, share)
+    return _CLEAR * _norm(budget.error(mechanism) * columns / EQUATIONS[1], columns)
+
+
+def _norm(noise: float, columns: int) -> float:
+    """Return about half the largest eigenvalue of a symmetric matrix of noise."""
+    return noise * math.sqrt(columns / 2)
+
+
+def _symmetric(entries: Floats, columns: int) -> Floats:
+    """Return the matrix of an upper triangle whose entries off the diagonal are root 2 as large."""
+    upper = np.zeros((columns, columns))
+    upper[np.triu_indices(columns)] = entries
+    upper = (upper + upper.T) / math.sqrt(2)
+    upper[np.diag_indices(columns)] /= math.sqrt(2)
+    return np.asarray(upper)
