@@ -24,7 +24,7 @@ from ..forecasts.populations import (
     normal_users,
     planned_length,
 )
-from ..numerics.denoising import attenuation
+from ..numerics.denoising import attenuation, drawn_together
 from ..runtime import (
     Ask,
     Card,
@@ -37,7 +37,6 @@ from ..runtime import (
 )
 from ..runtime.coefficients import METHODS, Method, support_notes
 from ..subprotocols.octaves import ask_size
-from .one_record import drawn_together
 
 _PLANNED_SPARSITY = 4  # sparsity in a plan for which no strategy was constructed
 _SIZES_SHARE = 0.03  # share of the users for each of three questions about sizes

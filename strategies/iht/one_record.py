@@ -21,6 +21,7 @@ from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.validation import Floats
 
+from ..numerics.denoising import drawn_together
 from ..numerics.zero_of_line import LEFT, Zero, largest_noise
 from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
 from ..runtime.coefficients import support_notes
@@ -255,19 +256,6 @@ class OneRecord:
             r2_error=r2.error,
             notes=notes,
         )
-
-
-def drawn_together(values: Floats, variance: float) -> tuple[Floats, float]:
-    """Return values shrunk towards their mean, and the mean square error of each.
-
-    This is the estimator of James and Stein (1961) for noise of the given variance: the observed
-    spread of the values is reduced by the part that noise contributes.
-    """
-    mean = float(values.mean())
-    square = float(np.sum((values - mean) ** 2))
-    own = max(0.0, 1 - (len(values) - 3) * variance / square) if square else 0.0
-    own = min(own, 1.0)
-    return mean + own * (values - mean), (own + (1 - own) / len(values)) * variance
 
 
 def believed_share(answer: ShortenedMean) -> float:

@@ -114,3 +114,16 @@ def ridge_moments(columns_per_row: float, ridge: float) -> tuple[float, float]:
     shrinkage = (root - (1 - columns_per_row + ridge)) / (2 * columns_per_row)  # ridge * m
     slope = ((1 - columns_per_row + ridge + 2 * columns_per_row) / root - 1) / 2
     return 1 - shrinkage, slope / columns_per_row
+
+
+def drawn_together(values: Floats, variance: float) -> tuple[Floats, float]:
+    """Return values shrunk towards their mean, and the mean square error of each.
+
+    This is the estimator of James and Stein (1961) for noise of the given variance: the observed
+    spread of the values is reduced by the part that noise contributes.
+    """
+    mean = float(values.mean())
+    square = float(np.sum((values - mean) ** 2))
+    own = max(0.0, 1 - (len(values) - 3) * variance / square) if square else 0.0
+    own = min(own, 1.0)
+    return mean + own * (values - mean), (own + (1 - own) / len(values)) * variance
