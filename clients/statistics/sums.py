@@ -89,7 +89,12 @@ def mean_and_squares(users: Users, question: q.MeanAndSquares) -> Floats:
 def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
     """Compute :class:`RidgeMove`."""
     rows = users.features - question.means
-    left = -LINKS[question.link].score(dot(rows, question.theta), users.targets)
+    if question.scales is not None:
+        rows = rows / question.scales
+    predicted = dot(rows, question.theta) + (question.offset or 0.0)
+    left = -LINKS[question.link].score(predicted, users.targets)
+    if question.coordinates is not None:
+        rows = rows[:, question.coordinates]
     return _moves(users, rows, [left])
 
 

@@ -177,11 +177,21 @@ class MeanAndSquares(AboutFeatures):
 
 @dataclass(frozen=True, eq=False)
 class RidgeMove(Question):
-    """A user's own ridge regression of a model's residuals, shape (users, num_features).
+    """A user's own ridge regression of a model's residuals, shape (users, coordinates).
 
-    Let Z be the user's k rows minus ``means``, and e the residuals of the model ``<z, theta>``. The
-    value is ``Z' (Z Z' + t / k I)^-1 e``, where t is the sum of the rows' squared lengths. A step
-    of 1.5 times the mean over users is stable for all rows. The value is zero without rows.
+    Let Z be the user's k rows minus ``means``, and e the residuals of the model
+    ``offset + <z, theta>``. The value is ``Z' (Z Z' + t / k I)^-1 e``, where t is the sum of the
+    rows' squared lengths. A step of 1.5 times the mean over users is stable for all rows. The value
+    is zero without rows.
+
+    Attributes
+    ----------
+    scales : ndarray, optional
+        Numbers by which the columns of Z are divided, by default ones.
+    offset : float, optional
+        Prediction where features have their means, by default 0.
+    coordinates : ndarray, optional
+        The features to which Z is restricted, by default all.
     """
 
     stem: ClassVar[str] = "ridge_move"
@@ -189,6 +199,9 @@ class RidgeMove(Question):
 
     theta: PerFeature
     means: PerFeature
+    scales: PerFeature | None = None
+    offset: Signed | None = None
+    coordinates: Coordinates | None = None
     link: str = "identity"
 
 

@@ -34,7 +34,9 @@ from ..runtime import (
     TooFewReports,
     guarantees,
 )
+from ..runtime.at_node import AtNode
 from ..subprotocols.octaves import ask_size, size_askers
+from ..sums.sparse import regress_sparsely
 from .one_record import OneRecord, users_for_sizes
 from .ridge_descent import ridge_descent
 
@@ -43,7 +45,7 @@ _PLANNED_SPARSITY = 4  # sparsity in a plan for which no strategy was constructe
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpIht(FeatureStrategy[LinearResult]):
+class LdpIht(AtNode, FeatureStrategy[LinearResult]):
     """Strategy for linear regression, optionally sparse, from one randomised gradient per user.
 
     The users are split into disjoint cohorts. Each step sends the current estimate to one cohort,
@@ -53,13 +55,14 @@ class LdpIht(FeatureStrategy[LinearResult]):
     With several records, a user reports the direction of its own ridge step, see
     :func:`~.ridge_descent.ridge_descent`. In that case the sparsity is optional.
 
-    Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy`.
+    Other parameters are those of :class:`~..runtime.coefficients.FeatureStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
     sparsity : int, optional
         Number of coefficients that may differ from zero. By default all may differ, which requires
-        several records per user.
+        several records per user and noise at the user.
     samples_per_user : int (default: 1)
         Typical number of records of a user. It is a public guess; a user may hold any number of
         records. With more than one, features should be roughly centred and of unit scale.
@@ -96,13 +99,18 @@ class LdpIht(FeatureStrategy[LinearResult]):
     several records there are up to 50 steps. Their lengths are fitted to the reported directions,
     and the estimate is the joint zero of all directions. Targets should be centred. Standard errors
     are NaN, since most of the error is bias.
+
+    With noise at the node all users answer every step, and no records need to be centred or scaled,
+    see :func:`~..sums.sparse.regress_sparsely`. Standard errors are those of least squares, given
+    the support, from a last step by noisy normal equations. Records that are longer than usual
+    weigh less in it. R2 is about the users whom the model was fitted to.
     """
 
     guarantee = guarantees.PER_USER
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",
-        rounds="up to 28; with several records 51",
+        rounds="up to 28; with several records 51, with noise at the node 94",
         report="1-2",
         use_when="few of many features matter",
         fails_when="with fewer than 20 s log(d) d V users, V = 16.7, 4.7, 1.3, 0.42 at epsilon "
@@ -123,9 +131,10 @@ class LdpIht(FeatureStrategy[LinearResult]):
         self._one_record_each = self.samples_per_user == 1
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1, self.dim)
-        elif self._one_record_each:
+        elif self._one_record_each or self.noise == "node":
             raise ValueError(
-                "Expected a sparsity with one record per user (samples_per_user=1), got None."
+                "Expected a sparsity with one record per user (samples_per_user=1) and with "
+                'noise="node", got None.'
             )
         check_choice("link", self.link, LINKS)
         if self.link != "identity" and not self._one_record_each:
@@ -135,6 +144,9 @@ class LdpIht(FeatureStrategy[LinearResult]):
             )
         if self._one_record_each:
             check_unused(self, "with one record per user", "radius", "target_scale")
+        if self.noise == "node":
+            names = "radius", "target_scale", "link", "min_reports"
+            check_unused(self, 'with noise="node"', *names)
         self._sparsity = self.sparsity or self.dim
         self.randomizer(self.dim)  # raises an error now if epsilon is invalid
 
@@ -182,6 +194,9 @@ class LdpIht(FeatureStrategy[LinearResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Run the variant for one record or for several records per user."""
+        if self.noise == "node":
+            given = self.dim, self._sparsity, self.samples_per_user, self.delta
+            return (yield from regress_sparsely(run, *given))
         if self._one_record_each:
             self._check_users(run.num_users)
             return (yield from OneRecord(run, self.dim, self._sparsity, self.link).protocol())

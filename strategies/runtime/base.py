@@ -166,7 +166,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     #: The strategy that answers a question like this one's with noise at the node.
     instead_at_node: ClassVar[str] = (
         "Means, Counts, TwoWay, Quantiles, Distribution, Describe, HeavyHitters, UserLevelMean, "
-        "PrivateRegression, PrivateClassification or PrivateEvaluation"
+        "PrivateRegression, PrivateClassification, PrivateEvaluation or LdpIht"
     )
 
     epsilon: float

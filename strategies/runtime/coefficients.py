@@ -149,7 +149,8 @@ class LinearResult(CoefficientResult):
     intercept : float
         Prediction of a row of zeros.
     r2 : float, optional
-        Share of the targets' variance that the predictions explain, on held-out users.
+        Share of the targets' variance that the predictions explain, on held-out users;
+        with noise at the node on all users.
     r2_error : float, optional
         Its standard error.
     """
@@ -250,7 +251,9 @@ class LinearResult(CoefficientResult):
         found = [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]
         if self.r2 is not None and self.r2_error is not None:
             reach = HALF_WIDTH_95 * self.r2_error
-            found.append(f"R2 {self.r2:.2f}, give or take {reach:.2f}, by other users")
+            at_node = self.privacy is not None and self.privacy.noise == "node"
+            judges = "by the same users" if at_node else "by other users"
+            found.append(f"R2 {self.r2:.2f}, give or take {reach:.2f}, {judges}")
         return found
 
 

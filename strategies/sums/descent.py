@@ -53,12 +53,13 @@ def descend(
     moves: Callable[[Floats], Question],
     share: float,
     pace: float = 1.0,
+    unit: float = 1.0,
 ) -> Generator[Ask, Any, Floats]:
     """Return the coefficients after all steps, shape (dim,).
 
     ``moves`` is a function from coefficients to the question about users' moves from there. Steps
-    are ``pace`` times as long as those of least squares. Steps that lack reports are left out.
-    Raise TooFewReports if the first one does.
+    are ``pace`` times as long as those of least squares. Targets have about the scale ``unit``.
+    Steps that lack reports are left out. Raise TooFewReports if the first one does.
     """
     dim = len(start)
     signal = budget.signal(share)
@@ -66,7 +67,7 @@ def descend(
     eta = pace * min(_LONGEST, reach / STEPS)
     momentum = min(max(1 - STEPS * _LONGEST / reach, 0.0), _MOST_MOMENTUM)
     clipped = min(max(_CLIPPED_BY_NOISE / signal, _CLIPPED[0]), _CLIPPED[1])
-    theta, velocity, clip = start, np.zeros(dim), _FIRST_CLIP
+    theta, velocity, clip = start, np.zeros(dim), unit * _FIRST_CLIP
     models = []
     for step in range(STEPS):
         question = Shortened(moves(theta), clip, _TOLD * clip)

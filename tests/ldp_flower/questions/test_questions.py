@@ -318,7 +318,18 @@ PLAIN = [
         {"coordinates": SOME[:1], "sizes": B[:0], "low": C[:1] - 5, "high": B[1:]},
         {},
     ),
-    (RidgeMove(A, A + 1), "ridge_move", {"theta": A, "means": A + 1}, {}),
+    (
+        RidgeMove(A, A + 1, B, -0.5, SOME),
+        "ridge_move",
+        {
+            "theta": A,
+            "means": A + 1,
+            "scales": B,
+            "offset": np.array([-0.5]),
+            "coordinates": SOME,
+        },
+        {},
+    ),
     (
         RidgeMove(A, A + 1, link="logistic"),
         "logistic_ridge_move",

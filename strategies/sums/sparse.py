@@ -1,0 +1,136 @@
+"""Sparse linear regression from noisy sums, for features and targets of any scale."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.questions import (
+    DistanceOctave,
+    Mean,
+    Moments,
+    ResidualOctave,
+    RidgeMove,
+    Squares,
+)
+from ldp_flower.questions.sparse import keep_largest
+from ldp_flower.randomizers import Estimate
+from ldp_flower.refusals import TooFew
+from ldp_flower.validation import Floats
+
+from ..numerics.denoising import drawn_together
+from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
+from . import score
+from .budget import Budget
+from .descent import STEPS, descend
+from .newton import ask_step
+from .statistics import ask_means
+
+# Shares of the budget: of a size, of means and of squares, and of the three parts of the fit.
+_SIZE, _MEAN, _SQUARES = 0.02, 0.03, 0.05
+_EVERY, _CANDIDATES, _STEP = 0.3, 0.16, 0.13
+_PLACES = 2  # how often sizes and means are asked, each time around the last means
+_ROOM = 2.0  # bound of vectors, in sizes
+_WITHIN = 4.0  # bounds of targets, in sizes from their last mean
+_LEAST_VARIANCE = 0.1  # of a feature, over the mean one's
+_LEAST_SIGNAL = 4.0  # of one of the coefficients, if they explain half, over noise in one mean
+_NOT_BETTER = (
+    "The model may be no better than the targets' mean (R2 {:.2f}, give or take {:.2f}). More "
+    "users a node, fewer nodes or a larger epsilon may show more."
+)
+_NO_ERRORS = (
+    "Standard errors are not known: noise hides how the features that are kept vary together. More "
+    "users a node, fewer nodes or a larger epsilon would show."
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Means and scales of features and, last, of the target; the share of users who have rows."""
+
+    means: Floats
+    scales: Floats
+    present: float
+
+
+def too_few(budget: Budget, dim: int, sparsity: int) -> TooFew | None:
+    """Return why users are too few to find the coefficients; None if they are enough."""
+    signal = budget.signal(_EVERY) / (2 * math.sqrt(dim * sparsity))
+    times = max(_LEAST_SIGNAL / signal, score.r2_error(budget))
+    return budget.too_few(f"find {sparsity} of {dim} coefficients", math.ceil(times * budget.users))
+
+
+def ask_place(cohort: Cohort, budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
+    """Return where features and targets lie, and how far they vary."""
+    means, size, mean, of_target, present = np.zeros(dim), 0.0, 0.0, 0.0, 1.0
+    for _ in range(_PLACES):
+        size = yield from score.ask_size(cohort, budget, DistanceOctave(means), _SIZE)
+        mechanism = budget.ball(dim, _ROOM * size, _MEAN)
+        found: Estimate = yield Ask(cohort, Mean(means), mechanism)
+        means = means + found.mean
+        question = ResidualOctave(np.zeros(dim), mean)
+        of_target = yield from score.ask_size(cohort, budget, question, _SIZE)
+        ends = mean - _WITHIN * of_target, mean + _WITHIN * of_target
+        moments = Moments(np.array([dim]), np.zeros(0), *ends)
+        targets = yield from ask_means(cohort, budget, moments, _MEAN)
+        mean = ends[0] + (ends[1] - ends[0]) * float(targets.means[0])
+        present = float(np.clip(targets.shares[0], targets.share_errors[0], 1.0))
+    radius = _ROOM**2 * rows * size**2 / math.sqrt(dim)
+    found = yield Ask(cohort, Squares(means), budget.ball(dim, radius, _SQUARES))
+    squares, _ = drawn_together(found.mean, float(found.std_error[0]) ** 2)
+    squares = np.maximum(squares, _LEAST_VARIANCE * max(float(squares.mean()), radius / dim**2))
+    return Place(np.append(means, mean), np.append(np.sqrt(squares), of_target), present)
+
+
+def regress_sparsely(
+    run: Run, dim: int, sparsity: int, rows: int, delta: float
+) -> Generator[Ask, Any, LinearResult]:
+    """Return the linear model of the largest coefficients, by iterative hard thresholding.
+
+    A descent over all features keeps the ``2 * sparsity`` largest coefficients, and one over these
+    the ``sparsity`` largest, in units of the features' scales. A step by the normal equations of
+    the latter leads to least squares. ``rows`` is the typical number of a user's rows.
+    """
+    budget = Budget.of(run, delta)
+    if refusal := too_few(budget, dim, sparsity):
+        raise TooFewReports(refusal)
+    (cohort,) = run.cohorts([run.num_users])
+    run.planned_steps = 2 * STEPS + 4 * _PLACES + 5
+    place = yield from ask_place(cohort, budget, dim, rows)
+    means, scales = place.means[:-1], place.scales[:-1]
+    centre, unit = float(place.means[-1]), float(place.scales[-1])
+    coef = np.zeros(dim)
+    for kept, share in ((dim, _EVERY), (min(2 * sparsity, dim), _CANDIDATES)):
+        coef = keep_largest(coef, kept)
+        asked = np.flatnonzero(coef) if kept < dim else np.arange(dim)
+
+        def moves(own: Floats, asked: NDArray[np.int64] = asked) -> RidgeMove:
+            theta = np.zeros(dim)
+            theta[asked] = own
+            return RidgeMove(theta, means, scales, centre, asked)
+
+        coef[asked] = yield from descend(cohort, budget, coef[asked], moves, share, unit=unit)
+    coef = keep_largest(coef, sparsity) / scales
+    offset, support = centre - float(means @ coef), np.flatnonzero(coef)
+    size = yield from score.ask_size(cohort, budget, ResidualOctave(coef, offset), score.SIZE)
+    step = yield from ask_step(
+        cohort, budget, (coef, offset), (means, scales), support, size, _STEP
+    )
+    notes, std_error = [], np.where(coef != 0, np.nan, 0.0)
+    if step.is_known:
+        move = step.move[:-1] / scales[support]
+        coef[support] += move
+        offset += float(step.move[-1] - means[support] @ move)
+        std_error[support] = np.sqrt(np.diag(step.covariance)[:-1]) / scales[support]
+    else:
+        notes.append(_NO_ERRORS)
+    sizes = size, unit
+    r2, error = yield from score.ask_r2(cohort, budget, coef, offset, centre, sizes, place.present)
+    if r2 < 2 * error:
+        notes.append(_NOT_BETTER.format(r2, 2 * error))
+    return LinearResult(
+        coef=coef, std_error=std_error, intercept=offset, r2=r2, r2_error=error, notes=notes
+    ).with_support_note(sparsity)
