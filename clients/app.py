@@ -9,11 +9,14 @@ from flwr.clientapp import ClientApp
 from ldp_flower.data.users import SCHEMA
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query
+from ldp_flower.guarantee.shared_sums import COMMIT, SET, Members
 from ldp_flower.questions import WireType, wire_types_with
+from ldp_flower.randomizers import NodeSum
 
 from .node import EffectivePolicy, LoadUsers, Seed, UsersNode, check_loader, check_own
 from .reply import Received, Refusal, reply_with
-from .respond import respond
+from .respond import check, respond
+from .shared_sums import commit, peers_of
 from .statistics import OwnStatistics, checked
 
 
@@ -26,12 +29,12 @@ def attach(
 ) -> None:
     """Let an existing ClientApp answer ldp-flower's queries.
 
-    Register the handlers ``query.report`` and ``query.census``. The app's other handlers stay
-    unchanged. The parameters are those of :class:`LdpClientApp`.
+    Register the handlers ``query.report``, ``query.commit`` and ``query.census``. The app's other
+    handlers stay unchanged. The parameters are those of :class:`LdpClientApp`.
 
     Guarantee
     ---------
-    1. These two kinds of messages have the guarantee of :class:`LdpClientApp`.
+    1. These three kinds of messages have the guarantee of :class:`LdpClientApp`.
     2. Other messages have no guarantee. The app's other handlers answer any server as before, and
        may send anything. Neither the policy nor the ledger covers their replies.
     """
@@ -41,6 +44,7 @@ def attach(
     client = _Client(load_users, policy, seed, own, wire_types_with(own))
     app.query(CENSUS)(client.census)
     app.query(QUERY)(client.report)
+    app.query(COMMIT)(client.commit)
 
 
 class LdpClientApp(ClientApp):
@@ -127,7 +131,7 @@ class LdpClientApp(ClientApp):
 
 @dataclass(frozen=True)
 class _Client:
-    """The two handlers of one ClientApp."""
+    """The handlers of one ClientApp."""
 
     load_users: LoadUsers
     policy: PrivacyPolicy | None
@@ -139,7 +143,7 @@ class _Client:
         """Answer the census: the node's number of users, their keys, and its schema if known."""
 
         def answer(received: Received) -> RecordDict:
-            node = self._open(received, context)
+            node = self._open(received, context, self._terms(received, context))
             records = RecordDict({"census": MetricRecord({**node.census()})})
             asked = NUMBERS in received.message.content
             if asked and (numbers := node.numbered().keys.numbers) is not None:
@@ -155,14 +159,49 @@ class _Client:
         """Answer one query."""
 
         def answer(received: Received) -> RecordDict:
+            records = dict(received.message.content.items())
+            given = records.pop(SET, None)
+            query = self._query(RecordDict(records))
             try:
-                query = Query.from_record_dict(received.message.content, self.forms)
+                members = None if given is None else Members.from_record(given)
             except MessageError as error:
                 raise Refusal.malformed(error) from error
-            return respond(self._open(received, context), query).to_record_dict()
+            if _is_shared(query) != (members is not None):
+                raise Refusal(Refusal.MALFORMED, "A set comes with shared noise, and only then.")
+            terms = self._terms(received, context)
+            peers = None if members is None else peers_of(received, terms)
+            node = self._open(received, context, terms)
+            return respond(node, query, members, peers).to_record_dict()
 
         return reply_with(message, context, self.policy, answer)
 
-    def _open(self, received: Received, context: Context) -> UsersNode:
-        terms = EffectivePolicy.resolve(received, context, self.policy, self.seed)
+    def commit(self, message: Message, context: Context) -> Message:
+        """Commit to a query whose noise is shared."""
+
+        def answer(received: Received) -> RecordDict:
+            query = self._query(received.message.content)
+            if not _is_shared(query):
+                raise Refusal(Refusal.MALFORMED, "A node commits to shared noise only.")
+            terms = self._terms(received, context)
+            peers = peers_of(received, terms)
+            node = self._open(received, context, terms)
+            check(node, query)
+            return RecordDict({COMMIT: commit(node, query, peers).to_record()})
+
+        return reply_with(message, context, self.policy, answer)
+
+    def _query(self, content: RecordDict) -> Query:
+        try:
+            return Query.from_record_dict(content, self.forms)
+        except MessageError as error:
+            raise Refusal.malformed(error) from error
+
+    def _terms(self, received: Received, context: Context) -> EffectivePolicy:
+        return EffectivePolicy.resolve(received, context, self.policy, self.seed)
+
+    def _open(self, received: Received, context: Context, terms: EffectivePolicy) -> UsersNode:
         return UsersNode.of(received, context, terms, self.load_users, self.statistics)
+
+
+def _is_shared(query: Query) -> bool:
+    return isinstance(query.randomizer, NodeSum) and query.randomizer.shared

@@ -47,7 +47,8 @@ _UNLIMITED = PrivacyPolicy(
     max_delta=0.5,
     allow_inexact=True,
     unit="record",
-    noise="node",
+    noise="shared",
+    max_dishonest=0,
     features_public=True,
     allow_public_changes=True,
     min_epsilon=0.0,
@@ -188,7 +189,8 @@ class CheckedQuery:
 
     ``slots`` are the users that the query addresses. ``digest`` identifies the query together with
     everything that decides the answer. ``summary`` holds the names of the question and of the
-    mechanism, for the operator's ledger.
+    mechanism, for the operator's ledger. ``closes`` is the digest of the commit that the
+    answer to a shared sum uses up.
     """
 
     slots: Slots
@@ -196,6 +198,7 @@ class CheckedQuery:
     digest: str
     summary: tuple[str, str]
     series: PermanentSeries | None = None
+    closes: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,15 @@ class Node:
             "rehearsing": int(self.terms.rehearsal),
             "simulated": int(self.terms.simulated),
             "exhausted": int(keys.count - np.count_nonzero(able)),
+            **self._tolerated(),
         }
+
+    def _tolerated(self) -> dict[str, int]:
+        """Return how many other nodes may collude, if the operator has said so."""
+        policy = self.terms.policy
+        if policy.max_dishonest is None or policy is _UNLIMITED:
+            return {}
+        return {"dishonest": policy.max_dishonest}
 
     def numbered(self) -> Self:
         """Return the node with permanent keys, from the ledger's numbers of its users.
@@ -337,7 +348,8 @@ class Node:
             if (reply := self._reply_in(claim)) is not None:
                 return reply
             report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
-            return _kept(self.ledger.fulfil(asked.digest, report.to_bytes()))
+            stored = self.ledger.fulfil(asked.digest, report.to_bytes(), asked.closes)
+            return _kept(stored)
 
     def _claim(self, asked: CheckedQuery) -> Claim:
         """Return the ledger's claim of a query or, if there is none, one of users who can pay."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ldp_flower.guarantee.messages import Query, Report, Slots
 from ldp_flower.randomizers import NodeSum
+from ldp_flower.randomizers.discrete_gaussian import Integers
 
 from .node import UsersNode
 from .values import CHUNK, ENTRIES, values_of
@@ -17,6 +18,11 @@ from .values import CHUNK, ENTRIES, values_of
 
 def of_node(node: UsersNode, query: Query, slots: Slots) -> Report:
     """Return the sum over the users in ``slots`` with noise, and the number of these users."""
+    return Report.of_node(len(slots), noisy_sum(node, query, slots))
+
+
+def noisy_sum(node: UsersNode, query: Query, slots: Slots) -> Integers:
+    """Return the sum over the users in ``slots`` with noise."""
     mechanism = query.randomizer
     assert isinstance(mechanism, NodeSum)
     total = np.zeros(mechanism.dim, np.int64)
@@ -26,4 +32,4 @@ def of_node(node: UsersNode, query: Query, slots: Slots) -> Report:
         values = partial(values_of, node.take, some, query, node.own)
         total += mechanism.total(node.shown(values, (len(some), mechanism.width)))
     randomness = node.private_randomness(query.step, slots[:1])
-    return Report.of_node(len(slots), mechanism.report(total, randomness))
+    return mechanism.report(total, randomness)

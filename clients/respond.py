@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from ldp_flower.data.users import Users
 from ldp_flower.guarantee.messages import MessageError, Purpose, Query, Report, Slots
+from ldp_flower.guarantee.peers import Peers
+from ldp_flower.guarantee.shared_sums import Members
 from ldp_flower.questions import Rows
 from ldp_flower.randomizers import NodeSum, RecordMechanism, Summary
 from ldp_flower.randomness import SecretRandom, Words
@@ -23,6 +25,7 @@ from ldp_flower.validation import Floats
 from .node import Node, UsersNode
 from .node_sums import of_node
 from .reply import Refusal
+from .shared_sums import agreed, checked_session, of_shared
 from .statistics import knows
 from .values import CHUNK, ENTRIES, public_of, values_of
 
@@ -68,19 +71,26 @@ def _records(node: UsersNode, slot: Slots) -> Users:
 # A loader may have made NumPy raise errors. Still, one user's overflow must not be an error for all
 # users.
 @np.errstate(all="ignore")
-def respond(node: UsersNode, query: Query) -> Report:
+def respond(node: UsersNode, query: Query, members: Members | None, peers: Peers | None) -> Report:
     """Answer a query for the addressed users who can afford it.
 
     When this returns, the cost and the returned report are on the ledger. Raise Refusal if the
-    query is malformed or forbidden, or if no addressed user can afford it.
+    query is malformed or forbidden, or if no addressed user can afford it. ``members`` and
+    ``peers`` are those of a sum whose noise is shared.
     """
-    _check(node, query)
+    check(node, query)
     if query.numbered:
         node = node.numbered()
     by_record = isinstance(query.randomizer, RecordMechanism)
     by_node = isinstance(query.randomizer, NodeSum)
     if (by_record or by_node) and query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Sums cannot come with public features.")
+    if members is not None and peers is not None:
+        set_of = agreed(node, query, peers, members)
+        report = node.answer_once(
+            set_of.asked, lambda own, slots: of_shared(own, query, slots, set_of)
+        )
+        return checked_session(report, set_of)
     permanent = query.collections is not None
     if permanent:
         _check_permanent(node, query)
@@ -92,7 +102,8 @@ def respond(node: UsersNode, query: Query) -> Report:
     )
 
 
-def _check(node: UsersNode, query: Query) -> None:
+def check(node: UsersNode, query: Query) -> None:
+    """Raise Refusal unless the node may answer a query."""
     question = query.question
     if not knows(question) and type(question) not in node.own:
         raise Refusal(Refusal.MALFORMED, f"Unknown statistic {question.name!r}.")

@@ -5,7 +5,8 @@ from typing import Literal
 
 #: What is missing. "cohorts": users for all cohorts. "noise": users for a result above the noise.
 #: "data": entries that could be reported. "answers": answers of the users who were queried.
-Reason = Literal["cohorts", "noise", "data", "answers"]
+#: "nodes": nodes that share their noise.
+Reason = Literal["cohorts", "noise", "data", "answers", "nodes"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class TooFew:
     ----------
     why : str
         The reason, as a sentence.
-    reason : {"cohorts", "noise", "data", "answers"}
+    reason : {"cohorts", "noise", "data", "answers", "nodes"}
         What is missing.
     needed : int, optional
         Smallest number of users with which a run starts.

@@ -193,7 +193,7 @@ class NetworkClientApp(ClientApp):
         )
         policy = node.terms.policy
         records, owners = policy.num_records or 0, 0
-        if policy.noise == "node":
+        if policy.noise != "user":
             data = self._loaded(context)
             owners = len(data.names)
             if node.terms.simulated and not records:

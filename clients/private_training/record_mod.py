@@ -259,7 +259,7 @@ def check_plan(policy: PrivacyPolicy, plan: DpSgdPlan, num_parameters: int) -> N
         Cost(plan.epsilon, plan.delta, plan.name, plan.num_rounds),
         num_parameters,
         by_record=of_records,
-        at_node=not of_records,
+        noise="user" if of_records else "node",
         exact=False,
     )
     forbid(plan.mechanism, objection)

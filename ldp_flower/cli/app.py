@@ -30,6 +30,7 @@ from .console import (
     pair,
 )
 from .demo import demo
+from .keys import keys, peers
 from .ledger import ledger
 from .names import AUDITED
 from .plan import plan
@@ -48,6 +49,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # joins the lines of a paragraph
 )
 app.add_typer(ledger, name="ledger")
+app.add_typer(keys, name="keys")
+app.add_typer(peers, name="peers")
 
 
 def _show_version(asked: bool) -> None:

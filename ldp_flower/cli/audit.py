@@ -39,6 +39,8 @@ _OF_APP = (
     *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds", "runs"),
     "html",
 )
+# A sum with shared noise is that of noise at the node with masks, which say nothing alone.
+_NOISE = tuple(place for place in NOISE if place != "shared")
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed", "noise")
 # Options of the command, by the argument names that errors use.
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_APP, *_OF_PROTOCOL)}
@@ -212,8 +214,8 @@ def _audit_protocol(
 ) -> None:
     if protocol not in AUDITED:
         fail(unknown(protocol, (), AUDITED), USAGE)
-    if noise not in NOISE:
-        fail(f"Expected --noise {' or '.join(NOISE)}, got {noise!r}.", USAGE)
+    if noise not in _NOISE:
+        fail(f"Expected --noise {' or '.join(_NOISE)}, got {noise!r}.", USAGE)
     of_networks = protocol == OF_NETWORKS
     if of_networks and noise != "user":
         fail(f"Expected no --noise with {OF_NETWORKS}, whose noise is always at the node.", USAGE)

@@ -16,7 +16,7 @@ OF_NETWORKS = "RecordDpSgd"
 AUDITED = tuple(name for name in PROTOCOLS if name != "LdpFedAvg")
 
 #: Where noise may be added.
-NOISE = ("user", "node")
+NOISE = ("user", "node", "shared")
 
 
 def completion(names: Iterable[str]) -> Callable[[str], list[str]]:

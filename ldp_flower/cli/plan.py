@@ -77,12 +77,14 @@ def plan(
             "--nodes",
             "--num-nodes",
             min=1,
-            help="Nodes that hold the people. Compares noise at the user with noise at the node.",
+            help="Nodes that hold the people. Compares the places of noise.",
         ),
     ] = None,
     noise: Annotated[
         str | None,
-        typer.Option(help="Plan noise at one place only: user, or node.", show_default="all"),
+        typer.Option(
+            help="Plan noise at one place only: user, node or shared.", show_default="all"
+        ),
     ] = None,
     target: Annotated[
         float | None,
@@ -154,7 +156,9 @@ def plan(
             made = asked(num_nodes=nodes, noise=noise)
             if every:
                 others = (each for each in PROTOCOLS[name].noises if each != made.noise)
-                plans = [*(asked(noise=each) for each in others), made]
+                places = {each: None if each == "user" else nodes for each in others}
+                plans = [*(asked(noise=n, num_nodes=at) for n, at in places.items()), made]
+                plans.sort(key=lambda plan: names.NOISE.index(plan.noise))
     except NoPlan as error:
         if as_json:
             print_json({"protocol": name, "no_plan": str(error)})

@@ -1,7 +1,7 @@
 """The commands ``ldp-flower supernode`` and ``ldp-flower check``."""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,7 @@ from .run import NODES, declared_config
 
 if TYPE_CHECKING:
     from ..data.names import MissingIds
+    from ..guarantee.peers import KeyFiles
     from ..supernode.checks import Findings
     from ..supernode.settings import Settings
 
@@ -73,6 +74,13 @@ NetworkFile = Annotated[
         "beside it."
     ),
 ]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(help="File of the node's key (keys create), to share its noise with its peers."),
+]
+PeersFile = Annotated[
+    Path | None, typer.Option(help="File of the node's peers and their keys (peers add).")
+]
 Removed = Annotated[
     list[str] | None,
     typer.Option("--train-on", "--sandbox", "--train-seconds", "--train-memory", hidden=True),
@@ -92,6 +100,8 @@ def supernode(
     drop_missing_ids: DropMissingIds = False,
     records: RecordsOf = None,
     max_frozen: MaxFrozen = None,
+    key: KeyFile = None,
+    peers: PeersFile = None,
     train_on: Removed = None,
 ) -> None:
     """Start Flower's SuperNode with the operator's own app, and restart it after an error.
@@ -110,6 +120,7 @@ def supernode(
     _refuse_removed(train_on)
     of_table = (table, schema, user_column, ids, unquoted, drop_missing_ids)
     settings = _settings(app, *of_table, records, max_frozen)
+    settings = replace(settings, files=_key_files(key, peers))
     with failing(flower.UntestedFlower, ArgumentsError):
         flower.check()
         config = node_config_of(arguments)
@@ -141,6 +152,8 @@ def check(
     records: RecordsOf = None,
     max_frozen: MaxFrozen = None,
     network: NetworkFile = None,
+    key: KeyFile = None,
+    peers: PeersFile = None,
     train_on: Removed = None,
     nodes: Annotated[
         int | None,
@@ -170,7 +183,7 @@ def check(
     _refuse_removed(train_on)
     of_table = (table, schema, user_column, ids, unquoted, drop_missing_ids)
     given = (app, *of_table, records, max_frozen)
-    anything = any(each not in (None, False) for each in (*given, network))
+    anything = any(each not in (None, False) for each in (*given, network, key, peers))
     if (folder := Path(what).expanduser()).is_dir():
         if anything:
             fail("Expected no options of a node with the directory of an app.", USAGE)
@@ -183,7 +196,9 @@ def check(
             fail("Expected --nodes and --config with the directory of an app.", USAGE)
         if network is not None and records is None:
             fail("Expected --network with --records.", USAGE)
-        settings = _settings(*given) if anything else None
+        settings = None
+        if anything:
+            settings = replace(_settings(*given), files=_key_files(key, peers))
         with failing(ArgumentsError):
             findings = examine(read(what), settings, network)
     if as_json:
@@ -226,6 +241,16 @@ def _settings(
     named = None if ids is None else str(ids.expanduser().resolve())
     missing_ids: MissingIds = "drop" if drop_missing_ids else "raise"
     return Settings(OwnTable(file, declared, user_column, named, not unquoted, missing_ids), path)
+
+
+def _key_files(key: Path | None, peers: Path | None) -> "KeyFiles | None":
+    from ..guarantee.peers import KeyFiles
+
+    if key is None and peers is None:
+        return None
+    if key is None or peers is None:
+        fail("Expected --key and --peers together: noise is shared with pinned nodes.", USAGE)
+    return KeyFiles(*(str(each.expanduser().absolute()) for each in (key, peers)))
 
 
 def _refuse_removed(train_on: list[str] | None) -> None:

@@ -15,10 +15,12 @@ from ..validation import PlainFields, check_choice, check_integer, check_number
 
 #: Privacy units of a policy: all data of a user, or each record of a silo.
 UNITS = ("user", "record")
-#: Where noise may be added: to each user's value, or once to the sum over a node's users.
-NOISE = ("user", "node")
+#: Where noise may be added: to each user's value, once to the sum over a node's users, or shared by
+#: nodes whose sums nobody sees. Each place also allows those before it.
+NOISE = ("user", "node", "shared")
 _OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
 _SECONDS = {"h": 3600, "d": 86_400}
+_ALONE = 4.0  # default of max-epsilon-alone, in max-epsilon: 12 nodes at epsilon .25 to 2
 _NEARLY = 0.7  # cutoff of difflib: max-rowz is near max-rows, data-path is not near ledger-path
 
 in_process_grid: ContextVar[bool] = ContextVar("in_process_grid", default=False)
@@ -51,11 +53,17 @@ class Cost(PlainFields):
     plan: str | None = None
     steps: int = 1
     weight: int = 1
+    alone: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (0 <= self.epsilon < math.inf and 0 <= self.delta < 1):
             raise ValueError(f"Expected a finite privacy cost, got {self}.")
+
+    @property
+    def epsilon_alone(self) -> float:
+        """Epsilon if all other nodes collude that share their noise."""
+        return self.epsilon if self.alone is None else self.alone
 
     @classmethod
     def of(cls, randomizer: Randomizer, salt: int = 0) -> Self:
@@ -67,7 +75,8 @@ class Cost(PlainFields):
             return cls(randomizer.epsilon, randomizer.delta)
         plan = f"{salt} {randomizer.plan}"
         if isinstance(randomizer, NodeSum):
-            return cls(randomizer.epsilon, randomizer.delta, plan, PARTS, randomizer.parts)
+            alone = randomizer.alone if randomizer.shared else None
+            return cls(randomizer.epsilon, randomizer.delta, plan, PARTS, randomizer.parts, alone)
         return cls(randomizer.epsilon, randomizer.delta, plan, randomizer.steps)
 
 
@@ -101,10 +110,18 @@ class PrivacyPolicy(PlainFields):
     unit : {"user", "record"} (default: "user")
         Privacy unit of the limits: all data of a user, or each record of a silo (hospital) if the
         node's users are silos. With ``"user"``, mechanisms that protect single records are refused.
-    noise : {"user", "node"} (default: "user")
+    noise : {"user", "node", "shared"} (default: "user")
         Where noise may be added: to each user's value alone, or also once to the exact sum over all
         users of the node. ``"node"`` suits users who trust the node that holds their rows. The
-        number of the node's users is public, and ``max_delta`` has to be above 0.
+        number of the node's users is public, and ``max_delta`` has to be above 0. With ``"shared"``
+        the node may also rely on the noise of other nodes, in sums that nobody sees; this needs
+        ``max_dishonest``, and in a deployment the keys of the nodes.
+    max_dishonest : int, optional
+        Largest number of other nodes that may collude with the server. Required with ``noise``
+        ``"shared"``, and only with it. An operator with three nodes counts three.
+    max_epsilon_alone : float, optional
+        Largest sum of the epsilons that a user loses if all other nodes collude; by default four
+        times ``max_epsilon``. Reports without shared noise count, too.
     num_records : int, optional
         Public number of records of a silo; only the first ``num_records`` are used. The guarantee
         does not depend on it. A deployment that protects records needs this number. In simulation
@@ -143,6 +160,8 @@ class PrivacyPolicy(PlainFields):
     max_rows: int | None = None
     unit: str = "user"
     noise: str = "user"
+    max_dishonest: int | None = None
+    max_epsilon_alone: float | None = None
     num_records: int | None = None
     features_public: bool = False
     allow_public_changes: bool = False
@@ -172,7 +191,30 @@ class PrivacyPolicy(PlainFields):
                 check_integer(name, getattr(self, name), 1)
         check_choice("unit", self.unit, UNITS)
         check_choice("noise", self.noise, NOISE)
+        self._check_shared()
         self._check_period()
+
+    def _check_shared(self) -> None:
+        if (self.noise == "shared") != (self.max_dishonest is not None):
+            raise ValueError('Expected max_dishonest with noise="shared", and only with it.')
+        if self.max_dishonest is not None:
+            check_integer("max_dishonest", self.max_dishonest, 0)
+        if self.max_epsilon_alone is None:
+            return
+        check_number("max_epsilon_alone", self.max_epsilon_alone)
+        if self.noise != "shared":
+            raise ValueError('Expected max_epsilon_alone with noise="shared" only.')
+        if not self.max_epsilon <= self.max_epsilon_alone:
+            raise ValueError(
+                f"Expected max_epsilon_alone >= max_epsilon, got {self.max_epsilon_alone}."
+            )
+
+    @property
+    def epsilon_alone(self) -> float:
+        """Largest sum of epsilons if all other nodes collude."""
+        if self.noise != "shared":
+            return self.max_epsilon
+        return self.max_epsilon_alone or _ALONE * self.max_epsilon
 
     def _check_period(self) -> None:
         if (self.period is None) != (self.lifetime_epsilon is None):
@@ -214,13 +256,15 @@ class PrivacyPolicy(PlainFields):
             raise ValueError("Expected max-epsilon finite, got inf.")
         if given.get("unit") == "record" and "num_records" not in given:
             raise ValueError("Expected num-records, the public number of a silo's records.")
-        if given.get("unit") == "record" and given.get("noise") == "node":
+        if given.get("unit") == "record" and given.get("noise") in NOISE[1:]:
             raise ValueError(
-                'Expected unit="record" or noise="node", not both: a silo\'s records and the users '
-                "of a node have different accounts, each with a limit of its own."
+                f'Expected unit="record" or noise="{given["noise"]}", not both: a silo\'s records '
+                "and the users of a node have different accounts, each with a limit of its own."
             )
-        if given.get("noise") == "node" and not given.get("max_delta"):
-            raise ValueError('Expected max-delta > 0 with noise="node", whose noise has a delta.')
+        if given.get("noise") in NOISE[1:] and not given.get("max_delta"):
+            raise ValueError(
+                f'Expected max-delta > 0 with noise="{given["noise"]}", whose noise has a delta.'
+            )
         try:
             return cls(**given)  # type: ignore[arg-type]
         except ValueError as error:  # its text names parameters, but the operator knows the keys
@@ -254,13 +298,18 @@ class PrivacyPolicy(PlainFields):
         if other is None:
             return self
         rows = [rows for rows in (self.max_rows, other.max_rows) if rows is not None]
+        noise = min(self.noise, other.noise, key=NOISE.index)
+        shared = noise == "shared"
+        dishonest = max(self.max_dishonest or 0, other.max_dishonest or 0)
         return PrivacyPolicy(
             max_epsilon=min(self.max_epsilon, other.max_epsilon),
             max_delta=min(self.max_delta, other.max_delta),
             allow_inexact=self.allow_inexact and other.allow_inexact,
             max_rows=min(rows, default=None),
             unit="record" if self.unit == other.unit == "record" else "user",
-            noise="node" if self.noise == other.noise == "node" else "user",
+            noise=noise,
+            max_dishonest=dishonest if shared else None,
+            max_epsilon_alone=min(self.epsilon_alone, other.epsilon_alone) if shared else None,
             num_records=self.num_records,
             features_public=self.features_public and other.features_public,
             allow_public_changes=self.allow_public_changes and other.allow_public_changes,
@@ -283,30 +332,40 @@ class PrivacyPolicy(PlainFields):
     def objection(self, randomizer: Randomizer) -> str | None:
         """Return the reason why the policy forbids one report of this mechanism, or None."""
         by_record = isinstance(randomizer, RecordMechanism)
-        at_node = isinstance(randomizer, NodeSum)
+        noise = "user"
+        if isinstance(randomizer, NodeSum):
+            noise = "shared" if randomizer.shared else "node"
         cost = Cost.of(randomizer)
         return self.objection_to(
-            cost, randomizer.width, by_record=by_record, at_node=at_node, exact=randomizer.exact
+            cost, randomizer.width, by_record=by_record, noise=noise, exact=randomizer.exact
         )
 
     def objection_to(
-        self, cost: Cost, width: int, *, by_record: bool, at_node: bool, exact: bool
+        self, cost: Cost, width: int, *, by_record: bool, noise: str, exact: bool
     ) -> str | None:
         """Return the reason why the policy forbids an answer, or a plan, of this cost, or None.
 
         ``width`` is the number of coordinates of a value. ``by_record`` is True if the mechanism
-        protects single records only, ``at_node`` if it adds noise to sums over the node's users.
+        protects single records only. ``noise`` is the place where it adds noise.
         ``exact`` is True if the guarantee also holds in floating-point arithmetic.
         """
         each = cost.epsilon * cost.weight / cost.steps
         rules = (
-            (self.noise == "node" or not at_node, "it adds noise to sums, and noise is user"),
+            (
+                NOISE.index(noise) <= NOISE.index(self.noise),
+                f"it adds noise to sums ({noise}), and noise is {self.noise}",
+            ),
             (exact or self.allow_inexact, "it is inexact, and allow-inexact is false"),
             (self.unit == "record" or not by_record, "it protects records, and unit is user"),
             (self.min_epsilon <= each, f"epsilon {each} is below min-epsilon {self.min_epsilon}"),
             (
                 cost.epsilon <= self.max_epsilon,
                 f"epsilon {cost.epsilon} is above max-epsilon {self.max_epsilon}",
+            ),
+            (
+                cost.epsilon_alone <= self.epsilon_alone,
+                f"epsilon {cost.epsilon_alone} alone is above max-epsilon-alone "
+                f"{self.epsilon_alone}",
             ),
             (
                 width <= self.max_width,

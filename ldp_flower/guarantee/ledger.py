@@ -18,17 +18,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any, Final, Self
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..randomness import Words
+from . import one_time_keys
 from .answer_lock import answering
 from .budget import Cost, PrivacyPolicy
 from .ledger_file import LedgerError, LedgerFile, fact, is_over, series_keys
+from .one_time_keys import OneTimeKey
+from .peers import Peers, encode
+from .shared_sums import Commit
 
 Accounts = NDArray[Any]
 Allowed = NDArray[np.bool_]
@@ -118,16 +123,17 @@ def _affordable(
 ) -> Allowed:
     """Return a mask of the users who can pay ``cost`` under ``policy``.
 
-    ``spent`` holds the epsilon and delta that each user has spent since its budget was last
-    renewed, and ``for_life`` the epsilon that it has spent in total. ``used`` is the number of
-    reports that each user has sent in the cost's plan. The first of them paid for all
-    ``cost.steps`` reports.
+    ``spent`` holds the epsilon, the delta and the epsilon alone that each user has spent since its
+    budget was last renewed, and ``for_life`` the epsilon that it has spent in total. ``used`` is
+    the number of reports that each user has sent in the cost's plan. The first of them paid for
+    all ``cost.steps`` reports.
     """
-    epsilon, delta = spent
+    epsilon, delta, alone = spent
     # The limits have no tolerance for the rounding of a sum, which is relative 1e-16 a report:
     # three times 0.1 does not fit into 0.3.
     total_epsilon, total_delta = epsilon + cost.epsilon, delta + cost.delta
     within = (total_epsilon <= policy.max_epsilon) & (total_delta <= policy.max_delta)
+    within &= alone + cost.epsilon_alone <= policy.epsilon_alone
     if policy.lifetime_epsilon is not None:
         before = epsilon if for_life is None else for_life
         within &= before + cost.epsilon <= policy.lifetime_epsilon
@@ -153,12 +159,12 @@ class StateLedger:
 
     @cached_property
     def _spent(self) -> NDArray[np.float64]:
-        """Spent epsilon and delta, shape (2, users).
+        """Spent epsilon, delta and epsilon alone, shape (3, users).
 
         They are read once, since the object lives only while one message is answered.
         """
         if self._spent_name not in self._state:
-            return np.zeros((2, self._num_users))
+            return np.zeros((3, self._num_users))
         (spent,) = self._state.array_records[self._spent_name].to_numpy_ndarrays()
         return spent
 
@@ -195,7 +201,8 @@ class StateLedger:
             claim = Claim(self.affordable(accounts, cost, policy))
             accounts = accounts[claim.users]
             paying = accounts[self._used(accounts, cost) == 0]
-            self._spent[:, paying] += np.array([[cost.epsilon], [cost.delta]])
+            costs = cost.epsilon, cost.delta, cost.epsilon_alone
+            self._spent[:, paying] += np.array(costs)[:, None]
             self._state[self._spent_name] = ArrayRecord([self._spent])
             if cost.plan is not None:
                 every = self._used(np.arange(self._num_users), cost)
@@ -212,7 +219,20 @@ class StateLedger:
         """Return a context without a lock: a simulated node is one process."""
         return nullcontext()
 
-    def fulfil(self, digest: str, reply: bytes) -> bytes:
+    def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
+        """Return a simulated node's commit, whose key follows from the query and the node."""
+        return Commit.made(peers, digest, self._one_time(digest, peers))
+
+    def one_time_key(self, digest: bytes, peers: Peers) -> OneTimeKey | None:
+        """Return the key of a simulated node's commit."""
+        return OneTimeKey(self.commit(digest, "", peers), self._one_time(digest, peers))
+
+    @staticmethod
+    def _one_time(digest: bytes, peers: Peers) -> X25519PrivateKey:
+        encoded = encode("simulated one-time", peers.name, digest)
+        return X25519PrivateKey.from_private_bytes(sha256(encoded).digest())
+
+    def fulfil(self, digest: str, reply: bytes, closes: bytes | None = None) -> bytes:
         """Store the reply to a reserved query, and return the reply."""
         replies = self._config(self._replies_name)
         replies[digest] = reply
@@ -263,32 +283,32 @@ class SqliteLedger(LedgerFile):
     def _columns(
         connection: sqlite3.Connection, accounts: Accounts, query: str, *given: Any, after: str = ""
     ) -> NDArray[np.float64]:
-        """Return two numbers per account, 0 if it has no row; shape (2, accounts)."""
+        """Return three numbers per account, 0 if it has no row; shape (3, accounts)."""
         found = {}
         names = texts(accounts)
         for start in range(0, len(names), 500):
             some = names[start : start + 500]
             marks = ",".join("?" * len(some))
             rows = connection.execute(f"{query} AND user IN ({marks}) {after}", [*given, *some])
-            found.update({user: (first, second) for user, first, second in rows})
-        return np.array([found.get(name, (0.0, 0.0)) for name in names]).reshape(-1, 2).T
+            found.update({user: numbers for user, *numbers in rows})
+        return np.array([found.get(name, (0.0, 0.0, 0.0)) for name in names]).reshape(-1, 3).T
 
     def _able(
         self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
     ) -> Allowed:
         spent = self._columns(
-            connection, accounts, "SELECT user, epsilon, delta FROM spent WHERE 1"
+            connection, accounts, "SELECT user, epsilon, delta, alone FROM spent WHERE 1"
         )
         for_life = None
         if policy.period is not None:
-            query = "SELECT user, SUM(epsilon), 0 FROM charge WHERE 1"
-            (for_life, _) = self._columns(connection, accounts, query, after="GROUP BY user")
+            query = "SELECT user, SUM(epsilon), 0, 0 FROM charge WHERE 1"
+            (for_life, *_) = self._columns(connection, accounts, query, after="GROUP BY user")
         return _affordable(spent, self._used(connection, accounts, cost), cost, policy, for_life)
 
     def _used(
         self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost
     ) -> NDArray[np.int64]:
-        query = "SELECT user, used, 0 FROM plan WHERE plan = ?"
+        query = "SELECT user, used, 0, 0 FROM plan WHERE plan = ?"
         found = self._columns(connection, accounts, query, cost.plan)
         return np.asarray(found[0], np.int64)
 
@@ -373,9 +393,10 @@ class SqliteLedger(LedgerFile):
         _set_unit(connection, policy.unit)
         paying = texts(accounts[self._used(connection, accounts, cost) == 0])
         connection.executemany(
-            "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE SET "
-            "epsilon = epsilon + excluded.epsilon, delta = delta + excluded.delta",
-            [(name, cost.epsilon, cost.delta) for name in paying],
+            "INSERT INTO spent (user, epsilon, delta, alone) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (user) DO UPDATE SET epsilon = epsilon + excluded.epsilon, "
+            "delta = delta + excluded.delta, alone = alone + excluded.alone",
+            [(name, cost.epsilon, cost.delta, cost.epsilon_alone) for name in paying],
         )
         if cost.plan is not None:
             connection.executemany(
@@ -389,18 +410,34 @@ class SqliteLedger(LedgerFile):
             (entry.digest, str(entry.run_id), entry.statistic, entry.mechanism),
         ).lastrowid
         connection.executemany(
-            "INSERT INTO charge VALUES (?, ?, ?, ?)",
-            [(name, number, cost.epsilon, cost.delta) for name in paying],
+            "INSERT INTO charge (user, reply, epsilon, delta, alone) VALUES (?, ?, ?, ?, ?)",
+            [(name, number, cost.epsilon, cost.delta, cost.epsilon_alone) for name in paying],
         )
         return len(paying)
 
-    def fulfil(self, digest: str, reply: bytes) -> bytes:
+    def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
+        """Return the node's commit to a shared sum, see :func:`~.one_time_keys.draw`.
+
+        The one-time key is on disk when this returns.
+        """
+        with self.transaction() as connection:
+            return one_time_keys.draw(connection, digest, plan, peers, time.time())
+
+    def one_time_key(self, digest: bytes, peers: Peers) -> OneTimeKey | None:
+        """Return the one-time key of a commit; None if there is no commit, or if it is too old."""
+        with self.transaction() as connection:
+            return one_time_keys.find(connection, digest, time.time())
+
+    def fulfil(self, digest: str, reply: bytes, closes: bytes | None = None) -> bytes:
         """Store the reply to a reserved query on disk, and return the reply that is stored.
 
         The stored reply is a different one if another process stored its own first. It is empty if
-        it was deleted.
+        it was deleted. The same transaction deletes the one-time key of the commit with the digest
+        ``closes``. Raise LedgerError if that key is gone: another answer was masked with it.
         """
         with self.transaction() as connection:
+            if closes is not None and not one_time_keys.close(connection, closes):
+                raise LedgerError("The one-time key of this answer was used or is too old.")
             connection.execute(
                 "UPDATE reply SET content = ? WHERE digest = ? AND substr(content, 1, ?) = ?",
                 (reply, digest, len(_RESERVED), _RESERVED),

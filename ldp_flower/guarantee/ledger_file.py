@@ -58,7 +58,7 @@ _SCHEMA = """
     ) WITHOUT ROWID;
 """
 #: Number of the format that this version writes.
-FORMAT: Final = 2
+FORMAT: Final = 3
 # Statements that upgrade from one format to the next. A ledger older than the format numbers may
 # already have the table "fact".
 _UPGRADES: Final = (
@@ -70,6 +70,16 @@ _UPGRADES: Final = (
     (
         "CREATE TABLE IF NOT EXISTS secret (user TEXT, series TEXT, content BLOB NOT NULL, "
         "PRIMARY KEY (user, series)) WITHOUT ROWID",
+    ),
+    (
+        # Epsilons if all other nodes collude; without shared noise they are the epsilons.
+        "ALTER TABLE spent ADD COLUMN alone REAL NOT NULL DEFAULT 0",
+        "UPDATE spent SET alone = epsilon",
+        "ALTER TABLE charge ADD COLUMN alone REAL NOT NULL DEFAULT 0",
+        "UPDATE charge SET alone = epsilon",
+        "CREATE TABLE shared (digest BLOB PRIMARY KEY, plan TEXT NOT NULL, created REAL NOT NULL, "
+        "name TEXT NOT NULL, key BLOB NOT NULL, ephemeral BLOB NOT NULL, signature BLOB NOT NULL, "
+        "secret BLOB) WITHOUT ROWID",
     ),
 )
 
@@ -132,6 +142,7 @@ class LedgerFile:
             with closing(self._connect()) as connection:
                 # With FULL, the journal's removal, which is the commit, waits for the next sync.
                 connection.execute("PRAGMA synchronous=EXTRA")
+                connection.execute("PRAGMA secure_delete=ON")  # one-time keys are overwritten
                 self._leave_wal(connection)
                 self._check(connection)
                 yield connection
@@ -256,13 +267,19 @@ def is_over(connection: sqlite3.Connection, period: str, clock: float) -> bool:
     A ledger without periods so far begins its first one and returns False: earlier spending counts
     in this first period.
     """
-    now = max(clock, float(fact(connection, _SEEN) or 0))
+    now = latest(connection, clock)
     began = fact(connection, _BEGAN)
     over = began is not None and now >= float(began) + seconds_in(period)
-    _note(connection, _SEEN, now)
     if began is None or over:
         _note(connection, _BEGAN, now)
     return over
+
+
+def latest(connection: sqlite3.Connection, clock: float) -> float:
+    """Return the latest time that a clock has shown, and record it."""
+    now = max(clock, float(fact(connection, _SEEN) or 0))
+    _note(connection, _SEEN, now)
+    return now
 
 
 def began_at(connection: sqlite3.Connection) -> str:

@@ -105,6 +105,16 @@ class ErrorCode(IntEnum):
     MISCONFIGURED = 103
     FAILED = 104
     GONE = 105  # the answer was paid for before, and its bytes were deleted since
+    # Of shared sums. None of them costs anything.
+    PEERS_FILE = 110
+    NO_COMMIT = 111
+    NOT_A_MEMBER = 112
+    UNKNOWN_PEER = 113
+    SIGNATURE = 114
+    TWICE = 115
+    SET_TOO_SMALL = 116
+    ANOTHER_SET = 117
+    TOO_MANY_OPEN = 118
 
 
 # Header of 128 bytes that numpy.save writes for a flat array of bytes.
@@ -363,7 +373,8 @@ class Report:
 
     For single reports, ``arrays`` holds ``slots`` and ``reports``, and ``public`` if the statistic
     sends public data of the same users. For sums, it holds ``count``, ``sum`` and
-    ``sum_of_squares``. For the sum of a node with noise, it holds ``count`` and ``noisy_sum``. In a
+    ``sum_of_squares``. For the sum of a node with noise, it holds ``count`` and ``noisy_sum``, and
+    for one that shares its noise ``count``, ``masked`` and ``session``. In a
     series where users have numbers on their ledger, ``numbers`` replaces
     ``slots``.
     """
@@ -399,6 +410,17 @@ class Report:
         """Return the sum over a node's users with noise, and the public number of these users."""
         return cls({"count": np.array([num_users], np.int64), "noisy_sum": noisy_sum})
 
+    @classmethod
+    def of_shared(cls, num_users: int, masked: NDArray[np.uint64], session: bytes) -> "Report":
+        """Return a node's masked sum with its share of the noise, and the session of its masks."""
+        return cls(
+            {
+                "count": np.array([num_users], np.int64),
+                "masked": masked.view(np.int64),
+                "session": np.frombuffer(session, np.uint8),
+            }
+        )
+
     def to_bytes(self) -> bytes:
         """Encode for the ledger."""
         layout, payload = pack(self.arrays)
@@ -420,7 +442,10 @@ class Report:
         config, arrays = _from_record_dict(content)
         by = {"slots", NUMBERS} & set(arrays)
         single = len(by) == 1 and set(arrays) - {"public"} == {*by, "reports"}
-        sums = ({"count", "sum", "sum_of_squares"}, {"count", "noisy_sum"})
+        sums = (
+            *({"count", "sum", "sum_of_squares"}, {"count", "noisy_sum"}),
+            {"count", "masked", "session"},
+        )
         if config or (not single and set(arrays) not in sums):
             raise MessageError("Expected single reports or their sums.")
         return cls(arrays)

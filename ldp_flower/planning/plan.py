@@ -45,7 +45,7 @@ class Plan:
     protects : str
         Unit that the guarantee protects.
     noise : str
-        Place where noise is added: "user" or "node".
+        Place where noise is added: "user", "node" or "shared".
     expected : Expectation or None
         The expected error; None if such a run would be refused.
     refusal : str
@@ -240,7 +240,7 @@ class Plan:
                 f"of its silo, of {size} at most. The silo's ledger is charged with all of it "
                 "before the first answer leaves."
             )
-        if self.noise == "node":
+        if self.noise != "user":
             return (
                 f"At most {spent} of the person's budget, for all of its node's "
                 f"{counted(rounds, 'answer')}, of {size} at most. An answer is about the sum over "
@@ -296,8 +296,8 @@ def plan(
         Share of the variance of columns and residuals that lies between users, 0 to 1. If the
         rows of a user are alike, they are worth only a few rows.
     num_nodes : int, optional
-        Number of nodes that hold the users, with noise at the node.
-    noise : {"user", "node"}, optional
+        Number of nodes that hold the users, with noise at the node or shared.
+    noise : {"user", "node", "shared"}, optional
         Where noise is added; with a class. By default it is added at the node if ``num_nodes`` is
         given, else at the user.
     target : float, optional
@@ -388,7 +388,7 @@ def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
     if variants.error() > reached and (features := variants.features_for(reached)) is not None:
         changes["features"] = features
     strategy = variants.strategy(variants.setting, variants.epsilon)
-    delta = strategy.delta if variants.noise == "node" else 0.0
+    delta = strategy.delta if variants.noise != "user" else 0.0
     if expected:
         delta = max((each.delta for each in expected.randomizers), default=0.0)
     return Plan(

@@ -15,6 +15,9 @@ TRUSTS = {
     "user": "Nobody has to trust the server for this: clients randomise before they send.",
     "node": "Noise is added once to the sum over all users of a node. So a user trusts the node "
     "that holds its rows, and neither the server nor any other node.",
+    "shared": "Nodes add a part of the noise each, and only the sum over all can be seen. So "
+    "a user trusts the node that holds its rows, and that at most as many other nodes collude with "
+    "the server as the node's operator tolerates.",
 }
 
 

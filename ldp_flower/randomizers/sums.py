@@ -1,7 +1,8 @@
 """Noise at the node: a node reports the noisy sum over its users, each of whom is protected.
 
 Values become integers, their sum is exact whatever its order, and discrete Gaussian noise is added
-once a node (:mod:`.discrete_gaussian`).
+once a node (:mod:`.discrete_gaussian`). Nodes that share their noise each add less, and mask their
+sums so that only the sum over all nodes can be seen.
 """
 
 import math
@@ -17,12 +18,13 @@ from ..validation import Floats, check_fraction, check_integer, check_range
 from .base import Estimate, Randomizer, Reports, Summary
 from .discrete_gaussian import SIGMA, Integers, discrete_gaussian
 from .elementwise import directions, row_dots
-from .real_valued.gaussian import zcdp_rho
+from .real_valued.gaussian import zcdp_epsilon, zcdp_rho
 
 #: Parts of a plan's budget. Every report of the plan costs some of them.
 PARTS = 10_000
 _SMALLEST_DELTA = 1e-30
 _COARSEST = 64  # integers that stand for the largest value: fewer would round values away
+_MOST_HONEST = 256  # a sum has at most so many nodes
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
 
 
@@ -38,6 +40,10 @@ class NodeSum(Randomizer):
         Number of coordinates of a user's value.
     parts : int (default: 10,000)
         How many of the 10,000 parts of the plan's budget this report costs.
+    honest : int (default: 1)
+        Number of nodes whose noise is relied on. With 1, each node relies on its own noise alone.
+        With more, nodes answer only in sets in which so many others, besides those that may collude
+        with the server, add noise to a sum that nobody sees before (docs/secure-sums.md).
 
     Notes
     -----
@@ -51,7 +57,8 @@ class NodeSum(Randomizer):
        ``delta``) for all reports of the plan together. The number of a node's users is public.
     2. A report costs ``parts / 10,000`` of rho = ``zcdp_rho(epsilon, delta)``: two values of one
        user differ by at most the diameter of the domain in integers, which is checked in integers,
-       and the noise has the standard deviation 2**20.
+       and the noise has the standard deviation 2**20. With ``honest`` h, this is so of the sum of
+       h such noises; a user whose node's noise alone is unknown has h times rho (``alone``).
     3. The draws are exact: no floating-point number has a part in them. Sums are 64-bit integers.
     4. A value that is not finite becomes 0, so the guarantee holds for every input.
     """
@@ -59,6 +66,7 @@ class NodeSum(Randomizer):
     delta: float = 1e-6
     dim: int = 1
     parts: int = PARTS
+    honest: int = 1
 
     exact: ClassVar[bool] = True
     bound: ClassVar[float] = math.inf  # the noise is not bounded
@@ -73,6 +81,7 @@ class NodeSum(Randomizer):
         if self.delta < _SMALLEST_DELTA:
             raise ValueError(f"Expected delta >= {_SMALLEST_DELTA:g}, got {self.delta}.")
         check_integer("parts", self.parts, 1, PARTS)
+        check_integer("honest", self.honest, 1, _MOST_HONEST)
         if self.one < _COARSEST:
             raise ValueError(
                 f"Expected a larger epsilon or more parts: at epsilon {self.epsilon:g}, "
@@ -83,7 +92,20 @@ class NodeSum(Randomizer):
     @property
     def plan(self) -> str:
         """What identifies the plan, within a run."""
-        return f"NodeSum {self.epsilon!r} {self.delta!r}"
+        shared = f" {self.honest}" if self.shared else ""
+        return f"NodeSum {self.epsilon!r} {self.delta!r}{shared}"
+
+    @property
+    def shared(self) -> bool:
+        """True if the node relies on the noise of others."""
+        return self.honest > 1
+
+    @cached_property
+    def alone(self) -> float:
+        """Epsilon of the whole plan, at the same delta, if all nodes but the user's collude."""
+        if not self.shared:
+            return self.epsilon
+        return zcdp_epsilon(self.honest * zcdp_rho(self.epsilon, self.delta), self.delta)
 
     @property
     def rho(self) -> float:
@@ -93,7 +115,7 @@ class NodeSum(Randomizer):
     @cached_property
     def one(self) -> int:
         """The integer that the largest value becomes, rounded down so that no report costs more."""
-        return math.floor(SIGMA * math.sqrt(2 * self.rho) / self.diameter)
+        return math.floor(SIGMA * math.sqrt(2 * self.rho * self.honest) / self.diameter)
 
     @property
     def unit(self) -> float:
@@ -115,9 +137,9 @@ class NodeSum(Randomizer):
         """Variance of the noise in each coordinate of a node's sum."""
         return (SIGMA * self.unit) ** 2
 
-    def farthest(self, num_users: int) -> int:
+    def farthest(self, num_users: int, num_nodes: int = 1) -> int:
         """Return the largest number in a sum of so many users that noise makes at all likely."""
-        return num_users * self.one + 64 * SIGMA
+        return num_users * self.one + 64 * num_nodes * SIGMA
 
     @abstractmethod
     def integers(self, values: Floats) -> Integers:
@@ -181,7 +203,7 @@ class BallSum(NodeSum):
 
     Parameters
     ----------
-    epsilon, delta, dim, parts
+    epsilon, delta, dim, parts, honest
         As of :class:`NodeSum`.
     radius : float (default: 1.0)
         Radius of the ball.

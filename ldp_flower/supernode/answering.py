@@ -18,7 +18,7 @@ from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flowers
 
 from ..clients import Refusal
-from ..guarantee import ledger
+from ..guarantee import ledger, peers
 from . import flower
 from .journal import SubmittedRun, collected_log, line_of
 from .settings import Settings
@@ -32,6 +32,7 @@ def main(settings_file: str, arguments: list[str]) -> None:
     flower.check()
     settings = Settings.read(Path(settings_file))
     os.environ["PATH"] = settings.path
+    peers.operators_files.set(settings.files)
     _let_answer(settings.source.client_app, settings.name)
     flower.run("flwr-clientapp", arguments)
 

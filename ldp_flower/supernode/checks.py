@@ -20,6 +20,7 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
+from ..guarantee.peers import PeersError, PinnedPeers
 from ..models import Limits
 from .journal import collected_log
 from .settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
@@ -59,6 +60,7 @@ def examine(
     _ledger(config, policy, findings)
     _keys(config, settings, findings)
     _places(config, settings, findings)
+    _peers(settings, policy, findings)
     if settings is not None and not findings.problems:
         if isinstance(settings.source, RecordsFile):
             _records(config, settings.source, policy, network, findings)
@@ -84,7 +86,7 @@ def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy |
         findings.facts.append(
             f"Policy: epsilon {policy.max_epsilon:g} and delta {policy.max_delta:g} for each "
             f"{policy.unit}, for life."
-            + (" Noise may be added once to the node's sum." if policy.noise == "node" else "")
+            + _NOISE[policy.noise].format(policy.max_dishonest, policy.epsilon_alone)
         )
         if policy.max_epsilon > _WEAK_EPSILON:
             findings.doubts.append(
@@ -128,6 +130,39 @@ def _keys(config: Mapping[str, object], settings: Settings | None, findings: Fin
     if settings is not None and not isinstance(settings.source, OwnApp):
         for key in sorted(PrivacyPolicy.unknown_settings(config) - set(nearly)):
             findings.problems.append(f"The key {key!r} has no effect on a node without an app.")
+
+
+_NOISE = {
+    "user": "",
+    "node": " Noise may be added once to the node's sum.",
+    "shared": " Noise may be shared with other nodes, of which at most {} may collude; if all do, "
+    "epsilon is at most {:g}.",
+}
+
+
+def _peers(settings: Settings | None, policy: PrivacyPolicy | None, findings: Findings) -> None:
+    """Check the key and the peers of a node that shares its noise."""
+    files = None if settings is None else settings.files
+    shared = policy is not None and policy.noise == "shared"
+    if settings is not None and shared and files is None:
+        findings.problems.append('With noise="shared" the node needs --key and --peers.')
+    if files is None:
+        return
+    if policy is not None and not shared:
+        findings.problems.append('--key and --peers have no effect without noise="shared".')
+    try:
+        found = PinnedPeers.read(files)
+    except PeersError as error:
+        findings.problems.append(str(error))
+        return
+    others = sorted(set(found.pins) - {found.name})
+    findings.facts.append(f"Peers: this node is {found.name}; it knows {', '.join(others)}.")
+    dishonest = (policy.max_dishonest or 0) if policy is not None else 0
+    if shared and len(found.pins) < dishonest + 3:
+        findings.problems.append(
+            f"{len(found.pins)} nodes are too few to share noise if {dishonest} may collude: at "
+            f"least {dishonest + 3} are needed, so that one may fail."
+        )
 
 
 def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
@@ -222,7 +257,7 @@ def _records(
         findings.problems.append(str(error))
         return
     records, targets, users = loaded.records, loaded.targets, len(loaded.names)
-    of_users = policy is not None and policy.noise == "node"
+    of_users = policy is not None and policy.noise != "user"
     if policy is not None and not (policy.allow_inexact and (policy.unit == "record" or of_users)):
         findings.problems.append(
             "Training on records needs in the node's configuration: allow-inexact=true, max-delta, "

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..clients import LdpClientApp, NetworkClientApp
 from ..data.names import MissingIds
 from ..data.schema import Schema
+from ..guarantee.peers import KeyFiles
 from ..models import Limits
 
 
@@ -141,11 +142,12 @@ class Settings:
     """The operator's choices, which no run can see or change.
 
     ``path`` is the operator's PATH. It is restored for the operator's app, since Flower's programs
-    run with another PATH.
+    run with another PATH. ``files`` are the key and the peers of a node that shares its noise.
     """
 
     source: OwnApp | OwnTable | RecordsFile
     path: str
+    files: KeyFiles | None = None
 
     @property
     def name(self) -> str:
@@ -162,4 +164,5 @@ class Settings:
         """Return the settings from a file of :meth:`write`."""
         plain = json.loads(file.read_text())
         kind = {each.__name__: each for each in (OwnApp, OwnTable, RecordsFile)}[plain["kind"]]
-        return cls(kind(**plain["source"]), plain["path"])
+        files = plain["files"]
+        return cls(kind(**plain["source"]), plain["path"], files and KeyFiles(*files))

@@ -22,7 +22,7 @@ from ..forecasts.columns import (
 )
 from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort, LdpStrategy, Protocol, Result, Run, TooFewReports
-from ..runtime.at_node import AtNode
+from ..runtime.at_node import AtNode, honest_nodes
 from ..sums.budget import Budget, too_few_at_nodes
 from ..sums.statistics import ask_cells, users_for_cells
 from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
@@ -78,7 +78,7 @@ class ColumnStrategy(LdpStrategy[R]):
             return self._refusal(run.num_users)
         nodes = run.population.num_nodes
         # The sums of K nodes have the square root of K as much noise as that of one.
-        times = math.sqrt(nodes / run.share)
+        times = math.sqrt(nodes / run.share / honest_nodes(run))
         refusal = self._refusal(math.floor(run.num_users / times))
         if refusal is None or times == 1:
             return refusal
@@ -126,21 +126,21 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
 
     def _found(self, run: Run) -> Generator[Ask, Estimate, ShareEstimates]:
         """Query the users for their cells and return the estimated shares."""
-        if self.noise == "node":
+        if self.noise != "user":
             (everyone,) = run.cohorts([run.num_users])
             return (yield from self.shares_of_nodes(everyone, Budget.of(run, self.delta)))
         cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
         return (yield from self._shares.estimate(cohorts, self._question))
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        if self.noise == "node":
+        if self.noise != "user":
             return self._few_at_node(num_users, users_for_cells(self.epsilon, self.delta))
         return too_noisy(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
 
     def synthetic(self, setting: Setting) -> ColumnUsers:
         """Return users with columns of categories; the error is a share's stated standard error."""
         error = f"standard error of {self._share_of}'s share"
-        judge = error_of_shares if self.noise == "node" else error_of_drawn_shares
+        judge = error_of_shares if self.noise != "user" else error_of_drawn_shares
         large = self._shares.is_large(setting.num_users)
         return column_users(self.schema, self._columns_asked, setting, error, judge, stand_in=large)
 

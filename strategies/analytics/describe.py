@@ -175,7 +175,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Run all tasks one after the other, each with its part of the users."""
-        if self.noise == "node":
+        if self.noise != "user":
             return (yield from self._of_nodes(run))
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         for task, size in zip(self._tasks, self._sizes(run.num_users), strict=True):
@@ -208,7 +208,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         return sum(not isinstance(task.protocol, _SpreadTask) for task in self._tasks)
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        if self.noise == "node":
+        if self.noise != "user":
             every = [task.protocol._refusal(0) for task in self._tasks]
             alone = max(few.needed or 0 for few in every if few is not None)
             return self._few_at_node(num_users, math.ceil(alone * self._asks_of_nodes**0.5))

@@ -146,7 +146,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Query for cells that cover the scale, then twice for cells of about equal mass."""
-        if self.noise == "node":
+        if self.noise != "user":
             return (yield from self._of_nodes(run))
         notes = self._notes(run.num_users)
         for note in notes:
@@ -261,7 +261,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return min(max(round(1 / (2 * self._error(num_users))), _MIN_CELLS), _MAX_CELLS)
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        if self.noise == "node":
+        if self.noise != "user":
             return self._few_at_node(num_users, users_for_ranks(self.epsilon, self.delta, _USEFUL))
         needed = math.ceil(max(self._error(1) ** 2 / _USEFUL**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:

@@ -280,7 +280,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         if self.false_alarm is not None:
             check_fraction("false_alarm", self.false_alarm)
         self._level = self.false_alarm or _LEVELS[self.cutoff]
-        if self.noise == "node":
+        if self.noise != "user":
             check_unused(self, "with noise='node'", "set_size", "item", "backend")
             if self.domain_size > sums.MOST_ITEMS:
                 raise ValueError(
@@ -341,7 +341,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Query all users once and return the frequent items."""
-        if self.noise == "node":
+        if self.noise != "user":
             return (yield from self._at_node(run))
         mechanism = self.randomizer(run.num_users)
         cohorts = run.cohorts([run.num_users])
@@ -502,7 +502,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         users = setting.num_users
         if refusal := self.refusal(users):
             raise WouldRefuse(refusal)
-        if self.noise == "node":
+        if self.noise != "user":
             budget = Budget(self.epsilon, self.delta, users, setting.num_nodes or 1)
             shares = zipf(self.domain_size)
             few = sums.too_few(budget, self.domain_size, self._level)

@@ -212,7 +212,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Query the cohorts of each column for levels, and its pilot users for the rounding."""
-        if self.noise == "node":
+        if self.noise != "user":
             (cohort,) = run.cohorts([run.num_users])
             budget, part = Budget.of(run, self.delta), 1 / len(self._names)
             sums = []
@@ -292,7 +292,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         return pilot, self._levels.shares.sizes(max(users - pilot, 1), self.min_reports)
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        if self.noise == "node":
+        if self.noise != "user":
             shape = len(self._groups), len(self._names)
             return self._few_at_node(num_users, users_for_means(self.epsilon, self.delta, *shape))
         variance = len(self._names) * self._levels.variance

@@ -254,7 +254,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Estimate the column's step, then search all quantiles at once."""
-        if self.noise == "node":
+        if self.noise != "user":
             (cohort,) = run.cohorts([run.num_users])
             budget = Budget.of(run, self.delta)
             step = yield from learn_step_at_node(cohort, budget, self._column, STEP_SHARE)
@@ -375,7 +375,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
     def _refusal(self, num_users: int) -> TooFew | None:
         """Return a TooFew if quantiles could not be located within the bounds, or None."""
-        if self.noise == "node":
+        if self.noise != "user":
             needed = users_for_ranks(self.epsilon, self.delta, _RANK_AT_NODE)
             return self._few_at_node(num_users, needed)
         needed = self._reports(num_users).needed(self.levels)

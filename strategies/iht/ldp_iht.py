@@ -131,7 +131,7 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
         self._one_record_each = self.samples_per_user == 1
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1, self.dim)
-        elif self._one_record_each or self.noise == "node":
+        elif self._one_record_each or self.noise != "user":
             raise ValueError(
                 "Expected a sparsity with one record per user (samples_per_user=1) and with "
                 'noise="node", got None.'
@@ -144,7 +144,7 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
             )
         if self._one_record_each:
             check_unused(self, "with one record per user", "radius", "target_scale")
-        if self.noise == "node":
+        if self.noise != "user":
             names = "radius", "target_scale", "link", "min_reports"
             check_unused(self, 'with noise="node"', *names)
         self._sparsity = self.sparsity or self.dim
@@ -194,7 +194,7 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Run the variant for one record or for several records per user."""
-        if self.noise == "node":
+        if self.noise != "user":
             given = self.dim, self._sparsity, self.samples_per_user, self.delta
             return (yield from regress_sparsely(run, *given))
         if self._one_record_each:

@@ -182,7 +182,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
                 )
             if self.memoised:
                 check_unused(self, "with memoised, whose levels are estimates", "season")
-        if self.noise == "node":
+        if self.noise != "user":
             if self.memoised:
                 raise ValueError(
                     "Expected memoised=False with noise='node', got True: a node draws its noise "
@@ -291,7 +291,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         why = (
             f"The smallest of {self.collections} panels of {num_users:,} users may have {least:,}."
         )
-        if self.noise == "node":
+        if self.noise != "user":
             why = f"Each of {self.collections} collections has an equal share of the budget."
         return replace(few, why=f"{why} {few.why}", needed=needed)
 
@@ -339,7 +339,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
 
     def census_content(self, arguments: Arguments) -> RecordDict:
         """Request the users' permanent numbers, so that their panels and coins do not change."""
-        return RecordDict({} if self.noise == "node" else {NUMBERS: ConfigRecord()})
+        return RecordDict({} if self.noise != "user" else {NUMBERS: ConfigRecord()})
 
     def prints(self) -> dict[str, Print | str]:
         """Return the parameters that tell a series from others; a season may be set during one."""
@@ -367,7 +367,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         """Return this collection's panel, or all users for permanent bits and sums of nodes."""
         if self._kept.get("salt") is None:
             self._kept.put("salt", salt)
-        if self._form is not None or self.noise == "node":
+        if self._form is not None or self.noise != "user":
             everyone = Population(nodes, salt)
             self._smallest = len(everyone)
             return everyone
@@ -381,7 +381,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
 
         With noise at the node every collection has all users.
         """
-        if self.noise == "node":
+        if self.noise != "user":
             return num_users
         return SizeOnlyPopulation(num_users).between(0, HASH_END // self.collections).size
 
@@ -398,7 +398,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
             names=estimates.names,
             values=estimates.values,
             std_errors=estimates.std_errors,
-            users_std_errors=estimates.users_std_errors if self.noise == "node" else None,
+            users_std_errors=estimates.users_std_errors if self.noise != "user" else None,
             num_users=found.num_users,
             asked=run.num_users,
             reports=run.users("reports"),

@@ -12,6 +12,7 @@ from flwr.app import RecordDict
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.messages import NUMBERS, MessageError, NodeKeys, Query, Report, Slots
+from ldp_flower.guarantee.shared_sums import SET
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.questions import Arrays, Question
 from ldp_flower.randomizers import Estimate, NodeSum, Randomizer, RecordMechanism, Summary
@@ -21,7 +22,8 @@ from ldp_flower.validation import Floats, PlainFields
 
 from .facts import PrivacySpent
 from .node_sums import NodeSums, mean_of_sums, node_part
-from .population import Cohort
+from .population import Cohort, Population
+from .shared_sums import Chosen, MaskedSum, masked_part, unmasked
 
 
 class Asked(ABC):
@@ -61,6 +63,10 @@ class Asked(ABC):
     @abstractmethod
     def for_coin(self, coin: int) -> "Asked":
         """Return the question for a public coin."""
+
+    def addressed(self, population: Population) -> dict[int, Slots]:
+        """Return the slots of the users to ask, by node."""
+        return population.addressed(self.cohort)
 
     @abstractmethod
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
@@ -121,6 +127,10 @@ class Answers:
         return len(self.reports)
 
 
+#: One node's part of an answer.
+Part = Summary | Answers | NodeSums | MaskedSum
+
+
 @dataclass(frozen=True)
 class Ask(PlainFields, Asked):
     """One question to one cohort, as a protocol yields it.
@@ -145,6 +155,8 @@ class Ask(PlainFields, Asked):
     collections : int, optional
         Number of collections of a series with permanent answers, as in :class:`Query`. The answer
         is then :class:`Answers`.
+    chosen : Chosen, optional
+        The members of a sum whose noise is shared, once they are chosen.
     """
 
     cohort: Cohort
@@ -154,6 +166,12 @@ class Ask(PlainFields, Asked):
     public: tuple[int, ...] | None = None
     min_reports: int | None = None
     collections: int | None = None
+    chosen: Chosen | None = None
+
+    @property
+    def shared(self) -> bool:
+        """True if nodes share the noise, so that they first commit to the question."""
+        return isinstance(self.randomizer, NodeSum) and self.randomizer.shared
 
     @property
     def single(self) -> bool:
@@ -180,10 +198,21 @@ class Ask(PlainFields, Asked):
         """Return the question with the randomizer that its cohort uses."""
         return replace(self, randomizer=self.randomizer.for_cohort(self.cohort.size, coin))
 
+    def addressed(self, population: Population) -> dict[int, Slots]:
+        """Return the slots of the users to ask, by node; those of the members of a shared sum."""
+        users = population.addressed(self.cohort)
+        if not self.shared:
+            return users
+        members = self.chosen.commits if self.chosen else {}
+        return {node: slots for node, slots in users.items() if node in members}
+
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
         """Return the content of the message to a node: a query, or app records that carry it."""
         query = replace(self.query(salt, number), numbered=numbered)
-        return query.to_record_dict() if self.content is None else with_query(self.content, query)
+        content = query.to_record_dict()
+        if self.chosen is not None:
+            content[SET] = self.chosen.members.to_record()
+        return content if self.content is None else with_query(self.content, query)
 
     def read(self, content: RecordDict) -> bytes:
         """Return a reply in the form that the store keeps; raise MessageError if it is invalid."""
@@ -191,12 +220,12 @@ class Ask(PlainFields, Asked):
 
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
-    ) -> Summary | Answers | NodeSums | None:
+    ) -> Part | None:
         """Return a node's part, or None if the users who were asked cannot have sent it."""
         coin_step = number if self.collections is None else 0
         return _node_part(content, self, coin_step, keys, salt, slots)
 
-    def together(self, parts: Sequence[Summary | Answers | NodeSums]) -> Estimate | Answers:
+    def together(self, parts: Sequence[Part]) -> Estimate | Answers:
         """Return the estimated mean of all reports, or the single reports if they are kept."""
         return _together(self, parts)
 
@@ -217,14 +246,21 @@ def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent
         _charged([ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high])
         for at in places
     ]
+    sums = [ask.randomizer for ask in asked if isinstance(ask.randomizer, NodeSum)]
+    shared = any(mechanism.shared for mechanism in sums)
     return PrivacySpent(
         max(sum(mechanism.epsilon for mechanism in those) for those in costs),
         max(sum(mechanism.delta for mechanism in those) for those in costs),
         unit,
         all(ask.randomizer.exact for ask in asked),
         seeded,
-        noise="node" if any(isinstance(ask.randomizer, NodeSum) for ask in asked) else "user",
+        noise="shared" if shared else "node" if sums else "user",
+        alone=max(sum(map(_alone, those)) for those in costs) if shared else None,
     )
+
+
+def _alone(mechanism: Randomizer) -> float:
+    return mechanism.alone if isinstance(mechanism, NodeSum) else mechanism.epsilon
 
 
 def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
@@ -258,7 +294,7 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 
 def _node_part(
     content: bytes, ask: Ask, coin_step: int, keys: NodeKeys, salt: int, slots: Slots
-) -> Summary | Answers | NodeSums | None:
+) -> Part | None:
     """Return a node's part, or None if the users who were asked cannot have sent it."""
     try:
         arrays = Report.from_bytes(content).arrays
@@ -266,7 +302,8 @@ def _node_part(
         return None
     randomizer = ask.randomizer
     if isinstance(randomizer, NodeSum):
-        return node_part(arrays, randomizer, slots)
+        read = masked_part if randomizer.shared else node_part
+        return read(arrays, randomizer, slots)
     if "reports" not in arrays:
         if ask.single or "sum" not in arrays:
             return None
@@ -315,10 +352,13 @@ def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
     return np.zeros((users, *((0,) if shape is None else shape)), np.float32)
 
 
-def _together(ask: Ask, parts: Sequence[Summary | Answers | NodeSums]) -> Estimate | Answers:
+def _together(ask: Ask, parts: Sequence[Part]) -> Estimate | Answers:
     randomizer = ask.randomizer
     if isinstance(randomizer, NodeSum):
         sums = [part for part in parts if isinstance(part, NodeSums)]
+        if randomizer.shared:
+            masked = [part for part in parts if isinstance(part, MaskedSum)]
+            sums = [unmasked(masked, randomizer, len(ask.chosen.commits) if ask.chosen else 0)]
         return mean_of_sums(sums, randomizer)
     single = [part for part in parts if isinstance(part, Answers)]
     nothing = np.empty((0, *randomizer.report_shape), randomizer.report_dtype)

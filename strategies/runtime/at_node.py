@@ -1,38 +1,80 @@
 """Strategies that can have noise added once to each node's sum instead of to each user's value."""
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from ldp_flower.guarantee.budget import NOISE
-from ldp_flower.validation import check_fraction, check_unused
+from ldp_flower.refusals import TooFew
+from ldp_flower.validation import check_fraction, check_integer, check_unused
 
+from .run import Run, TooFewReports
 from .run_store import LATER
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AtNode:
-    """Base class of strategies with noise at the user or at the node.
+    """Base class of strategies with noise at the user, at the node, or shared by nodes.
 
     With ``noise="user"`` noise is added to each user's value, so that users trust their own device.
     With ``noise="node"`` it is added once to the exact sum over all users of a node, so that users
-    trust the node that holds their rows. Operators have to allow this (``noise``, ``max-delta``).
+    trust the node that holds their rows. With ``noise="shared"`` each node adds a part of the noise
+    to its sum, and only the sum over all nodes can be seen (docs/secure-sums.md). Operators have to
+    allow this (``noise``, ``max-delta``, ``max-dishonest``).
 
     Parameters
     ----------
     delta : float (default: 1e-6)
-        Privacy parameter of a user's data, with noise at the node.
+        Privacy parameter of a user's data, with noise at the node or shared.
+    honest : int, optional
+        Number of nodes whose noise is relied on, with shared noise. The default is all nodes but
+        one, which may fail, and those that may collude according to their operators
+        (``max-dishonest``), or a fifth of all if no operator says.
     """
 
     noises: ClassVar[tuple[str, ...]] = NOISE
 
     delta: float = field(default=1e-6, metadata={LATER: True})
+    honest: int | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]
         check_fraction("delta", self.delta)
         if self.noise == "user":  # type: ignore[attr-defined]
             check_unused(self, 'with noise="user", which is pure', "delta")
+        if self.noise != "shared":  # type: ignore[attr-defined]
+            check_unused(self, 'without noise="shared"', "honest")
+        if self.honest is not None:
+            check_integer("honest", self.honest, _FEWEST_HONEST)
 
     def at_node(self) -> Self:
         """Return this strategy with noise at the node."""
         return replace(self, noise="node")  # type: ignore[call-arg]
+
+
+_FEWEST_HONEST = 2
+_DISHONEST = 0.2  # share of the nodes that may collude if no operator has set max-dishonest
+
+
+def honest_nodes(run: Run) -> int:
+    """Return the number of nodes whose noise a run relies on: one unless the noise is shared.
+
+    Raise TooFewReports if the nodes are too few to share their noise.
+    """
+    settings, nodes = run.settings, run.population.num_nodes
+    if settings.noise != "shared":
+        return 1
+    dishonest = math.ceil(_DISHONEST * nodes) if run.dishonest is None else run.dishonest
+    honest = getattr(settings, "honest", None) or nodes - dishonest - 1
+    if honest < _FEWEST_HONEST or honest + dishonest > nodes:
+        needed = max(honest, _FEWEST_HONEST) + dishonest
+        raise TooFewReports(
+            TooFew(
+                f"{nodes} nodes are too few to share their noise: at least "
+                f"{max(honest, _FEWEST_HONEST)} have to be relied on, and {dishonest} may collude.",
+                "nodes",
+                needed,
+                unit="nodes",
+            )
+        )
+    return int(honest)

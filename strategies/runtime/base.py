@@ -142,7 +142,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     min_reports : int (default: 20)
         Smallest number of users for which a step is planned. If answers are missing, a step goes on
         with a quarter as many reports, at twice the standard error.
-    noise : {"user", "node"} (default: "user")
+    noise : {"user", "node", "shared"} (default: "user")
         Where noise is added, see :class:`~.at_node.AtNode`.
 
     Raises
@@ -187,10 +187,10 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
                 setattr(self, given.name, value.copy())
         check_integer("min_reports", self.min_reports, 1)
         check_choice("noise", self.noise, NOISE)
-        if self.noise == "node" and not isinstance(self, AtNode):
+        if self.noise != "user" and not isinstance(self, AtNode):
             raise ValueError(
-                f"Expected noise='user' with {type(self).__name__}, got 'node'. With noise at the "
-                f"node ask by {self.instead_at_node}."
+                f"Expected noise='user' with {type(self).__name__}, got {self.noise!r}. With noise "
+                f"at the node, or shared, ask by {self.instead_at_node}."
             )
         self._run: LiveRun | None = None  # the current run, for Flower's methods
 

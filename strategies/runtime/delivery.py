@@ -36,7 +36,12 @@ class Delivery:
     @property
     def num_open(self) -> int:
         """Number of nodes that may still answer."""
-        return len(self._waiting) + len(self._due)
+        return len(self.open_nodes)
+
+    @property
+    def open_nodes(self) -> set[int]:
+        """The nodes that may still answer."""
+        return {*self._waiting.values(), *self._due}
 
     def replies(self) -> list[Replied]:
         """Return the replies that have arrived; schedule a retry for each lost answer."""

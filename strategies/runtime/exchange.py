@@ -4,17 +4,19 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import CENSUS, QUERY, ErrorCode, MessageError
+from ldp_flower.guarantee.shared_sums import COMMIT, Committed
 from ldp_flower.guarantee.training import PUBLIC, census
 
-from .ask import Asked
-from .delivery import Delivery
+from .ask import Ask, Asked
+from .delivery import Delivery, Replied
 from .facts import Step
 from .plain import made
 from .population import (
@@ -25,6 +27,7 @@ from .population import (
     schema_mismatch,
 )
 from .run_store import OTHER_SCHEMA, Failure, Reply, RunStore
+from .shared_sums import Chosen, choose
 
 logger = logging.getLogger("flwr")
 
@@ -32,6 +35,7 @@ _MAX_REASON_CHARS = 200  # largest number of characters of an error that are kep
 #: Errors with which a node refuses before any user pays. After any other error users may have paid.
 _UNPAID = {
     *(ErrorCode.MALFORMED, ErrorCode.FORBIDDEN, ErrorCode.EXHAUSTED, ErrorCode.MISCONFIGURED),
+    *(code for code in ErrorCode if code >= ErrorCode.PEERS_FILE),
 }
 # While replies arrive, the server pauses at most this many times as long as a request for replies
 # took.
@@ -46,6 +50,45 @@ def means_of(metrics: Iterable[MetricRecord]) -> MetricRecord:
             if isinstance(value, int | float) and math.isfinite(value):
                 sent.setdefault(name, []).append(float(value))
     return MetricRecord({name: sum(values) / len(values) for name, values in sent.items()})
+
+
+def _failure(reply: Message) -> Failure:
+    reason = f"{reply.error.reason}"
+    if len(reason) > _MAX_REASON_CHARS:  # a traceback, whose end names the error
+        reason = f"{reason[:60]} ... {reason[65 - _MAX_REASON_CHARS :]}"
+    return Failure(reply.error.code, reason)
+
+
+def _delivered(
+    grid: Grid, messages: list[Message], timeout: float, awaited: set[int] | None = None
+) -> Iterator[list[Replied]]:
+    """Send messages, and yield replies as they arrive until ``timeout`` seconds are over.
+
+    It ends early if all nodes, or those that are ``awaited``, have replied. The last replies are
+    the errors of answers that were lost.
+    """
+    if not messages:
+        return
+    delivery = Delivery(grid, messages)
+    end, pause, logged = time.monotonic() + timeout, 0.05, time.monotonic()
+    while True:
+        asked, before = time.monotonic(), delivery.num_open
+        replies = delivery.replies()
+        # Requests for thousands of messages keep Flower's engine from other work.
+        took = time.monotonic() - asked
+        yield replies
+        remaining = end - time.monotonic()
+        waiting = delivery.open_nodes if awaited is None else delivery.open_nodes & awaited
+        if not waiting or remaining <= 0:
+            break
+        if time.monotonic() - logged > 10:
+            logged = time.monotonic()
+            logger.info("\t     waiting for %d of %d nodes", delivery.num_open, len(messages))
+        time.sleep(min(pause, remaining))
+        pause = min(1.5 * pause, 0.5)
+        if delivery.num_open < before:
+            pause = min(pause, max(_PAUSES * took, 0.05))
+    yield delivery.given_up()
 
 
 class Exchange:
@@ -75,30 +118,43 @@ class Exchange:
 
         Replies that the transport loses are requested again, until ``timeout`` seconds are over.
         """
-        if not messages:
-            return []
-        delivery = Delivery(grid, messages)
-        end, pause, logged = time.monotonic() + timeout, 0.05, time.monotonic()
         came: list[Message] = []
-        while True:
-            asked, before = time.monotonic(), delivery.num_open
-            replies = delivery.replies()
-            # Requests for thousands of messages keep Flower's engine from other work.
-            took = time.monotonic() - asked
+        for replies in _delivered(grid, messages, timeout):
             self.receive(step, replies, ask)
             came += [reply for _, reply in replies]
-            remaining = end - time.monotonic()
-            if not delivery.num_open or remaining <= 0:
-                break
-            if time.monotonic() - logged > 10:
-                logged = time.monotonic()
-                logger.info("\t     waiting for %d of %d nodes", delivery.num_open, len(messages))
-            time.sleep(min(pause, remaining))
-            pause = min(1.5 * pause, 0.5)
-            if delivery.num_open < before:
-                pause = min(pause, max(_PAUSES * took, 0.05))
-        self.receive(step, delivery.given_up(), ask)
-        return came + [reply for _, reply in delivery.given_up()]
+        return came
+
+    def agree(
+        self, grid: Grid, step: int, ask: Ask, population: Population, timeout: float
+    ) -> Chosen:
+        """Ask nodes to commit to a shared sum; store and return the nodes that are its members.
+
+        All nodes are asked. Those that were no members of the step before are not waited for.
+        """
+        before = self.chosen(step - 1)
+        awaited = None if before is None else set(before.commits)
+        query = ask.query(population.salt, self._store.first + step)
+        messages = [
+            Message(query.to_record_dict(), node, f"query.{COMMIT}", group_id=str(step))
+            for node in population.addressed(ask.cohort)
+        ]
+        committed: dict[int, Committed] = {}
+        for replies in _delivered(grid, messages, timeout, awaited):
+            for node, reply in replies:
+                if reply.has_error():
+                    self._store.add_replies(step, [(node, None, _failure(reply))])
+                    continue
+                with suppress(MessageError, KeyError, TypeError, ValueError):
+                    record = reply.content.config_records[COMMIT]
+                    committed[node] = Committed.from_record(record)
+        chosen = choose(committed, bytes.fromhex(query.digest("shared sum")))
+        self._store.put(f"step {step} set", chosen.to_plain())  # before a member is asked
+        return chosen
+
+    def chosen(self, step: int) -> Chosen | None:
+        """Return the members of a step's shared sum, if they are stored."""
+        plain = self._store.get(f"step {step} set")
+        return None if plain is None else Chosen.from_plain(plain)
 
     def receive(
         self, step: int, replies: Iterable[tuple[int, Message]], ask: Asked | None = None
@@ -114,10 +170,7 @@ class Exchange:
     def _read(self, step: int, node: int, reply: Message, ask: Asked | None) -> Reply:
         """Decode one reply; one that cannot be decoded becomes empty and is rejected later."""
         if reply.has_error():
-            reason = f"{reply.error.reason}"
-            if len(reason) > _MAX_REASON_CHARS:  # a traceback, whose end names the error
-                reason = f"{reason[:60]} ... {reason[65 - _MAX_REASON_CHARS :]}"
-            return node, None, Failure(reply.error.code, reason)
+            return node, None, _failure(reply)
         try:
             if ask is None:
                 if (other := schema_mismatch(reply.content, self._schema)) is not None:
@@ -183,7 +236,7 @@ class Exchange:
     def messages(self, step: int, ask: Asked, population: Population) -> list[Message]:
         """Return the messages to the nodes that have not answered this step yet."""
         kind = self._carrier or f"query.{QUERY}"
-        waiting = self._waiting(step, population.addressed(ask.cohort))
+        waiting = self._waiting(step, ask.addressed(population))
         numbered = [population.nodes[node].numbers is not None for node in waiting]
         number = self._store.first + step
         contents = {each: ask.sent(population.salt, number, each) for each in set(numbered)}
@@ -204,7 +257,7 @@ class Exchange:
         errors = rejected = silent = no_budget = lost = 0
         reasons = Counter[str]()
         replies = self._store.replies(number)
-        for node, slots in population.addressed(ask.cohort).items():
+        for node, slots in ask.addressed(population).items():
             content, failure = replies.get(node, (None, None))
             part = None
             if failure is not None:

@@ -92,7 +92,10 @@ class PrivacySpent:
     part : str
         Protected part of a unit's data, such as "labels"; all of it if this is empty.
     noise : str
-        Place where noise was added: "user", or "node" for once to each node's sum.
+        Place where noise was added: "user", "node" for once to each node's sum, or "shared" for
+        parts of it to the sums of nodes, of which only the sum over all nodes was seen.
+    alone : float, optional
+        With shared noise, the epsilon that a user loses if all other nodes collude.
     """
 
     epsilon: float
@@ -102,9 +105,12 @@ class PrivacySpent:
     seeded: bool
     part: str = ""
     noise: str = "user"
+    alone: float | None = None
 
     def __str__(self) -> str:
         delta = f", delta = {self.delta:g}" if self.delta else ""
         part = f" ({self.part} only)" if self.part else ""
-        where = ", noise at the node" if self.noise == "node" else ""
+        where = ", noise at the node" if self.noise != "user" else ""
+        if self.alone is not None:
+            where = f", noise shared by nodes (epsilon {self.alone:.3g} if all others collude)"
         return f"epsilon = {self.epsilon:g}{delta} per {self.unit}{part}{where}"

@@ -79,6 +79,7 @@ class Census:
     others: int  # number of nodes left out: their users' rows have another number of features
     records: int  # number of records that nodes declare to hold and to train on
     owners: int  # number of users whom these records are about
+    dishonest: int | None  # largest number of nodes that may collude, if operators have said so
 
 
 class LiveRun(Run):
@@ -98,6 +99,7 @@ class LiveRun(Run):
         self.kept = kept
         self.facts = Result(num_users=census.num_users, steps=[census.step])
         self.num_records, self.num_owners = census.records, census.owners
+        self.dishonest = census.dishonest
         self.ended = ""  # the reason, if the run ended early
         self._exchange, self._census = exchange, census
         self._asked: list[Asked] = []
@@ -121,6 +123,9 @@ class LiveRun(Run):
         """Ask the current question unless it is over; store and return the replies."""
         if self._is_over():
             return []
+        if isinstance(ask := self._ask, Ask) and ask.shared and ask.chosen is None:
+            members = self._exchange.agree(grid, self.number, ask, self.population, timeout)
+            self._ask = replace(ask, chosen=members)
         arrays = ArrayRecord() if self.estimate is None else self.estimate
         config = self.arguments.train_config
         messages = self.strategy.configure_train(self.number, arrays, config, grid)
@@ -220,7 +225,10 @@ class LiveRun(Run):
             else:
                 ask = self._protocol.send(answer)
             coin = public_coin(self.population.salt, self.kept.first + self.number)
-            self._ask = ask.for_coin(coin)
+            own = ask.for_coin(coin)
+            if isinstance(own, Ask) and own.shared:
+                own = replace(own, chosen=self._exchange.chosen(self.number))
+            self._ask = own
         except StopIteration as end:
             self._ask, self.found, self.ended = None, end.value, why
             self.estimate = self.found.arrays
@@ -358,6 +366,9 @@ def start_run(
         others=len(nodes) - len(fitting),
         records=sum(facts.records for facts in fitting.values()),
         owners=sum(facts.owners for facts in fitting.values()),
+        dishonest=max(
+            (f.dishonest for f in fitting.values() if f.dishonest is not None), default=None
+        ),
     )
     population = strategy.population(keys, kept.get("salt"))
     logger.info("[CENSUS] %d users", census.num_users)

@@ -17,7 +17,7 @@ from ldp_flower.validation import PlainFields
 MAX_USERS_PER_NODE = 1 << 24  # hashes of this many users take some 400 MB
 _FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
 # Facts that a node need not declare, with their default values.
-_OPTIONAL = {"features": -1, "exhausted": 0, "records": 0, "owners": 0}
+_OPTIONAL = {"features": -1, "exhausted": 0, "records": 0, "owners": 0, "dishonest": -1}
 _SHOWN = 3  # largest number of feature counts, or of column names, in an error message
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
@@ -83,6 +83,7 @@ class Facts:
     exhausted: int = 0
     records: int = 0  # number of records that it holds and trains on; 0 if not declared
     owners: int = 0  # number of users whom these records are about; 0 if not declared
+    dishonest: int | None = None  # number of other nodes that may collude; None: not declared
 
 
 def census_content(content: RecordDict) -> bytes:
@@ -110,8 +111,8 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
         group, first, users, *flags = (int(number) for number in text.split())
         # A store from an older version may lack some of these numbers.
         optional = [*flags[3:], *[*_OPTIONAL.values()][len(flags) - 3 :]]
-        features, exhausted, records, owners = optional
-        seeded, rehearsing, simulated = map(bool, flags[:3])
+        features, exhausted, records, owners, dishonest = optional
+        seeded, rehearsing, simulated = (bool(each) for each in flags[:3])
         numbers = np.frombuffer(own, "<i8").astype(np.uint64) if own else None
     except ValueError:
         return None
@@ -126,7 +127,9 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
         if len(numbers) != users or len(np.unique(numbers)) != users or (numbers >> 63).any():
             return None
         keys = NodeKeys(0, 0, users, numbers)
-    return Facts(keys, seeded, rehearsing, simulated, known, exhausted, records, owners)
+    said = seeded, rehearsing, simulated
+    tolerated = dishonest if dishonest >= 0 else None
+    return Facts(keys, *said, known, exhausted, records, owners, tolerated)
 
 
 def with_features(

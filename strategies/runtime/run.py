@@ -73,6 +73,7 @@ class RunSettings(Interface):
 
     epsilon: float
     min_reports: int
+    noise: str
 
     def too_small(self, num_users: int) -> TooFew:
         """Return the refusal of ``num_users`` users as too few for all cohorts."""
@@ -101,6 +102,9 @@ class Run:
         Number of records that silos declare to train on; None if no census was taken.
     num_owners : int, optional
         Number of users whom the silos' records are about; None if no census was taken.
+    dishonest : int, optional
+        Number of nodes that may collude, according to the most careful operator; None if none has
+        said.
     estimate : ArrayRecord, optional
         The estimate so far, if the protocol has one before its end.
     found : Result, optional
@@ -121,6 +125,7 @@ class Run:
         self.planned_steps: int | None = None
         self.num_records: int | None = None
         self.num_owners: int | None = None
+        self.dishonest: int | None = None
         self.estimate = self.arguments.initial_arrays
         self.found: Any = None
 

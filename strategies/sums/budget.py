@@ -9,22 +9,28 @@ from ldp_flower.randomizers.sums import PARTS, BallSum, CellSum, NodeSum
 from ldp_flower.refusals import TooFew
 
 from ..runtime import Run
+from ..runtime.at_node import honest_nodes
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Privacy parameters of a plan, a run's share of it, and the run's users and nodes."""
+    """Privacy parameters of a plan, a run's share of it, and the run's users and nodes.
+
+    ``honest`` is the number of nodes whose noise is relied on: 1 unless the noise is shared.
+    """
 
     epsilon: float
     delta: float
     users: int
     nodes: int
     of_run: float = 1.0
+    honest: int = 1
 
     @classmethod
     def of(cls, run: Run, delta: float) -> "Budget":
-        """Return the budget of a run."""
-        return cls(run.epsilon, delta, run.num_users, run.population.num_nodes, run.share)
+        """Return the budget of a run; raise TooFewReports if its nodes are too few."""
+        nodes = run.population.num_nodes
+        return cls(run.epsilon, delta, run.num_users, nodes, run.share, honest_nodes(run))
 
     @cached_property
     def rho(self) -> float:
@@ -33,15 +39,16 @@ class Budget:
 
     def signal(self, share: float) -> float:
         """Signal of all users over the noise of all nodes, for values of length 1 by this share."""
-        return self.users * math.sqrt(2 * self.rho * share / self.nodes)
+        return self.users * math.sqrt(2 * self.rho * share * self.honest / self.nodes)
 
     def ball(self, dim: int, radius: float, share: float, steps: int = 1) -> BallSum:
         """Return the mechanism for vectors of at most ``radius``, one of ``steps`` by a share."""
-        return BallSum(self.epsilon, self.delta, dim, self._parts(share, steps), radius)
+        parts = self._parts(share, steps)
+        return BallSum(self.epsilon, self.delta, dim, parts, self.honest, radius)
 
     def cells(self, dim: int, share: float, steps: int = 1) -> CellSum:
         """Return the mechanism for distributions over cells, one of ``steps`` by a share."""
-        return CellSum(self.epsilon, self.delta, dim, self._parts(share, steps))
+        return CellSum(self.epsilon, self.delta, dim, self._parts(share, steps), self.honest)
 
     def error(self, mechanism: NodeSum) -> float:
         """Return the standard error by noise of a mean over all users."""

@@ -133,7 +133,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         if self.rows_per_user is not None:
             check_integer("rows_per_user", self.rows_per_user, 1)
         check_choice("method", self.method, _METHODS)
-        if self.noise == "node":
+        if self.noise != "user":
             check_unused(self, 'with noise="node"', "rows_per_user", "method")
         ball_codebook(self.epsilon, self.schema.num_features, 1.0)  # refuses a bad epsilon now
 
@@ -168,7 +168,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         return users_of_tables(self.schema, setting, rows_for(setting, self.rows_per_user or 1))
 
     def _too_few(self, num_users: int) -> TooFew | None:
-        if self.noise == "node":
+        if self.noise != "user":
             return super()._too_few(num_users)  # the sums' own rule depends on the nodes, too
         features, classes = self.schema.num_features, len(self._places)
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
@@ -177,7 +177,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         """Fit each class against the others, and evaluate the fits on held-out users."""
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
-        if self.noise == "node":
+        if self.noise != "user":
             return self._of_sums((yield from sums.classify(run, self.schema, self.delta)))
         places, epsilon = self._places, self.epsilon
         rows = yield from self._rows(run)

@@ -266,7 +266,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Ask for the baseline, then for differences, and solve for both means."""
-        if self.noise == "node":
+        if self.noise != "user":
             return (yield from self._of_nodes(run))
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
@@ -315,7 +315,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
         )
 
     def _too_few(self, num_users: int) -> TooFew | None:
-        if self.noise == "node":
+        if self.noise != "user":
             return super()._too_few(num_users)  # the sum's own rule depends on the nodes, too
         sizes = self._sizes(num_users)
         if min(sizes) < self.min_reports:

@@ -157,7 +157,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         check_choice("features", self.features, ("private", "public"))
         if self._public:
             check_unused(self, 'with features="public"', "rows_per_user", "method", "noise")
-        if self.noise == "node":
+        if self.noise != "user":
             check_unused(self, 'with noise="node"', "rows_per_user", "method", "min_reports")
         else:
             check_unused(self, 'with noise="user"', "intervals")
@@ -184,7 +184,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
     def synthetic(self, setting: Setting) -> TableUsers:
         """Return users with rows of synthetic tables."""
         rows = rows_for(setting, self.rows_per_user or 1)
-        at_node = self.noise == "node"
+        at_node = self.noise != "user"
         notes = (
             () if at_node else tuple(precision_notes(setting.num_users, self.epsilon, self._public))
         )
@@ -192,7 +192,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         return users_of_tables(self.schema, setting, rows, notes=notes, max_users=most)
 
     def _too_few(self, num_users: int) -> TooFew | None:
-        if self.noise == "node":
+        if self.noise != "user":
             return super()._too_few(num_users)  # the sums' own rule depends on the nodes, too
         given = num_users, self.epsilon, self.min_reports
         if self.method == "two-stage" and (few := descent.too_few_for_two_stages(*given)):
@@ -201,7 +201,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     def protocol(self, run: Run) -> Protocol:
         """Descend to a model, and let held-out users decide how far to go from the mean to it."""
-        if self.noise == "node":
+        if self.noise != "user":
             return self._of_sums(
                 (yield from sums.regress(run, self.schema, self.delta, self.intervals))
             )

@@ -109,7 +109,7 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.noise == "node":
+        if self.noise != "user":
             check_unused(self, "with noise='node'", "method", "spread", "num_waves")
         if self.method == "auto":
             check_unused(self, "with method='auto'", "samples_per_user")
@@ -160,7 +160,7 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Run the chosen method."""
-        if self.noise == "node":
+        if self.noise != "user":
             return (yield from self._at_node(run))
         if self.method == "paper":
             return (yield from self._by_coordinates(run))

@@ -12,9 +12,11 @@ import threading
 import time
 import urllib.request
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
+from packaging.version import Version
 
 START_TIMEOUT = 60.0  # seconds until the SuperLink answers
 RUN_TIMEOUT = 240.0  # seconds for a run that takes one
@@ -104,6 +106,9 @@ class Deployment:
         self.folder = folder
         self.secure = secure
         self._address = f"127.0.0.1:{_free_port()}"
+        # Until Flower 1.39 SuperNodes connect to a port of their own.
+        self._apart = Version(version("flwr")) < Version("1.39")
+        self._fleet = f"127.0.0.1:{_free_port()}" if self._apart else self._address
         self._started = []
         trust = "insecure = true"
         if secure:
@@ -155,6 +160,8 @@ class Deployment:
             files |= {"ssl-keyfile": "server.key", "database": "superlink.db"}
             arguments = [f"--{name}={self.folder / file}" for name, file in files.items()]
             arguments.append("--enable-supernode-auth")
+        if self._apart:
+            arguments += ["--fleet-api-address", self._fleet]
         superlink = self._start(
             "superlink",
             *("flower-superlink", *arguments, "--host", host, "--port", port),
@@ -185,14 +192,14 @@ class Deployment:
 
     def wire(self):
         """Return a connection to the SuperLink that can be cut."""
-        host, port = self._address.split(":")
+        host, port = self._fleet.split(":")
         return Wire((host, int(port)))
 
     def start_documented(self, name, command, places, environment=None):
         """Start a node by a command of the docs, with what they name in other places here."""
         places = {
-            "superlink.example:8001": self._address,
-            "127.0.0.1:8001": self._address,
+            "superlink.example:8001": self._fleet,
+            "127.0.0.1:8001": self._fleet,
             "9094": str(_free_port()),
         } | places
         for documented, here in places.items():
@@ -217,7 +224,7 @@ class Deployment:
                 else ["ldp-flower", "supernode", *pinned, "--"]
             ),
             *arguments,
-            *("--superlink", wire.address if wire else self._address),
+            *("--superlink", wire.address if wire else self._fleet),
             *("--port", str(_free_port()), "--node-config", node_config),
             environment=environment,
         )

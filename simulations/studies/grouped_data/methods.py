@@ -29,6 +29,7 @@ DELTA = 1e-5  # of LocalDpMod
 #: about 1 and targets within [-2, 2]: without it most of its regressions are worse.
 PATH = 2.0
 OURS, NODES, NO_PRIVACY = "Private", "Private, ten nodes", "no privacy"
+SHARED = "Private, ten nodes, shared noise"
 
 _NODES = 10  # that hold the users, as many each
 
@@ -46,7 +47,7 @@ def ours(divided: Split, epsilon: float, seed: int, noise: str = "user") -> Outc
         strategy: Any = PrivateClassification(schema, epsilon=epsilon, noise=noise)
     else:
         strategy = PrivateRegression(schema, epsilon=epsilon, noise=noise)
-    nodes = {"num_nodes": _NODES} if noise == "node" else {}
+    nodes = {"num_nodes": _NODES} if noise != "user" else {}
     try:
         result = simulate(strategy, divided.users, seed=seed, **nodes)
     except TooFewReports:
@@ -124,6 +125,7 @@ def no_privacy(divided: Split, epsilon: float, seed: int) -> Outcome:
 METHODS: dict[str, Method] = {
     OURS: ours,
     NODES: partial(ours, noise="node"),
+    SHARED: partial(ours, noise="shared"),
     "LdpFedAvg": ldp_fedavg,
     "LocalDpMod": local_dp,
     NO_PRIVACY: no_privacy,

@@ -9,13 +9,14 @@ from matplotlib.figure import Figure
 
 from ...harness import figures
 from ...harness.tables import Table
-from .methods import GATED, NO_PRIVACY, NODES, OURS, REFUSED, SILENT
+from .methods import GATED, NO_PRIVACY, NODES, OURS, REFUSED, SHARED, SILENT
 from .schemas import DECLARED
 
 # Colour and marker. The third and fourth are gone; rows of theirs are kept and shown.
 _STYLES = {
     OURS: (figures.GREEN, "o"),
     NODES: (figures.INK, "v"),
+    SHARED: (figures.INK, "^"),
     "LdpIht": (figures.RED, "s"),
     "SparseRegression": (figures.BLUE, "P"),
     "LdpFedAvg": (figures.PURPLE, "^"),

@@ -1,0 +1,122 @@
+"""Shared noise: a node commits to a step, and sends its masked sum once it knows the members.
+
+The node checks the set before it pays, and computes the masks before it reads private values. The
+order of checks is that of docs/secure-sums.md.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ldp_flower.guarantee.messages import ErrorCode, MessageError, Query, Report, Slots
+from ldp_flower.guarantee.one_time_keys import TooManyOpen
+from ldp_flower.guarantee.peers import (
+    Peers,
+    PeersError,
+    PinnedPeers,
+    SimulatedPeers,
+    operators_files,
+)
+from ldp_flower.guarantee.shared_sums import MIN_NODES, Commit, Committed, Masked, Members, masks
+from ldp_flower.randomizers import NodeSum
+
+from .node import CheckedQuery, EffectivePolicy, UsersNode
+from .node_sums import noisy_sum
+from .reply import Received, Refusal
+
+
+def peers_of(received: Received, terms: EffectivePolicy) -> Peers:
+    """Return a node's own key and the keys that it accepts; raise Refusal if it has none."""
+    if terms.simulated:
+        return SimulatedPeers(f"node-{received.node_id}")
+    files = operators_files.get()
+    if files is None:
+        text = "Noise is shared by nodes of `ldp-flower supernode` with a key and peers only."
+        raise Refusal(Refusal.MISCONFIGURED, text)
+    try:
+        return PinnedPeers.read(files)
+    except PeersError as error:
+        text = "The operator's key file or peers file is not valid."
+        raise Refusal(ErrorCode.PEERS_FILE, text, str(error)) from error
+
+
+def commit(node: UsersNode, query: Query, peers: Peers) -> Committed:
+    """Return the node's commit to a query that it could answer, with the keys that it accepts."""
+    asked = node.asked(query)
+    node.answered(asked)  # refuses if no user can pay
+    try:
+        made = node.ledger.commit(_digest(query), asked.cost.plan or "", peers)
+    except TooManyOpen:
+        text = "Too many commits of this node wait for their sets."
+        raise Refusal(ErrorCode.TOO_MANY_OPEN, text) from None
+    return Committed(made, frozenset(peers.fingerprints()))
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """A query whose set the node has checked, with the node's masks."""
+
+    asked: CheckedQuery
+    session: bytes
+    masks: Masked | None  # None if the query is answered
+
+
+def agreed(node: UsersNode, query: Query, peers: Peers, members: Members) -> Agreed:
+    """Return the checked query with the node's masks; raise Refusal for a set that is not one."""
+    mechanism = query.randomizer
+    assert isinstance(mechanism, NodeSum)
+    digest = _digest(query)
+    session = members.session(digest)
+    own = node.ledger.one_time_key(digest, peers)
+    if own is None:
+        raise Refusal(ErrorCode.NO_COMMIT, "The node has no commit to this query.")
+    asked = replace(node.asked(query), closes=digest)
+    if own.secret is None:  # answered, maybe for another set
+        if node.answered(asked) is None:
+            raise Refusal(Refusal.GONE, "The node's users have changed since it answered.")
+        return Agreed(asked, session, None)
+    _check_members(members, own.commit, digest, peers)
+    if len(members) < max(MIN_NODES, mechanism.honest + (node.terms.policy.max_dishonest or 0)):
+        text = "The set has fewer nodes than the honest ones and those that may collude."
+        raise Refusal(ErrorCode.SET_TOO_SMALL, text)
+    try:
+        own_masks = masks(own.secret, own.commit.name, members, session, mechanism.dim)
+    except MessageError as error:
+        raise Refusal(ErrorCode.SIGNATURE, str(error)) from error
+    return Agreed(asked, session, own_masks)
+
+
+def _check_members(members: Members, own: Commit, digest: bytes, peers: Peers) -> None:
+    """Raise Refusal unless all members are pinned nodes that committed, this one among them."""
+    names = {each.name for each in members.commits}
+    if not len(names) == len({each.ephemeral for each in members.commits}) == len(members):
+        raise Refusal(ErrorCode.TWICE, "A name or a one-time key is twice in the set.")
+    if own not in members.commits:
+        raise Refusal(ErrorCode.NOT_A_MEMBER, "The set does not hold this node's commit.")
+    for each in members.commits:
+        if not peers.accepts(each.name, each.key):
+            text = "A member of the set is no peer of this node."
+            raise Refusal(ErrorCode.UNKNOWN_PEER, text, f"{each.name}: {each.key.hex()}")
+        if not each.is_valid(digest):
+            text = "A member of the set has not signed its one-time key for this query."
+            raise Refusal(ErrorCode.SIGNATURE, text, each.name)
+
+
+def of_shared(node: UsersNode, query: Query, slots: Slots, terms: Agreed) -> Report:
+    """Return the masked sum over the users in ``slots`` with this node's share of the noise."""
+    assert terms.masks is not None  # an answered query is not computed again
+    total = noisy_sum(node, query, slots).view(np.uint64) + terms.masks
+    return Report.of_shared(len(slots), total, terms.session)
+
+
+def checked_session(report: Report, terms: Agreed) -> Report:
+    """Return a report; raise Refusal if it was made for another set."""
+    if report.arrays["session"].tobytes() != terms.session:
+        text = "The node has answered this query for another set."
+        raise Refusal(ErrorCode.ANOTHER_SET, text)
+    return report
+
+
+def _digest(query: Query) -> bytes:
+    """Return what the members sign of a query: the same on all nodes."""
+    return bytes.fromhex(query.digest("shared sum"))

@@ -1,0 +1,180 @@
+"""The commands ``ldp-flower keys`` and ``ldp-flower peers``, for nodes that share their noise."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from .console import FAILED, console, fail, failing
+
+if TYPE_CHECKING:
+    from ..guarantee.peers import Peer
+
+keys = typer.Typer(
+    help="Make and change the key of a node that shares its noise with others.",
+    no_args_is_help=True,
+    suggest_commands=False,  # click suggests similar commands, too
+)
+peers = typer.Typer(
+    help="Keep the file of the nodes with which a node shares its noise.",
+    no_args_is_help=True,
+    suggest_commands=False,
+)
+
+_OVERLAP = timedelta(days=14)  # time in which the old and the new key of a node are accepted
+
+KeyPath = Annotated[Path, typer.Argument(metavar="KEY_FILE", help="File of the node's own key.")]
+PeersPath = Annotated[Path, typer.Argument(metavar="PEERS_FILE", help="File of the peers.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the node: small letters, digits, hyphens.")
+]
+PublicKey = Annotated[str, typer.Argument(metavar="KEY", help="Its key, 64 hexadecimal digits.")]
+
+
+@keys.command("create")
+def keys_create(path: KeyPath, name: Name) -> None:
+    """Create the key of the node NAME in the file KEY_FILE, and print what its peers need."""
+    from ..guarantee.peers import Peer, PeersError, create_key
+
+    with failing(PeersError, code=FAILED):
+        public = create_key(path).public_key().public_bytes_raw()
+        peer = Peer.of({"name": name, "key": public.hex()})
+    _print_lines(peer, path)
+
+
+@keys.command("show")
+def keys_show(path: KeyPath, name: Name) -> None:
+    """Print again what the peers of the node NAME need to know of the key in KEY_FILE."""
+    from ..guarantee.peers import Peer, PeersError, read_key
+
+    with failing(PeersError, code=FAILED):
+        public = read_key(path).public_key().public_bytes_raw()
+        peer = Peer.of({"name": name, "key": public.hex()})
+    _print_lines(peer, path)
+
+
+@keys.command("rotate")
+def keys_rotate(path: KeyPath, name: Name) -> None:
+    """Create a new key beside KEY_FILE, and print the command by which peers accept it.
+
+    The old key signs the new one. Change to it with `keys switch` once all peers have it.
+    """
+    from ..guarantee.peers import PeersError, create_key, read_key, rotation
+
+    with failing(PeersError, code=FAILED):
+        old = read_key(path)
+        new = create_key(_new(path))
+    before, after = (each.public_key().public_bytes_raw() for each in (old, new))
+    proof = old.sign(rotation(name, before, after))
+    console.print(Text(f"Created {_new(path)}. All peers, and this node itself, run:"))
+    _print_command(f"ldp-flower peers add peers.toml {name} {after.hex()} --proof {proof.hex()}")
+    console.print(Text(f"Then run: ldp-flower keys switch {path}"))
+
+
+@keys.command("switch")
+def keys_switch(path: KeyPath) -> None:
+    """Replace the key in KEY_FILE by the one that `keys rotate` has made."""
+    from ..guarantee.peers import PeersError, read_key
+
+    with failing(PeersError, code=FAILED):
+        read_key(_new(path))
+    _new(path).replace(path)
+    console.print(Text(f"{path} holds the new key now."))
+
+
+def _new(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
+@peers.command("add")
+def peers_add(
+    path: PeersPath,
+    name: Name,
+    key: PublicKey,
+    proof: Annotated[
+        str | None,
+        typer.Option(help="Signature of a new key by the old one, as `keys rotate` prints it."),
+    ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="Fingerprint that the node's operator has told, by phone for example."),
+    ] = None,
+    checked: Annotated[
+        str, typer.Option(help="Remark for the file: how and when the key was compared.")
+    ] = "",
+) -> None:
+    """Accept the key KEY of the node NAME in the file PEERS_FILE, which is made if it is missing.
+
+    A key needs the --fingerprint that its operator has told on another way, or, if it replaces an
+    accepted one, the --proof that the old key has signed. The old key is then accepted for 14 more
+    days.
+    """
+    from ..guarantee.peers import Peer, PeersError, read_peers, shown, signed_rotation, write_peers
+
+    with failing(PeersError, code=FAILED):
+        peer = Peer.of({"name": name, "key": key, "checked": checked})
+        listed = read_peers(path) if path.expanduser().exists() else []
+        if proof is not None:
+            replaced = signed_rotation(listed, peer, proof)
+            until = datetime.now(UTC).replace(microsecond=0) + _OVERLAP
+            listed = [replace(p, until=until) if p == replaced else p for p in listed]
+        else:
+            own = shown(peer.key)
+            told = fingerprint or typer.prompt(f"Fingerprint that the operator of {name} has told")
+            if "".join(told.split()) != "".join(own.split()):
+                fail("The fingerprint is another one: this is not the key of that node.", FAILED)
+        write_peers(path, [*listed, peer])
+    console.print(Text(f"{path} accepts {name} with the fingerprint {shown(peer.key)}."))
+
+
+@peers.command("remove")
+def peers_remove(
+    path: PeersPath,
+    name: Name,
+    key: Annotated[
+        str | None, typer.Option(help="First digits of the key to remove, if it is one of two.")
+    ] = None,
+) -> None:
+    """Accept the node NAME no more. Do so at once if its key may be known to others."""
+    from ..guarantee.peers import PeersError, read_peers, write_peers
+
+    with failing(PeersError, code=FAILED):
+        listed = read_peers(path)
+        left = [p for p in listed if not (p.name == name and p.key.hex().startswith(key or ""))]
+        if len(left) == len(listed):
+            fail(f"Expected the name of a peer in {path}, got {name!r}.", FAILED)
+        write_peers(path, left)
+    console.print(Text(f"{path} accepts {len(listed) - len(left)} key(s) less."))
+
+
+@peers.command("show")
+def peers_show(path: PeersPath) -> None:
+    """Show the nodes in the file PEERS_FILE, with the fingerprints of their keys."""
+    from ..guarantee.peers import PeersError, read_peers, shown
+
+    with failing(PeersError, code=FAILED):
+        listed = read_peers(path)
+    table = Table()
+    for column in ("name", "fingerprint", "until", "checked"):
+        table.add_column(column)
+    for each in listed:
+        until = "" if each.until is None else each.until.isoformat()
+        table.add_row(each.name, shown(each.key), until, Text(each.checked))
+    console.print(table)
+
+
+def _print_lines(peer: "Peer", path: Path) -> None:
+    from ..guarantee.peers import shown
+
+    console.print(Text(f"The key is in {path}. Its fingerprint: {shown(peer.key)}"))
+    console.print("All peers, and this node itself, run:")
+    _print_command(f"ldp-flower peers add peers.toml {peer.name} {peer.key.hex()}")
+    console.print("Tell them the fingerprint on another way, such as by phone.")
+
+
+def _print_command(command: str) -> None:
+    console.print(Text(command), soft_wrap=True)

@@ -1,0 +1,82 @@
+"""One-time keys of shared sums, on a ledger: drawn with a commit, deleted with the answer.
+
+A key is open until the answer is stored. One transaction stores the answer and deletes the key, so
+that no second answer can be masked with it, and a later theft of the ledger opens no sum.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from .ledger_file import latest
+from .peers import Peers
+from .shared_sums import Commit
+
+_MOST_OPEN: Final = 64  # a server cannot fill a node's disk
+_OPEN_SECONDS: Final = 86_400  # a commit that is not used within a day is closed
+
+
+class TooManyOpen(Exception):
+    """Refusal of a commit: too many others wait for their sets."""
+
+
+@dataclass(frozen=True)
+class OneTimeKey:
+    """A commit on the ledger, with its secret until it is answered."""
+
+    commit: Commit
+    secret: X25519PrivateKey | None
+
+
+def find(connection: sqlite3.Connection, digest: bytes, clock: float) -> OneTimeKey | None:
+    """Return the key of the commit to a query, or None if there is none, or none of today.
+
+    Keys that were not used for a day are deleted.
+    """
+    now = latest(connection, clock)
+    connection.execute(
+        "DELETE FROM shared WHERE secret IS NOT NULL AND created <= ?", (now - _OPEN_SECONDS,)
+    )
+    row = connection.execute(
+        "SELECT name, key, ephemeral, signature, secret FROM shared WHERE digest = ?",
+        (digest,),
+    ).fetchone()
+    if row is None:
+        return None
+    *commit, secret = row
+    drawn = None if secret is None else X25519PrivateKey.from_private_bytes(secret)
+    return OneTimeKey(Commit(*commit), drawn)
+
+
+def draw(
+    connection: sqlite3.Connection, digest: bytes, plan: str, peers: Peers, clock: float
+) -> Commit:
+    """Return the commit to a query; draw and store its key if there is none.
+
+    An open key of the same plan is deleted: a run asks one step after the other. Raise TooManyOpen
+    if too many are open.
+    """
+    if (known := find(connection, digest, clock)) is not None:
+        return known.commit
+    connection.execute("DELETE FROM shared WHERE secret IS NOT NULL AND plan = ?", (plan,))
+    is_open = "SELECT COUNT(*) FROM shared WHERE secret IS NOT NULL"
+    if connection.execute(is_open).fetchone()[0] >= _MOST_OPEN:
+        raise TooManyOpen
+    secret = X25519PrivateKey.generate()
+    commit = Commit.made(peers, digest, secret)
+    row = digest, plan, latest(connection, clock), *vars(commit).values()
+    connection.execute(
+        "INSERT INTO shared VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (*row, secret.private_bytes_raw()),
+    )
+    return commit
+
+
+def close(connection: sqlite3.Connection, digest: bytes) -> bool:
+    """Delete the key of a commit that is answered; return False if the commit is not open."""
+    done = connection.execute(
+        "UPDATE shared SET secret = NULL WHERE digest = ? AND secret IS NOT NULL", (digest,)
+    )
+    return bool(done.rowcount)

@@ -1,0 +1,297 @@
+"""Keys of nodes that share their noise: a node's own key, and the keys that its operator pinned.
+
+Operators exchange their nodes' Ed25519 keys outside Flower. A node accepts signatures by the keys
+in its peers file only, so no server can add a node. The key and the file are those of an operator's
+node (``ldp-flower supernode``), where no code of a run can read them. Nodes of a simulation have
+keys that follow from their names.
+"""
+
+import os
+import re
+import stat
+import tomllib
+from abc import ABC, abstractmethod
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+KEY_BYTES: Final = 32
+_DOMAIN: Final = "ldp-flower shared sum 1 "
+_NAME: Final = re.compile(r"[a-z0-9-]{1,40}")
+_FORMAT: Final = 1
+_MOST_KEYS: Final = 2  # of one name: the old one and the new one, while keys are rotated
+_FINGERPRINT_BYTES: Final = 8
+
+
+class KeyFiles(NamedTuple):
+    """The paths of a node's key file and of its peers file."""
+
+    key: str
+    peers: str
+
+
+#: The files of an operator's node. Unset outside `ldp-flower supernode`.
+operators_files: ContextVar[KeyFiles | None] = ContextVar("operators_files", default=None)
+
+
+class PeersError(ValueError):
+    """Error of a key file or of a peers file that cannot be used."""
+
+
+def encode(purpose: str, *parts: bytes | str | int) -> bytes:
+    """Return the parts as one text, each after its length, so that different parts differ."""
+    encoded = b""
+    for part in (_DOMAIN + purpose, *parts):
+        content = part if isinstance(part, bytes) else str(part).encode()
+        encoded += len(content).to_bytes(8, "big") + content
+    return encoded
+
+
+def fingerprint(key: bytes) -> bytes:
+    """Return a key's fingerprint, of 8 bytes."""
+    return sha256(key).digest()[:_FINGERPRINT_BYTES]
+
+
+def shown(key: bytes) -> str:
+    """Return the fingerprint of a key that operators compare: 32 digits in groups of four."""
+    digits = sha256(key).hexdigest()[:32]
+    return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+
+
+def rotation(name: str, old: bytes, new: bytes) -> bytes:
+    """Return the text that an old key signs so that a new one replaces it."""
+    return encode("rotation", name, old, new)
+
+
+def is_name(name: object) -> bool:
+    """Return True if ``name`` can be a node's: at most 40 small letters, digits and hyphens."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+class Peers(ABC):
+    """A node's own name and key, and the keys that it accepts for each name."""
+
+    name: str
+    private: Ed25519PrivateKey
+
+    @property
+    def key(self) -> bytes:
+        """The node's own public key."""
+        return self.private.public_key().public_bytes_raw()
+
+    @abstractmethod
+    def accepts(self, name: str, key: bytes) -> bool:
+        """Return True if the operator has pinned this key for a node of this name."""
+
+    @abstractmethod
+    def fingerprints(self) -> list[bytes]:
+        """Return the fingerprints of all accepted keys; none if every name has its own key."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One line of a peers file.
+
+    Attributes
+    ----------
+    name : str
+        Name of the node.
+    key : bytes
+        Its public Ed25519 key.
+    until : datetime, optional
+        The time from which on the key is not accepted.
+    checked : str
+        The operator's remark on how the key was compared.
+    """
+
+    name: str
+    key: bytes
+    until: datetime | None = None
+    checked: str = ""
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Self:
+        """Return a peer from a table of the file; raise PeersError if it is not valid."""
+        if unknown := set(plain) - {"name", "key", "until", "checked"}:
+            raise PeersError(f"Expected name, key, until and checked of a peer, got {unknown}.")
+        name, key, until = plain.get("name"), plain.get("key"), plain.get("until")
+        if not is_name(name):
+            raise PeersError(
+                f"Expected a peer's name of 1 to 40 small letters, digits or hyphens, got {name!r}."
+            )
+        if not isinstance(key, str) or re.fullmatch(r"[0-9a-f]{64}", key) is None:
+            raise PeersError(f"Expected a key of 64 hexadecimal digits for {name}, got {key!r}.")
+        if until is not None and not (isinstance(until, datetime) and until.tzinfo):
+            raise PeersError(f"Expected until of {name} to be a time with a zone, got {until!r}.")
+        return cls(str(name), bytes.fromhex(key), until, str(plain.get("checked", "")))
+
+    def to_toml(self) -> str:
+        """Return the peer's table in the file."""
+        until = "" if self.until is None else f"until = {self.until.isoformat()}\n"
+        checked = f"checked = {_quoted(self.checked)}\n" if self.checked else ""
+        return f'[[peer]]\nname = "{self.name}"\nkey = "{self.key.hex()}"\n{until}{checked}'
+
+
+def _quoted(text: str) -> str:
+    safe = "".join(sign if sign.isprintable() and sign not in '"\\' else " " for sign in text)
+    return f'"{safe}"'
+
+
+def read_peers(path: str | Path) -> list[Peer]:
+    """Return all lines of a peers file; raise PeersError if one is not valid."""
+    try:
+        plain = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise PeersError(f"Expected {path} to be a peers file, but {error}.") from error
+    if set(plain) != {"format", "peer"} or plain["format"] != _FORMAT:
+        raise PeersError(f"Expected format = {_FORMAT} and [[peer]] tables in {path}.")
+    if not (isinstance(plain["peer"], list) and all(isinstance(p, dict) for p in plain["peer"])):
+        raise PeersError(f"Expected peers to be [[peer]] tables in {path}.")
+    peers = [Peer.of(each) for each in plain["peer"]]
+    check_peers(peers)
+    return peers
+
+
+def check_peers(peers: list[Peer]) -> None:
+    """Raise PeersError if a key is there twice, or if a name has more than two keys."""
+    keys = [peer.key for peer in peers]
+    names = [peer.name for peer in peers]
+    if twice := {key.hex()[:16] for key in keys if keys.count(key) > 1}:
+        raise PeersError(f"Expected each key once in a peers file, got {twice} twice.")
+    if many := {name for name in names if names.count(name) > _MOST_KEYS}:
+        raise PeersError(f"Expected at most {_MOST_KEYS} keys a name, got more for {many}.")
+
+
+def signed_rotation(peers: list[Peer], new: Peer, proof: str) -> Peer:
+    """Return the peer whose key has signed a new one; raise PeersError if none has."""
+    for each in peers:
+        if each.name != new.name:
+            continue
+        try:
+            text = rotation(new.name, each.key, new.key)
+            Ed25519PublicKey.from_public_bytes(each.key).verify(bytes.fromhex(proof), text)
+        except (InvalidSignature, ValueError):
+            continue
+        return each
+    raise PeersError(f"Expected a proof signed by an accepted key of {new.name}.")
+
+
+def write_peers(path: str | Path, peers: list[Peer]) -> None:
+    """Write a peers file as a whole; a reader sees the old content or the new one."""
+    check_peers(peers)
+    path = Path(path).expanduser()
+    content = "\n".join([f"format = {_FORMAT}\n", *(peer.to_toml() for peer in peers)])
+    partly = path.with_name(f"{path.name}.partly")
+    partly.write_text(content, "utf-8")
+    partly.replace(path)
+
+
+def create_key(path: str | Path) -> Ed25519PrivateKey:
+    """Draw a key and write it to a new file that other accounts cannot read.
+
+    Raise PeersError if the file exists or cannot be made.
+    """
+    key = Ed25519PrivateKey.generate()
+    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+    try:
+        with open(os.open(Path(path).expanduser(), flags, 0o600), "wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise PeersError(f"Cannot create the key file {path}: {error.strerror}.") from error
+    return key
+
+
+def read_key(path: str | Path) -> Ed25519PrivateKey:
+    """Return a node's key; raise PeersError if others may read the file, or if it has no key."""
+    try:
+        opened = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NOFOLLOW)
+    except (OSError, RuntimeError) as error:
+        raise PeersError(f"Expected {path} to be a key file and no link: {error}.") from error
+    with open(opened, "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077:
+            raise PeersError(f"Expected only the node's account to read {path}: chmod 600 {path}.")
+        if about.st_uid != os.geteuid():
+            raise PeersError(f"Expected {path} to belong to the node's account.")
+        content = file.read()
+    try:
+        key = load_pem_private_key(content, None)
+    except (ValueError, TypeError) as error:
+        raise PeersError(f"Expected an unencrypted PEM key in {path}.") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise PeersError(f"Expected an Ed25519 key in {path}, got {type(key).__name__}.")
+    return key
+
+
+@dataclass(frozen=True)
+class PinnedPeers(Peers):
+    """The key and the peers of an operator's node, read from its files for one message."""
+
+    name: str
+    private: Ed25519PrivateKey = field(repr=False)
+    pins: dict[str, tuple[bytes, ...]]
+
+    @classmethod
+    def read(cls, files: KeyFiles, now: datetime | None = None) -> Self:
+        """Read both files; raise PeersError if one is not valid or lacks the node's own key."""
+        private = read_key(files.key)
+        now = now or datetime.now(UTC)
+        valid = [each for each in read_peers(files.peers) if each.until is None or now < each.until]
+        own = private.public_key().public_bytes_raw()
+        names = [each.name for each in valid if each.key == own]
+        if not names:
+            raise PeersError(f"Expected the node's own key in {files.peers}.")
+        pins: dict[str, tuple[bytes, ...]] = {}
+        for each in valid:
+            pins[each.name] = (*pins.get(each.name, ()), each.key)
+        return cls(names[0], private, pins)
+
+    def accepts(self, name: str, key: bytes) -> bool:
+        """Return True if the operator has pinned this key for a node of this name."""
+        return key in self.pins.get(name, ())
+
+    def fingerprints(self) -> list[bytes]:
+        """Return the fingerprints of all accepted keys."""
+        return [fingerprint(key) for keys in self.pins.values() for key in keys]
+
+
+@lru_cache(maxsize=1024)
+def _simulated_key(name: str) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(sha256(encode("simulated", name)).digest())
+
+
+@dataclass(frozen=True)
+class SimulatedPeers(Peers):
+    """A simulated node, whose key, as that of every other one, follows from its name."""
+
+    name: str
+
+    @property
+    def private(self) -> Ed25519PrivateKey:  # type: ignore[override]
+        """The node's own key."""
+        return _simulated_key(self.name)
+
+    def accepts(self, name: str, key: bytes) -> bool:
+        """Return True if this is the key of a simulated node of this name."""
+        return key == _simulated_key(name).public_key().public_bytes_raw()
+
+    def fingerprints(self) -> list[bytes]:
+        """Return no fingerprints: every name has its own key."""
+        return []
