@@ -83,4 +83,4 @@ def shortened(values: Floats, question: q.Shortened) -> Floats:
 
 def octave_shares(values: Floats, question: q.OctaveShares) -> Floats:
     """Compute :class:`OctaveShares` from the inner question's values."""
-    return (values == np.arange(OCTAVES)).astype(np.float64)
+    return np.asarray(values == np.arange(OCTAVES), np.float64)

@@ -103,7 +103,7 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     def moves(thetas: Floats) -> Question:
         """Ask for the move of one model, or for those of all classes at once."""
         if number == 2:
-            return RidgeMove(thetas, means, "logistic")
+            return RidgeMove(thetas, means, link="logistic")
         return ClassMoves(thetas, means, number)
 
     flat = yield from descend(cohort, budget, starts.ravel(), moves, _DESCENT, LOGISTIC)
