@@ -43,7 +43,7 @@ def ask_size(
     beyond = np.append(0.0, np.cumsum(found.mean[:end][::-1]))
     level = min(max(_CLEAR * float(found.std_error[0]), _LEAST_BEYOND), _MOST_BEYOND)
     octave = float(np.interp(level, np.maximum.accumulate(beyond), np.arange(end, -1, -1)))
-    size = min(2.0 ** (octave + SMALLEST_OCTAVE), most)
+    size = min(float(2.0 ** (octave + SMALLEST_OCTAVE)), most)
     return size / -float(ndtri(level / 2))
 
 

@@ -132,7 +132,7 @@ def test_the_command_says_what_was_found(monkeypatch):
     assert planted.exit_code == 1 and "fails: noise" in planted.stdout
     for arguments, words in (
         (("Counts", "--noise", "server"), "Expected --noise user or node, got 'server'"),
-        (("LdpIht", "--noise", "node"), "Expected a protocol with noise at the node, got LdpIht"),
+        (("SparseMean", "--noise", "node"), "Expected a protocol with noise at the node, got Spa"),
         (("RecordDpSgd", "--noise", "node"), "Expected no --noise with RecordDpSgd"),
     ):
         refused = run(*arguments)

@@ -167,10 +167,10 @@ def test_a_mean_in_memory_is_that_of_the_integers_that_nodes_add_up():
             {"noise": "user", "num_nodes": 4},
             "Expected no num_nodes with noise='user', got 4",
         ),
-        (Means, {"noise": "server"}, r"Expected noise in \('user', 'node'\) with Means"),
+        (Means, {"noise": "server"}, r"Expected noise in \('user', 'node', 'shared'\) with Means"),
         (Means, {"num_nodes": 0}, "num_nodes"),
         (Means, {"num_nodes": 1001}, "num_nodes"),
-        (LdpIht, {"num_nodes": 4}, "Expected no num_nodes with noise='user', got 4"),
+        (SparseRegression, {"num_nodes": 4}, "Expected no num_nodes with noise='user', got 4"),
         (
             SparseRegression,
             {"noise": "node"},

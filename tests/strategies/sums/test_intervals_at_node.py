@@ -1,7 +1,5 @@
 """Intervals of coefficients with noise at the node: coverage, what is shown, what is refused."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,9 @@ from asked_in_memory import answered
 
 from ldp_flower import Categories, Numeric, Schema, simulate
 from ldp_flower.strategies import PrivateRegression
+from ldp_flower.strategies.runtime import Run
 from ldp_flower.strategies.runtime.coefficients import contrasts
+from ldp_flower.strategies.runtime.population import SizeOnlyPopulation
 from ldp_flower.strategies.sums.regression import regress
 
 SCHEMA = Schema(
@@ -37,12 +37,8 @@ def patients(number, seed, rows=1):
 
 
 def found_by(number, nodes, epsilon, seed, rows):
-    run = SimpleNamespace(
-        epsilon=epsilon,
-        num_users=number,
-        population=SimpleNamespace(num_nodes=nodes),
-        cohorts=lambda sizes: [None],
-    )
+    strategy = PrivateRegression(SCHEMA, epsilon=epsilon, noise="node")
+    run = Run(strategy, SizeOnlyPopulation(number, nodes))
     users = SCHEMA.users(patients(number, seed, rows), groups="person")
     rng = np.random.default_rng([seed, rows])
     return answered(regress(run, SCHEMA, 1e-6, intervals=True), users, nodes, rng)

@@ -1,13 +1,13 @@
 """Sparse regression with noise at the node: designs that its constants were not chosen by."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from asked_in_memory import answered
 
 from ldp_flower import Users, simulate
 from ldp_flower.strategies import LdpIht, TooFewReports
+from ldp_flower.strategies.runtime import Run
+from ldp_flower.strategies.runtime.population import SizeOnlyPopulation
 from ldp_flower.strategies.sums.sparse import regress_sparsely
 
 DIM = 20
@@ -34,12 +34,8 @@ def people(features, number, seed, rows=1, sparsity=2):
 
 
 def fitted(users, nodes, epsilon, seed, rows=1, sparsity=2):
-    run = SimpleNamespace(
-        epsilon=epsilon,
-        num_users=len(users),
-        population=SimpleNamespace(num_nodes=nodes),
-        cohorts=lambda sizes: [None],
-    )
+    strategy = LdpIht(DIM, sparsity=sparsity, epsilon=epsilon, noise="node")
+    run = Run(strategy, SizeOnlyPopulation(len(users), nodes))
     steps = regress_sparsely(run, DIM, sparsity, rows, 1e-6)
     return answered(steps, users, nodes, np.random.default_rng([seed, 3]))
 
