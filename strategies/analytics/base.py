@@ -89,7 +89,7 @@ class ColumnStrategy(LdpStrategy[R]):
         """Return why so many users of some nodes are too few with noise at the node."""
         least = max(needed, self.min_reports)
         what = "show the estimate above noise"
-        return too_few_at_nodes(what, least, num_users, nodes, self.epsilon)
+        return too_few_at_nodes(what, least, num_users, nodes, self.epsilon, self.noise)
 
 
 #: Largest standard error of a share at which a run still starts.

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END
 from ldp_flower.randomizers import NodeSum
+from ldp_flower.randomizers.sums import PARTS
 from ldp_flower.randomness import public_coin
 from ldp_flower.refusals import TooFew
 
@@ -190,7 +192,10 @@ class LiveRun(Run):
         self._condensed = ask.to_bytes(answer) if ask.condensed else None
         logger.info("\t└──> %s", step)
         needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
-        if step.reports < needed:
+        again = None if step.reports else self._again(ask)
+        if again is not None:
+            self._ask = again
+        elif step.reports < needed:
             few = TooFew(f"{step}.", "answers", needed, unit="reports")
             self._advance(TooFewReports(few))
         elif step.reports < self.min_reports and isinstance(ask, Ask) and not ask.single:
@@ -203,6 +208,25 @@ class LiveRun(Run):
         metrics = MetricRecord({**step.counts(), **ask.metrics(answer), **spent, **named})
         self.facts.train_metrics_clientapp[number] = metrics
         return metrics
+
+    def _again(self, ask: Asked) -> Ask | None:
+        """Return a lost question of shared noise with what is left of the plan, or None.
+
+        Masks cancel only if all members answer. So a node that fails between its commit and its sum
+        costs the whole step.
+        """
+        if not isinstance(ask, Ask) or not ask.shared or ask.chosen is None:
+            return None
+        mechanism = ask.randomizer
+        assert isinstance(mechanism, NodeSum)
+        asked = [each.randomizer for each in self._asked if isinstance(each, Ask)]
+        used = sum(each.parts for each in asked if isinstance(each, NodeSum))
+        left = min(mechanism.parts, math.floor(PARTS * self.share) - used)
+        try:
+            chosen = self._exchange.chosen(self.number)
+            return replace(ask, randomizer=replace(mechanism, parts=left), chosen=chosen)
+        except ValueError:  # too little is left
+            return None
 
     def _epsilon_after(self, cohort: Cohort) -> float:
         """Return the largest epsilon that a user has spent so far, after this cohort was asked."""

@@ -9,7 +9,7 @@ from ldp_flower.randomizers.sums import PARTS, BallSum, CellSum, NodeSum
 from ldp_flower.refusals import TooFew
 
 from ..runtime import Run
-from ..runtime.at_node import honest_nodes
+from ..runtime.at_node import SPARE, honest_nodes
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,9 @@ class Budget:
     @classmethod
     def of(cls, run: Run, delta: float) -> "Budget":
         """Return the budget of a run; raise TooFewReports if its nodes are too few."""
-        nodes = run.population.num_nodes
-        return cls(run.epsilon, delta, run.num_users, nodes, run.share, honest_nodes(run))
+        nodes, honest = run.population.num_nodes, honest_nodes(run)
+        share = run.share * (1 - SPARE if honest > 1 else 1)
+        return cls(run.epsilon, delta, run.num_users, nodes, share, honest)
 
     @cached_property
     def rho(self) -> float:
@@ -56,7 +57,8 @@ class Budget:
 
     def too_few(self, what: str, needed: int) -> TooFew | None:
         """Return why the users are too few to do ``what``; None if they are ``needed`` or more."""
-        return too_few_at_nodes(what, needed, self.users, self.nodes, self.epsilon)
+        noise = "shared" if self.honest > 1 else "node"
+        return too_few_at_nodes(what, needed, self.users, self.nodes, self.epsilon, noise)
 
     def _parts(self, share: float, steps: int) -> int:
         parts = share * self.of_run * PARTS / steps
@@ -69,14 +71,15 @@ class Budget:
 
 
 def too_few_at_nodes(
-    what: str, needed: int, users: int, nodes: int, epsilon: float
+    what: str, needed: int, users: int, nodes: int, epsilon: float, noise: str
 ) -> TooFew | None:
     """Return why users of some nodes are too few to do ``what``; None if they are enough."""
     if users >= needed:
         return None
+    where = "shared noise" if noise == "shared" else "noise at the node"
     return TooFew(
         f"{users:,} users on {'one node' if nodes == 1 else f'{nodes} nodes'} are too few at "
-        f"epsilon {epsilon:g} with noise at the node to {what}.",
+        f"epsilon {epsilon:g} with {where} to {what}.",
         "noise",
         needed,
         advice="K nodes take the square root of K as many." if nodes == 1 else "",
