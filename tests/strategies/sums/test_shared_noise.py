@@ -62,7 +62,7 @@ def test_shared_noise_is_smaller_and_says_whom_it_trusts():
 
 @pytest.mark.parametrize("strategy", [Means, Quantiles])
 def test_intervals_hold_with_shared_noise(strategy, runs=60):
-    """95 % intervals for the population: more than 9 of 60 miss once in 1,500 tests."""
+    """95 % intervals for the population: more than 9 of 60 miss once in 1,300 tests."""
     missed = 0
     law = patients(400_000, seed=99).stay.clip(0, 30)
     true = law.mean() if strategy is Means else law.median()
