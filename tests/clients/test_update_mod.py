@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
+from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
@@ -32,7 +33,13 @@ from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ldp_flower.guarantee.training import census, flattened, parameters_of, with_query
 from ldp_flower.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
-from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate, SubsetHypercube
+from ldp_flower.randomizers import (
+    BallSum,
+    Codebook,
+    HybridMechanism,
+    SampledCoordinate,
+    SubsetHypercube,
+)
 from ldp_flower.randomness import RandomSource
 
 # A matrix, a parameter without dimensions, a counter without dimensions, a mask.
@@ -543,6 +550,19 @@ def test_an_operator_who_has_not_set_everything_answers_nothing(ledger, node_con
     app, trained = app_of(BEHAVIOURS["up"], policy=PrivacyPolicy(2.0))
     assert deployed(app, sent, broken).error.code == Refusal.MISCONFIGURED
     assert trained["times"] == 0 and ledger.spent() == {}
+
+
+def test_an_update_with_a_part_of_the_noise_is_refused(ledger, node_config):
+    """Masks would have to hide it, and updates have none."""
+    app, trained = app_of(BEHAVIOURS["up"])
+    node_config |= {"max-delta": 1e-5, "noise": "shared", "max-dishonest": 1}
+    for honest in (2, 9):
+        asked = query(question=ClippedUpdate(radius=1.0), randomizer=BallSum(2.0, 1e-6, DIM))
+        shared = replace(asked, randomizer=replace(asked.randomizer, honest=honest))
+        reply = deployed(app, content(shared), node_config)
+        assert reply.has_error() and reply.error.code == Refusal.MALFORMED
+    assert trained["times"] == 0 and ledger.spent() == {}
+    assert report_in(deployed(app, content(asked), node_config))["reports"].shape == (1, DIM)
 
 
 @pytest.mark.parametrize("sent", [content(), census()], ids=["query", "census"])
