@@ -336,11 +336,9 @@ class Node:
             the cost is on the ledger, and only if the question has no answer yet. If it fails, it
             is called again for the node without data, since the failure may depend on data.
         """
-        if self.terms.rehearsal:  # no user pays
-            claim = self._claim(asked)
-            kept = self._reply_in(claim)
-            return kept or self._computed(asked.slots[claim.users], randomised, claim.attempts)
         entry = Entry(asked.digest, self.run_id, *asked.summary)
+        if self.terms.rehearsal:
+            return self._rehearsed(asked, entry, randomised)
         accounts, policy = self.accounts[asked.slots], self.terms.policy
         # A copy of the message waits for the answer, and must not count as another attempt.
         with self.ledger.answering(asked.digest):
@@ -350,6 +348,25 @@ class Node:
             report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
             stored = self.ledger.fulfil(asked.digest, report.to_bytes(), asked.closes)
             return _kept(stored)
+
+    def _rehearsed(
+        self, asked: CheckedQuery, entry: Entry, randomised: Callable[[Self, Slots], Report]
+    ) -> Report:
+        """Answer about no data; no user pays.
+
+        An answer with masks is stored all the same, and its one-time key is deleted. A second one
+        with these masks, in the rehearsal or after it, would show what they hide, and the mean of
+        many would have none of this node's noise, on which the others rely.
+        """
+        with self.ledger.answering(asked.digest):
+            claim = self._claim(asked)
+            if (reply := self._reply_in(claim)) is not None:
+                return reply
+            report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
+            if asked.closes is not None:
+                assert isinstance(self.ledger, SqliteLedger)  # a simulation rehearses nothing
+                self.ledger.rehearse(entry, report.to_bytes(), asked.closes)
+            return report
 
     def _claim(self, asked: CheckedQuery) -> Claim:
         """Return the ledger's claim of a query or, if there is none, one of users who can pay."""

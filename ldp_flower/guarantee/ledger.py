@@ -436,8 +436,8 @@ class SqliteLedger(LedgerFile):
         ``closes``. Raise LedgerError if that key is gone: another answer was masked with it.
         """
         with self.transaction() as connection:
-            if closes is not None and not one_time_keys.close(connection, closes):
-                raise LedgerError("The one-time key of this answer was used or is too old.")
+            if closes is not None:
+                _close(connection, closes)
             connection.execute(
                 "UPDATE reply SET content = ? WHERE digest = ? AND substr(content, 1, ?) = ?",
                 (reply, digest, len(_RESERVED), _RESERVED),
@@ -446,6 +446,20 @@ class SqliteLedger(LedgerFile):
         if claim is None or claim.reply is None:
             raise LedgerError("The ledger does not hold what was just written to it.")
         return claim.reply
+
+    def rehearse(self, entry: Entry, reply: bytes, closes: bytes) -> None:
+        """Store the reply to a rehearsed shared sum, which costs nothing, and delete its key.
+
+        Raise LedgerError if that key is gone: another answer was masked with it.
+        """
+        with self.transaction() as connection:
+            _close(connection, closes)
+            connection.execute(
+                "INSERT INTO reply (digest, run, statistic, mechanism, content) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE SET "
+                "content = excluded.content",
+                (entry.digest, str(entry.run_id), entry.statistic, entry.mechanism, reply),
+            )
 
     def numbers(self, accounts: Accounts) -> Words:
         """Return each user's public number, below 2**63, which never changes on this ledger.
@@ -528,6 +542,12 @@ def _claim(connection: sqlite3.Connection, digest: str, count: int) -> Claim | N
     query = "SELECT content FROM reply WHERE digest = ?"
     row = connection.execute(query, (digest,)).fetchone()
     return None if row is None else Claim.of(bytes(row[0] or b""), count)
+
+
+def _close(connection: sqlite3.Connection, digest: bytes) -> None:
+    """Delete the one-time key of a commit; raise LedgerError if it is gone."""
+    if not one_time_keys.close(connection, digest):
+        raise LedgerError("The one-time key of this answer was used or is too old.")
 
 
 def _spenders(connection: sqlite3.Connection) -> list[str]:

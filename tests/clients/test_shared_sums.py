@@ -203,6 +203,19 @@ def test_an_answered_key_is_gone_from_the_file(hospitals):
     assert secret not in file.read_bytes()
 
 
+def test_a_rehearsed_answer_uses_its_masks_up(hospitals):
+    """Two answers with the same masks show their difference: the node's own sum, if one is real."""
+    asked = query()
+    commits = hospitals.commits(asked)
+    hospitals.policy["rehearsal"] = True
+    first = hospitals.sum("site-0", asked, commits)
+    assert hospitals.sum("site-0", asked, commits).to_bytes() == first.to_bytes()
+    assert hospitals.sum("site-0", asked, commits[:5]) == ErrorCode.ANOTHER_SET
+    del hospitals.policy["rehearsal"]
+    assert hospitals.sum("site-0", asked, commits).to_bytes() == first.to_bytes()
+    assert hospitals.ledger("site-0").spent() == {} and not list(hospitals.ledger("site-0").book())
+
+
 def test_a_newer_commit_of_a_plan_closes_the_older_one(hospitals):
     first, second = query(1), query(2)
     older, newer = hospitals.commits(first), hospitals.commits(second)
