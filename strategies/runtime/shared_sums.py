@@ -44,17 +44,13 @@ class Chosen:
 def choose(committed: Mapping[int, Committed], digest: bytes) -> Chosen:
     """Return the nodes with valid commits that all accept each other's keys.
 
-    While two do not, the one that fewest others accept is left out. Of two nodes of one name the
-    first one stays.
+    While two do not, or have one name, the one that fewest others accept is left out. So a node
+    that nobody has pinned cannot take the place of another by its name.
     """
-    valid: dict[int, Committed] = {}
-    for node, each in committed.items():
-        names = {other.commit.name for other in valid.values()}
-        if each.commit.is_valid(digest) and each.commit.name not in names:
-            valid[node] = each
+    valid = {node: each for node, each in committed.items() if each.commit.is_valid(digest)}
     while True:
         strangers = {
-            node: sum(not _know(each, other) for other in valid.values())
+            node: sum(not _know(each, other) for at, other in valid.items() if at != node)
             for node, each in valid.items()
         }
         worst = max(strangers, key=lambda node: strangers[node], default=None)
@@ -65,6 +61,8 @@ def choose(committed: Mapping[int, Committed], digest: bytes) -> Chosen:
 
 def _know(one: Committed, other: Committed) -> bool:
     """Return True if both accept each other's key; nodes of a simulation accept each other."""
+    if one.commit.name == other.commit.name:
+        return False
     pairs = ((one, other), (other, one))
     return all(not each.pins or fingerprint(known.commit.key) in each.pins for each, known in pairs)
 
