@@ -111,16 +111,18 @@ def peers_add(
 
     A key needs the --fingerprint that its operator has told on another way, or, if it replaces an
     accepted one, the --proof that the old key has signed. The old key is then accepted for 14 more
-    days.
+    days. Keys whose time is over leave the file.
     """
     from ..guarantee.peers import Peer, PeersError, read_peers, shown, signed_rotation, write_peers
 
     with failing(PeersError, code=FAILED):
         peer = Peer.of({"name": name, "key": key, "checked": checked})
         listed = read_peers(path) if path.expanduser().exists() else []
+        now = datetime.now(UTC).replace(microsecond=0)
+        listed = [p for p in listed if p.is_accepted(now)]  # an old key signs no new one
         if proof is not None:
             replaced = signed_rotation(listed, peer, proof)
-            until = datetime.now(UTC).replace(microsecond=0) + _OVERLAP
+            until = now + _OVERLAP
             listed = [replace(p, until=until) if p == replaced else p for p in listed]
         else:
             own = shown(peer.key)

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
@@ -125,6 +125,10 @@ class Peer:
     until: datetime | None = None
     checked: str = ""
 
+    def is_accepted(self, now: datetime) -> bool:
+        """Return True until the key's time is over."""
+        return self.until is None or now < self.until
+
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Self:
         """Return a peer from a table of the file; raise PeersError if it is not valid."""
@@ -196,7 +200,8 @@ def write_peers(path: str | Path, peers: list[Peer]) -> None:
     """Write a peers file as a whole; a reader sees the old content or the new one."""
     check_peers(peers)
     path = Path(path).expanduser()
-    content = "\n".join([f"format = {_FORMAT}\n", *(peer.to_toml() for peer in peers)])
+    tables = [peer.to_toml() for peer in peers] or ["peer = []\n"]
+    content = "\n".join([f"format = {_FORMAT}\n", *tables])
     partly = path.with_name(f"{path.name}.partly")
     partly.write_text(content, "utf-8")
     partly.replace(path)
@@ -224,6 +229,9 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
         opened = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NOFOLLOW)
     except (OSError, RuntimeError) as error:
         raise PeersError(f"Expected {path} to be a key file and no link: {error}.") from error
+    if stat.S_ISDIR(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise PeersError(f"Expected {path} to be a key file, got a folder.")
     with open(opened, "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077:
@@ -233,7 +241,7 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
         content = file.read()
     try:
         key = load_pem_private_key(content, None)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise PeersError(f"Expected an unencrypted PEM key in {path}.") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise PeersError(f"Expected an Ed25519 key in {path}, got {type(key).__name__}.")
@@ -253,7 +261,7 @@ class PinnedPeers(Peers):
         """Read both files; raise PeersError if one is not valid or lacks the node's own key."""
         private = read_key(files.key)
         now = now or datetime.now(UTC)
-        valid = [each for each in read_peers(files.peers) if each.until is None or now < each.until]
+        valid = [each for each in read_peers(files.peers) if each.is_accepted(now)]
         own = private.public_key().public_bytes_raw()
         names = [each.name for each in valid if each.key == own]
         if not names:

@@ -172,18 +172,23 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
     }
     source = None if settings is None else settings.source
     schema = source.schema if isinstance(source, OwnTable) else None
+    anyone = {schema}  # who reads these learns nothing
     if isinstance(source, OwnTable):
         named |= {f"--table {source.path}": source.path, f"--schema {schema}": source.schema}
         named |= {f"--ids {source.ids}": source.ids} if source.ids is not None else {}
     if isinstance(source, RecordsFile):
         named[f"--records {source.path}"] = source.path
+    files = None if settings is None else settings.files
+    if files is not None:
+        named |= {f"--key {files.key}": files.key, f"--peers {files.peers}": files.peers}
+        anyone.add(files.peers)
     for name, text in named.items():
         path = Path(text).expanduser()
         if not path.exists():
             if name.split()[0].endswith("-path") and not name.startswith("ledger-path"):
                 findings.problems.append(f"There is no file at {name}.")
             continue
-        for what in _open_to_others(path.resolve(), public=text == schema):
+        for what in _open_to_others(path.resolve(), public=text in anyone):
             findings.problems.append(f"{name}: {what}")
 
 

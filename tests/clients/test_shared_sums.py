@@ -1,5 +1,6 @@
 """Sums that nobody sees, against a server that does not follow the protocol, and other nodes."""
 
+import base64
 import hmac
 import sqlite3
 from dataclasses import replace
@@ -7,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from flwr.app import ConfigRecord
 from hospitals import (
     DISHONEST,
@@ -21,18 +24,32 @@ from hospitals import (
     USERS,
     Hospitals,
     committed,
+    digest_of,
     query,
     total,
     truth,
 )
+from typer.testing import CliRunner
 
+from ldp_flower.cli.keys import peers
 from ldp_flower.clients import shared_sums
 from ldp_flower.guarantee import ledger as ledger_module
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import ErrorCode, Report
-from ldp_flower.guarantee.peers import Peer
-from ldp_flower.guarantee.shared_sums import Members
+from ldp_flower.guarantee.peers import (
+    KeyFiles,
+    Peer,
+    create_key,
+    fingerprint,
+    read_peers,
+    rotation,
+    write_peers,
+)
+from ldp_flower.guarantee.shared_sums import Committed, Members
 from ldp_flower.randomizers.discrete_gaussian import SIGMA
+from ldp_flower.strategies.runtime.shared_sums import choose
+from ldp_flower.supernode.checks import examine
+from ldp_flower.supernode.settings import OwnApp, Settings
 
 STRANGER = Ed25519PrivateKey.generate()
 
@@ -330,6 +347,69 @@ def test_files_that_others_can_read_or_that_lack_the_node_are_refused(hospitals)
     key.rename(key.with_name("moved"))
     key.symlink_to("moved")
     assert hospitals.commit("site-0", asked) == ErrorCode.PEERS_FILE
+
+
+@pytest.mark.parametrize("what", ["folder", "unknown curve"])
+def test_a_key_file_without_a_key_is_refused_as_such(hospitals, what):
+    file = hospitals.folder / "site-0.key"
+    file.unlink()
+    if what == "folder":
+        file.mkdir(mode=0o700)
+    else:
+        encoded = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+            Encoding.DER, PrivateFormat.PKCS8, NoEncryption()
+        )
+        curve, unknown = bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030177")
+        lines = base64.encodebytes(encoded.replace(curve, unknown))
+        file.write_bytes(b"-----BEGIN PRIVATE KEY-----\n" + lines + b"-----END PRIVATE KEY-----\n")
+        file.chmod(0o600)
+    assert hospitals.commit("site-0", query()) == ErrorCode.PEERS_FILE
+
+
+def public(key):
+    return key.public_key().public_bytes_raw()
+
+
+def test_only_a_key_whose_time_is_not_over_signs_a_new_one(tmp_path):
+    file, now = tmp_path / "peers.toml", datetime.now(UTC).replace(microsecond=0)
+    first, second, third = (Ed25519PrivateKey.generate() for _ in range(3))
+
+    def rotated(old, new):
+        proof = old.sign(rotation("site-0", public(old), public(new))).hex()
+        added = ["add", str(file), "site-0", public(new).hex(), "--proof", proof]
+        return CliRunner().invoke(peers, added).exit_code
+
+    over = Peer("site-0", public(first), now - timedelta(days=1))
+    write_peers(file, [over])
+    assert rotated(first, second) != 0
+    write_peers(file, [over, Peer("site-0", public(second))])
+    assert rotated(second, third) == 0  # the first key takes no place
+    assert {each.key for each in read_peers(file)} == {public(second), public(third)}
+    assert CliRunner().invoke(peers, ["remove", str(file), "site-0"]).exit_code == 0
+    assert read_peers(file) == []
+
+
+def test_a_peers_file_that_others_can_write_is_found(tmp_path):
+    key, file = (tmp_path / f"node.{kind}" for kind in ("key", "toml"))
+    own = create_key(key)
+    write_peers(file, [Peer(f"site-{i}", public(own if i == 0 else STRANGER)) for i in range(2)])
+    for folder in (tmp_path, *tmp_path.parents[:2]):  # pytest's own are closed to others
+        folder.chmod(0o755)
+    settings = Settings(OwnApp("no:app"), "", KeyFiles(str(key), str(file)))
+    assert not [each for each in examine({}, settings).problems if each.startswith("--")]
+    file.chmod(0o666)
+    (found,) = [each for each in examine({}, settings).problems if each.startswith("--peers")]
+    assert "can write it" in found
+
+
+def test_nobody_takes_the_place_of_a_node_by_its_name(hospitals):
+    asked = query()
+    pins = frozenset(fingerprint(public(key)) for key in hospitals.keys.values())
+    replies = [Committed(forged("site-5", asked), frozenset())]
+    replies += [Committed(each, pins) for each in hospitals.commits(asked)]
+    for order in (replies, replies[::-1]):
+        chosen = choose(dict(enumerate(order)), digest_of(asked))
+        assert set(chosen.commits.values()) == {each.commit for each in replies[1:]}
 
 
 def test_malformed_sets_are_refused_as_such(hospitals):
