@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ldp_flower.guarantee.messages import ErrorCode, MessageError, Query, Report, Slots
-from ldp_flower.guarantee.one_time_keys import TooManyOpen
 from ldp_flower.guarantee.peers import (
     Peers,
     PeersError,
@@ -44,11 +43,7 @@ def commit(node: UsersNode, query: Query, peers: Peers) -> Committed:
     """Return the node's commit to a query that it could answer, with the keys that it accepts."""
     asked = node.asked(query)
     node.answered(asked)  # refuses if no user can pay
-    try:
-        made = node.ledger.commit(_digest(query), asked.cost.plan or "", peers)
-    except TooManyOpen:
-        text = "Too many commits of this node wait for their sets."
-        raise Refusal(ErrorCode.TOO_MANY_OPEN, text) from None
+    made = node.ledger.commit(_digest(query), asked.cost.plan or "", peers)
     return Committed(made, frozenset(peers.fingerprints()))
 
 

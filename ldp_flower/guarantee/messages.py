@@ -114,7 +114,6 @@ class ErrorCode(IntEnum):
     TWICE = 115
     SET_TOO_SMALL = 116
     ANOTHER_SET = 117
-    TOO_MANY_OPEN = 118
 
 
 # Header of 128 bytes that numpy.save writes for a flat array of bytes.

@@ -18,10 +18,6 @@ _MOST_OPEN: Final = 64  # a server cannot fill a node's disk
 _OPEN_SECONDS: Final = 86_400  # a commit that is not used within a day is closed
 
 
-class TooManyOpen(Exception):
-    """Refusal of a commit: too many others wait for their sets."""
-
-
 @dataclass(frozen=True)
 class OneTimeKey:
     """A commit on the ledger, with its secret until it is answered."""
@@ -55,15 +51,17 @@ def draw(
 ) -> Commit:
     """Return the commit to a query; draw and store its key if there is none.
 
-    An open key of the same plan is deleted: a run asks one step after the other. Raise TooManyOpen
-    if too many are open.
+    An open key of the same plan is deleted: a run asks one step after the other. So is the oldest
+    one if too many are open.
     """
     if (known := find(connection, digest, clock)) is not None:
         return known.commit
     connection.execute("DELETE FROM shared WHERE secret IS NOT NULL AND plan = ?", (plan,))
-    is_open = "SELECT COUNT(*) FROM shared WHERE secret IS NOT NULL"
-    if connection.execute(is_open).fetchone()[0] >= _MOST_OPEN:
-        raise TooManyOpen
+    connection.execute(
+        "DELETE FROM shared WHERE digest IN (SELECT digest FROM shared WHERE secret IS NOT NULL "
+        "ORDER BY created DESC LIMIT -1 OFFSET ?)",
+        (_MOST_OPEN - 1,),
+    )
     secret = X25519PrivateKey.generate()
     commit = Commit.made(peers, digest, secret)
     row = digest, plan, latest(connection, clock), *vars(commit).values()

@@ -248,9 +248,14 @@ def test_a_commit_is_open_for_a_day_and_so_many_at_a_time(hospitals, monkeypatch
     assert hospitals.sum("site-0", asked, commits) == ErrorCode.NO_COMMIT
     monkeypatch.setattr(ledger_module.time, "time", clock)  # a clock that goes back helps nobody
     assert hospitals.sum("site-0", asked, commits) == ErrorCode.NO_COMMIT
-    for run in range(64):
-        assert not isinstance(hospitals.commit("site-1", query(salt=run)), int)
-    assert hospitals.commit("site-1", query(salt=64)) == ErrorCode.TOO_MANY_OPEN
+    first, last = query(salt=0), query(salt=65)
+    older = hospitals.commits(first)
+    for run in range(1, 66):
+        newer = hospitals.commit("site-1", query(salt=run))
+    with sqlite3.connect(hospitals.folder / "site-1.db") as connection:
+        assert connection.execute("SELECT COUNT(*) FROM shared").fetchone() == (64,)
+    assert hospitals.sum("site-1", first, older) == ErrorCode.NO_COMMIT
+    assert hospitals.commit("site-1", last) == newer
 
 
 def test_what_a_policy_forbids_gets_no_commit(tmp_path):
