@@ -351,6 +351,7 @@ LONG = {
 MADE = {
     *("Audit", "NetworkAudit", "AppAudit", "Finding", "Worth", "Comparison", "Plan"),
     *("Estimate", "Summary", "PrivacySpent", "Step", "OneUser", "Refusal", "FieldSpec"),
+    *("Graph", "NetworkError"),
 }
 #: Take a seed as a number or a function, and use it in a run: see below.
 SEEDED = {"LdpClientApp", "LdpUpdateMod", "LdpUserUpdateMod", "NetworkClientApp"} | {

@@ -97,7 +97,7 @@ def peers_add(
     key: PublicKey,
     proof: Annotated[
         str | None,
-        typer.Option(help="Signature of a new key by the old one, as `keys rotate` prints it."),
+        typer.Option(help="Signature of a new key by the old one, as keys rotate prints it."),
     ] = None,
     fingerprint: Annotated[
         str | None,

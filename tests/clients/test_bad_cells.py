@@ -267,7 +267,7 @@ def test_which_statistics_are_about_features_alone():
     assert Standardised(ColumnMeans(np.zeros(3)), np.zeros(3), np.ones(3)).needs_targets(2)
     assert alone == {
         *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
-        *("drawn_items", "distance_octave", "score_octave", "squares"),
+        *("drawn_items", "distance_octave", "score_octave", "squares", "shares_of_distance_octave"),
         *("projected_mean", "rotated_mean", "rotated_mean_bins", "shortened_mean"),
         *("mean_score", "standardised_mean_score", "item_shares", "mean_and_squares"),
     }

@@ -70,7 +70,7 @@ NUMBERS = {
     "centre_bound": 2.0,
     "score_bound": 0.8,
 }
-ONE_COLUMN = ("shares_below", "cell", "grain", "bin_shares")
+ONE_COLUMN = ("shares_below", "cell", "grain", "grain_shares", "bin_shares")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]
 AROUND = [(1, 0), (0, 1), (2, 3), (9, 8)]
 

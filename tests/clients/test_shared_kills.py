@@ -7,7 +7,7 @@ import sqlite3
 
 import numpy as np
 import pytest
-from hospitals import NAMES, NODES, USERS, Hospitals, query, total, truth
+from nodes_of_peers import NAMES, NODES, USERS, Hospitals, query, total, truth
 
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
@@ -80,7 +80,7 @@ PAIRS = list(itertools.product(PLACES, PLACES))
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        pytest.param(*pair, marks=[] if i % 7 == 0 else pytest.mark.slow)
+        pytest.param(*pair, marks=[] if i % 7 == 0 else pytest.mark.long)
         for i, pair in enumerate(PAIRS)
     ],
 )

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from flwr.app import ConfigRecord
-from hospitals import (
+from nodes_of_peers import (
     DISHONEST,
     HONEST,
     NAMES,

@@ -161,7 +161,7 @@ def sums_on(ledger):
 @pytest.mark.parametrize(
     ("strategy", "step", "places"),
     [
-        pytest.param("Means", 1, (*PLACES, WHOLE), marks=pytest.mark.slow),
+        pytest.param("Means", 1, (*PLACES, WHOLE), marks=pytest.mark.long),
         pytest.param("Means", 1, (*PLACES, *PLACES, WHOLE, WHOLE), marks=pytest.mark.long),
         pytest.param("PrivateRegression", 20, ("asked", "kept", WHOLE), marks=pytest.mark.long),
     ],

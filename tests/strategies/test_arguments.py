@@ -92,7 +92,7 @@ OTHER = {
 # their own).
 ELSEWHERE = {"dim", "domain_size", "schema", "force", "store", "season"} | {
     *("min_available_nodes", "min_nodes", "trainable", "train_metrics_aggr_fn", "network"),
-    *("noise", "delta"),  # tests/strategies/sums
+    *("noise", "delta", "honest", "intervals"),  # tests/strategies/sums
 }
 
 

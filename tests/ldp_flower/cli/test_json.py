@@ -53,9 +53,9 @@ def test_a_plan_has_its_attributes():
 def test_plans_of_several_places_of_noise_are_one_document():
     found = printed("plan", "mean", "--users", 2000, "--nodes", 10)
     assert set(found) == keys("`plan QUESTION --nodes` without `--noise`")
-    assert [each["noise"] for each in found["plans"]] == ["user", "node"]
+    assert [each["noise"] for each in found["plans"]] == ["user", "node", "shared"]
     none = printed("plan", "mean", "--users", 11, "--nodes", 10, code=3)
-    assert [each["expected"] for each in none["plans"]] == [None, None]
+    assert [each["expected"] for each in none["plans"]] == [None, None, None]
 
 
 def test_a_refused_plan_has_a_reason_and_an_exit_code(tmp_path):

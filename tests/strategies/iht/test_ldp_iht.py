@@ -304,7 +304,7 @@ def test_data_that_are_not_finite_cost_their_users_only():
         ({"min_reports": 0}, "Expected an integer min_reports >= 1, got 0"),
         (
             {"sparsity": None},
-            "Expected a sparsity with one record per user .samples_per_user=1., got None",
+            "Expected a sparsity with one record per user .samples_per_user=1. and with noise=",
         ),
         (
             {"dim": Schema({"x": Numeric(0, 1)}, "y", Numeric(0, 1))},
