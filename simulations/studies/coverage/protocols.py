@@ -122,9 +122,11 @@ def _distribution(
     found = cell.asked(Distribution(schema, "x", **cell.options), users, seed)
     band = found.band()
     at, lower, upper = (band[name].to_numpy() for name in ("x", "lower", "upper"))
-    # A function that jumps has two values at one place, of which the first is from below.
-    jumps = np.append(at[1:] == at[:-1], False)
-    true = np.where(jumps, column.below(at), column.cdf(at))
+    # A function that jumps has two values at one place, of which the first is from below. So is the
+    # first of all, since the band begins at 0.
+    from_below = np.append(at[1:] == at[:-1], False)
+    from_below[0] = True
+    true = np.where(from_below, column.below(at), column.cdf(at))
     missed = ((true < lower - 1e-9) | (true > upper + 1e-9)).any(keepdims=True)
     values = np.unique(column.quantile(_POINTS))
     error = np.abs(found.cdf(values) - column.cdf(values)).max()
