@@ -83,8 +83,6 @@ def respond(node: UsersNode, query: Query, members: Members | None, peers: Peers
         node = node.numbered()
     by_record = isinstance(query.randomizer, RecordMechanism)
     by_node = isinstance(query.randomizer, NodeSum)
-    if (by_record or by_node) and query.question.features_public:
-        raise Refusal(Refusal.MALFORMED, "Sums cannot come with public features.")
     if members is not None and peers is not None:
         set_of = agreed(node, query, peers, members)
         report = node.answer_once(
@@ -113,6 +111,9 @@ def check(node: UsersNode, query: Query) -> None:
         raise Refusal.malformed(error) from error
     if question.needs_targets(node.users.num_features) and not node.users.has_targets:
         raise Refusal(Refusal.MALFORMED, "The node's users have no targets; see Users.from_rows.")
+    sums = isinstance(query.randomizer, RecordMechanism | NodeSum)
+    if sums and (question.features_public or query.collections is not None):
+        raise Refusal(Refusal.MALFORMED, "Sums have no public features and no permanent answers.")
     node.terms.require_allowed(query.randomizer)
     if question.features_public and not node.terms.policy.features_public:
         raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")

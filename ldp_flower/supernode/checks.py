@@ -144,8 +144,10 @@ def _peers(settings: Settings | None, policy: PrivacyPolicy | None, findings: Fi
     """Check the key and the peers of a node that shares its noise."""
     files = None if settings is None else settings.files
     shared = policy is not None and policy.noise == "shared"
-    if settings is not None and shared and files is None:
-        findings.problems.append('With noise="shared" the node needs --key and --peers.')
+    if shared and files is None:
+        findings.problems.append(
+            'With noise="shared" the node needs `ldp-flower supernode` with --key and --peers.'
+        )
     if files is None:
         return
     if policy is not None and not shared:
