@@ -393,8 +393,8 @@ def one_less_in_a_rehearsal(found):
 def plant_census(monkeypatch, count=with_rows):
     honest = app._Client._open
 
-    def opened(self, received, context):
-        found = honest(self, received, context)
+    def opened(self, received, context, terms):
+        found = honest(self, received, context, terms)
         counted = {**found.census(), "users": count(found)}
         return SimpleNamespace(census=lambda: counted, users=found.users)
 
@@ -413,8 +413,8 @@ def plant_metadata(monkeypatch, change):
     loaded = {}
     honest, opened = app.reply_with, app._Client._open
 
-    def open_(self, received, context):
-        found = opened(self, received, context)
+    def open_(self, received, context, terms):
+        found = opened(self, received, context, terms)
         loaded["users"] = found.users
         return found
 

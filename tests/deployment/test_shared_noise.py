@@ -140,7 +140,7 @@ def hospitals(tmp_path):
         made.federation.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_hospitals_share_their_noise(hospitals):
     status, log = hospitals.federation.run(hospitals.folder / "app", hospitals.config())
     assert status == "finished:completed", log
