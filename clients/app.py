@@ -84,7 +84,8 @@ class LdpClientApp(ClientApp):
     -----
     In a deployment ``node_config`` (set by the node's operator) must hold
     ``max-epsilon`` and ``ledger-path``, and may hold ``max-delta``,
-    ``allow-inexact``, ``max-rows``, ``unit``, ``noise``, ``num-records``, ``features-public``,
+    ``allow-inexact``, ``max-rows``, ``unit``, ``noise``, ``max-dishonest``,
+    ``max-epsilon-alone``, ``num-records``, ``features-public``,
     ``allow-public-changes``, ``min-epsilon``, ``max-width`` and ``reply-after`` (see
     :class:`~ldp_flower.PrivacyPolicy`). Nothing in a message or in ``run_config`` is
     consulted about privacy. With ``rehearsal`` true, a node answers as usual, but its reports are
@@ -116,6 +117,10 @@ class LdpClientApp(ClientApp):
     10. The guarantee is per user per ledger: one person under two ids, or on two operators'
         ledgers, spends twice. The time that a reply takes is protected only by the operator's
         ``reply-after``.
+    11. If the operator allows noise once to the sum over all users (``noise`` "node"), 1 is against
+        everybody but the node that holds the rows, and the number of its users is public. With
+        ``noise`` "shared", 1 and 3 hold if at most ``max_dishonest`` other nodes collude with the
+        server. If more do, the epsilons of 3 add up to ``max_epsilon_alone`` at most.
     """
 
     def __init__(

@@ -105,7 +105,7 @@ class ErrorCode(IntEnum):
     MISCONFIGURED = 103
     FAILED = 104
     GONE = 105  # the answer was paid for before, and its bytes were deleted since
-    # Of shared sums. None of them costs anything; before the last one, users have paid.
+    # Of shared sums. None of them costs anything. ANOTHER_SET tells that users have paid before.
     PEERS_FILE = 110
     NO_COMMIT = 111
     NOT_A_MEMBER = 112
