@@ -5,6 +5,8 @@ import hmac
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -394,12 +396,18 @@ def test_only_a_key_whose_time_is_not_over_signs_a_new_one(tmp_path):
     assert read_peers(file) == []
 
 
-def test_a_peers_file_that_others_can_write_is_found(tmp_path):
-    key, file = (tmp_path / f"node.{kind}" for kind in ("key", "toml"))
+@pytest.fixture
+def open_folder():
+    """A folder that other accounts can enter, which pytest's own are not."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_a_peers_file_that_others_can_write_is_found(open_folder):
+    key, file = (open_folder / f"node.{kind}" for kind in ("key", "toml"))
     own = create_key(key)
     write_peers(file, [Peer(f"site-{i}", public(own if i == 0 else STRANGER)) for i in range(2)])
-    for folder in (tmp_path, *tmp_path.parents[:2]):  # pytest's own are closed to others
-        folder.chmod(0o755)
     settings = Settings(OwnApp("no:app"), "", KeyFiles(str(key), str(file)))
     assert not [each for each in examine({}, settings).problems if each.startswith("--")]
     file.chmod(0o666)
