@@ -11,7 +11,6 @@ from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query
 from ldp_flower.guarantee.shared_sums import COMMIT, SET, Members
 from ldp_flower.questions import WireType, wire_types_with
-from ldp_flower.randomizers import NodeSum
 
 from .node import EffectivePolicy, LoadUsers, Seed, UsersNode, check_loader, check_own
 from .reply import Received, Refusal, reply_with
@@ -171,7 +170,7 @@ class _Client:
                 members = None if given is None else Members.from_record(given)
             except MessageError as error:
                 raise Refusal.malformed(error) from error
-            if _is_shared(query) != (members is not None):
+            if query.randomizer.shared != (members is not None):
                 raise Refusal(Refusal.MALFORMED, "A set comes with shared noise, and only then.")
             terms = self._terms(received, context)
             peers = None if members is None else peers_of(received, terms)
@@ -185,7 +184,7 @@ class _Client:
 
         def answer(received: Received) -> RecordDict:
             query = self._query(received.message.content)
-            if not _is_shared(query):
+            if not query.randomizer.shared:
                 raise Refusal(Refusal.MALFORMED, "A node commits to shared noise only.")
             terms = self._terms(received, context)
             peers = peers_of(received, terms)
@@ -206,7 +205,3 @@ class _Client:
 
     def _open(self, received: Received, context: Context, terms: EffectivePolicy) -> UsersNode:
         return UsersNode.of(received, context, terms, self.load_users, self.statistics)
-
-
-def _is_shared(query: Query) -> bool:
-    return isinstance(query.randomizer, NodeSum) and query.randomizer.shared

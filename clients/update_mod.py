@@ -20,7 +20,6 @@ from ldp_flower.guarantee.training import (
     split_query,
 )
 from ldp_flower.questions import ClippedUpdate, UpdateQuestion
-from ldp_flower.randomizers import NodeSum
 from ldp_flower.randomizers.elementwise import directions
 from ldp_flower.validation import Floats
 
@@ -171,7 +170,7 @@ class LdpUpdateMod:
         except MessageError as error:
             raise Refusal.malformed(error) from error
         node.terms.require_allowed(query.randomizer)
-        if isinstance(query.randomizer, NodeSum) and query.randomizer.shared:
+        if query.randomizer.shared:
             # It has one node's part of the noise, and this reply has no mask.
             raise Refusal(Refusal.MALFORMED, "An update cannot have noise that nodes share.")
         self._require_fit(node, content)

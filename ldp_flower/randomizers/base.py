@@ -105,6 +105,11 @@ class Randomizer(PlainFields, ABC):
         """
 
     @property
+    def shared(self) -> bool:
+        """True if a report has a part of the noise, and is seen only in a sum with others."""
+        return False
+
+    @property
     def permanent(self) -> bool:
         """True if a report is one bit of the value, and the private words alone decide on a flip.
 

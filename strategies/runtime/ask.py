@@ -171,7 +171,7 @@ class Ask(PlainFields, Asked):
     @property
     def shared(self) -> bool:
         """True if nodes share the noise, so that they first commit to the question."""
-        return isinstance(self.randomizer, NodeSum) and self.randomizer.shared
+        return self.randomizer.shared
 
     @property
     def single(self) -> bool:
