@@ -103,7 +103,8 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
     With noise at the node all users answer every step, and no records need to be centred or scaled,
     see :func:`~..sums.sparse.regress_sparsely`. Standard errors are those of least squares, given
     the support, from a last step by noisy normal equations. Records that are longer than usual
-    weigh less in it. R2 is about the users whom the model was fitted to.
+    weigh less in it. The standard error of a coefficient that is left out says what noise may have
+    hidden. R2 is about the users whom the model was fitted to.
     """
 
     guarantee = guarantees.PER_USER
@@ -196,7 +197,7 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
         """Run the variant for one record or for several records per user."""
         if self.noise != "user":
             given = self.dim, self._sparsity, self.samples_per_user, self.delta
-            return (yield from regress_sparsely(run, *given))
+            return (yield from regress_sparsely(run, *given))[0]
         if self._one_record_each:
             self._check_users(run.num_users)
             return (yield from OneRecord(run, self.dim, self._sparsity, self.link).protocol())

@@ -34,7 +34,7 @@ class SparseResult(LinearResult):
     ----------
     coef : ndarray of float64, shape (dim,)
         Posterior means. For coefficients that are probably zero, they are close to zero, but not
-        zero.
+        zero. With noise at the node they are those of least squares, or zero.
     std_error : ndarray of float64, shape (dim,)
         Standard errors from the reports about each coefficient alone, without a prior on sparsity
         and sizes. They are large if few reports after the vote informed about the coefficient.

@@ -30,11 +30,13 @@ from ..forecasts.populations import (
     rows_for,
 )
 from ..numerics.denoising import ridge_moments
-from ..numerics.spike_and_slab import Posterior
+from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..runtime import Ask, Card, Cohort, Protocol, Run, TooFewReports, guarantees
+from ..runtime.at_node import AtNode
 from ..subprotocols.holdout_r2 import R2HoldOut
 from ..subprotocols.scales import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
+from ..sums.sparse import regress_sparsely
 from .base import CENTRED, Integers, SparseResult, SparseWaves
 
 _LINKS = ("identity", "logistic")
@@ -63,7 +65,7 @@ _APART = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseRegression(SparseWaves):
+class SparseRegression(AtNode, SparseWaves):
     """Strategy for sparse linear or logistic regression if users have many records each.
 
     Every user sends one report. A first cohort votes: each user names the ``k`` features that
@@ -74,13 +76,14 @@ class SparseRegression(SparseWaves):
     The server keeps one posterior over all coefficients and returns its mean. No feature is ever
     excluded for good. Sparsity and size of the coefficients need not be known.
 
-    Other parameters are those of :class:`~.base.SparseWaves`.
+    Other parameters are those of :class:`~.base.SparseWaves` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
     dim : int
-        Number of features. They should be roughly centred and of unit scale. For tables with known
-        bounds, use :class:`~ldp_flower.strategies.PrivateRegression`.
+        Number of features. With noise at the user they should be roughly centred and of unit scale.
+        For tables with known bounds, use :class:`~ldp_flower.strategies.PrivateRegression`.
     samples_per_user : int
         Typical number of records of a user. It is a public guess; a user may hold any number of
         records.
@@ -114,6 +117,11 @@ class SparseRegression(SparseWaves):
     predictions. No user fits a logistic model, which would be biased. The norm of the coefficients
     (:func:`as_logistic`) is right for normal features. For other features it becomes right as the
     subtracted estimate approaches the coefficients.
+
+    With noise at the node all users answer every step of a descent, and features need not be
+    centred or scaled, see :func:`~..sums.sparse.regress_sparsely`. The result keeps the
+    coefficients that are larger than the noise of this descent, of which most have to be zero. They
+    are those of least squares, and the others are zero. Their inclusion is by the same prior.
     """
 
     guarantee = guarantees.PER_USER
@@ -149,6 +157,9 @@ class SparseRegression(SparseWaves):
                     f"{self.samples_per_user}: fewer labels leave noise. "
                     "PrivateClassification(schema, epsilon=...) takes any number."
                 )
+        if self.noise != "user":
+            names = "link", "target_scale", "selector", "num_waves", "min_reports"
+            check_unused(self, 'with noise="node"', *names)
         if self._few:
             check_unused(self, "with samples_per_user >= 3 * dim", "selector")
 
@@ -188,6 +199,8 @@ class SparseRegression(SparseWaves):
 
     def protocol(self, run: Run) -> Protocol:
         """Run the waves and evaluate the model on held-out users."""
+        if self.noise != "user":
+            return (yield from self._at_node(run))
         held_out = R2HoldOut(run, self.link, self.samples_per_user)
         others = round(_OTHERS * run.num_users)
         enough = others >= run.min_reports and not self._logistic
@@ -207,6 +220,25 @@ class SparseRegression(SparseWaves):
         apart = max(abs(said - r2) - 2 * error, 0.0)
         each = apart * size**2 / max(int(np.sum(result.inclusion > CENTRED)), 1)
         return replace(result, std_error=np.sqrt(result.std_error**2 + each))
+
+    def _at_node(self, run: Run) -> Protocol:
+        """Fit the coefficients that stand out of the noise of sums over nodes."""
+        found, units = yield from regress_sparsely(
+            run, self.dim, None, self.samples_per_user, self.delta
+        )
+        evidence = Evidence(self.dim, self.samples_per_user)
+        unknown = np.isnan(found.std_error)  # where noise hid the last step, that of the first told
+        errors = np.where(unknown, np.nanmax(found.std_error * units) / units, found.std_error)
+        evidence.add(np.arange(self.dim), found.coef * units, (errors * units) ** 2)
+        return SparseResult(
+            coef=found.coef,
+            std_error=found.std_error,
+            intercept=found.intercept,
+            r2=found.r2,
+            r2_error=found.r2_error,
+            notes=found.notes,
+            inclusion=posterior(evidence).inclusion,
+        )
 
     def _compared(
         self, cohort: Cohort, result: SparseResult, size: float

@@ -37,6 +37,9 @@ _ROOM = 2.0  # bound of vectors, in sizes
 _WITHIN = 4.0  # bounds of targets, in sizes from their last mean
 _LEAST_VARIANCE = 0.1  # of a feature, over the mean one's
 _LEAST_SIGNAL = 4.0  # of one of the coefficients, if they explain half, over noise in one mean
+_STANDS_OUT = 3.0  # a coefficient that is kept, over the noise of a descent over all features
+_LEAST_REACHED = 0.1  # share of a coefficient that a descent over all features reaches, at least
+_NORMAL_MEDIAN = 0.6745  # of the absolute value of a standard normal number
 _NOT_BETTER = (
     "The model may be no better than the targets' mean (R2 {:.2f}, give or take {:.2f}). More "
     "users a node, fewer nodes or a larger epsilon may show more."
@@ -45,6 +48,9 @@ _NO_ERRORS = (
     "Standard errors are not known: noise hides how the features that are kept vary together. More "
     "users a node, fewer nodes or a larger epsilon would show."
 )
+
+
+Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -56,11 +62,20 @@ class Place:
     present: float
 
 
-def too_few(budget: Budget, dim: int, sparsity: int) -> TooFew | None:
-    """Return why users are too few to find the coefficients; None if they are enough."""
-    signal = budget.signal(_EVERY) / (2 * math.sqrt(dim * sparsity))
+def too_few(budget: Budget, dim: int, sparsity: int | None) -> TooFew | None:
+    """Return why users are too few to find the coefficients; None if they are enough.
+
+    If the sparsity is not known, they are enough if they find one coefficient.
+    """
+    least = sparsity or 1
+    signal = budget.signal(_EVERY) / (2 * math.sqrt(dim * least))
     times = max(_LEAST_SIGNAL / signal, score.r2_error(budget))
-    return budget.too_few(f"find {sparsity} of {dim} coefficients", math.ceil(times * budget.users))
+    return budget.too_few(f"find {least} of {dim} coefficients", math.ceil(times * budget.users))
+
+
+def _standing_out(coef: Floats, noise: float) -> int:
+    """Return how many coefficients are no noise; one at least."""
+    return max(int(np.sum(np.abs(coef) > _STANDS_OUT * noise)), 1)
 
 
 def ask_place(cohort: Cohort, budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
@@ -86,13 +101,16 @@ def ask_place(cohort: Cohort, budget: Budget, dim: int, rows: int) -> Generator[
 
 
 def regress_sparsely(
-    run: Run, dim: int, sparsity: int, rows: int, delta: float
-) -> Generator[Ask, Any, LinearResult]:
+    run: Run, dim: int, sparsity: int | None, rows: int, delta: float
+) -> Generator[Ask, Any, tuple[LinearResult, Floats]]:
     """Return the linear model of the largest coefficients, by iterative hard thresholding.
 
     A descent over all features keeps the ``2 * sparsity`` largest coefficients, and one over these
     the ``sparsity`` largest, in units of the features' scales. A step by the normal equations of
-    the latter leads to least squares. ``rows`` is the typical number of a user's rows.
+    the latter leads to least squares. By default the sparsity is the number of coefficients that
+    are larger than the noise of the first descent, which is measured by their median: most are
+    taken to be zero. ``rows`` is the typical number of a user's rows. Also return the features'
+    scales over the targets': times these, a coefficient has no unit.
     """
     budget = Budget.of(run, delta)
     if refusal := too_few(budget, dim, sparsity):
@@ -102,24 +120,28 @@ def regress_sparsely(
     place = yield from ask_place(cohort, budget, dim, rows)
     means, scales = place.means[:-1], place.scales[:-1]
     centre, unit = float(place.means[-1]), float(place.scales[-1])
-    coef = np.zeros(dim)
-    for kept, share in ((dim, _EVERY), (min(2 * sparsity, dim), _CANDIDATES)):
-        coef = keep_largest(coef, kept)
-        asked = np.flatnonzero(coef) if kept < dim else np.arange(dim)
 
-        def moves(own: Floats, asked: NDArray[np.int64] = asked) -> RidgeMove:
+    def descended(coef: Floats, asked: Places, share: float) -> Generator[Ask, Any, Floats]:
+        def moves(own: Floats) -> RidgeMove:
             theta = np.zeros(dim)
             theta[asked] = own
             return RidgeMove(theta, means, scales, centre, asked)
 
-        coef[asked] = yield from descend(cohort, budget, coef[asked], moves, share, unit=unit)
-    coef = keep_largest(coef, sparsity) / scales
+        found = np.zeros(dim)
+        found[asked] = yield from descend(cohort, budget, coef[asked], moves, share, unit=unit)
+        return found
+
+    every = yield from descended(np.zeros(dim), np.arange(dim), _EVERY)
+    noise = float(np.median(np.abs(every))) / _NORMAL_MEDIAN
+    kept = sparsity or _standing_out(every, noise)
+    likely = np.flatnonzero(keep_largest(every, min(2 * kept, dim)))
+    coef = keep_largest((yield from descended(every, likely, _CANDIDATES)), kept) / scales
     offset, support = centre - float(means @ coef), np.flatnonzero(coef)
     size = yield from score.ask_size(cohort, budget, ResidualOctave(coef, offset), score.SIZE)
     step = yield from ask_step(
         cohort, budget, (coef, offset), (means, scales), support, size, _STEP
     )
-    notes, std_error = [], np.where(coef != 0, np.nan, 0.0)
+    notes, std_error = [], np.full(dim, np.nan)
     if step.is_known:
         move = step.move[:-1] / scales[support]
         coef[support] += move
@@ -127,10 +149,16 @@ def regress_sparsely(
         std_error[support] = np.sqrt(np.diag(step.covariance)[:-1]) / scales[support]
     else:
         notes.append(_NO_ERRORS)
+    # The first descent reached a part of each coefficient, so noise hid as much of those left out.
+    large = coef[support] * scales[support]
+    reached = max(float(every[support] @ large) / float(large @ large), _LEAST_REACHED)
+    left_out = coef == 0
+    std_error[left_out] = noise / reached / scales[left_out]
     sizes = size, unit
     r2, error = yield from score.ask_r2(cohort, budget, coef, offset, centre, sizes, place.present)
     if r2 < 2 * error:
         notes.append(_NOT_BETTER.format(r2, 2 * error))
-    return LinearResult(
+    result = LinearResult(
         coef=coef, std_error=std_error, intercept=offset, r2=r2, r2_error=error, notes=notes
-    ).with_support_note(sparsity)
+    )
+    return result.with_support_note(kept), scales / unit

@@ -32,6 +32,7 @@ from .laws import COEFFICIENTS, FEATURES, NOISES, Floats, Rng, coefficients
 _DIM = 64
 _USERS, _FEWER = 60_000, 1_000  # of one record each; of many
 _EVALUATORS = 20_000  # of a model, of a row each or ten
+_NODES, _AT_NODES, _FEWER_AT_NODES = 10, 20_000, 4_000  # users of one record each; of many
 _SILOS = 2  # of hospitals whose records are protected one by one
 _DELTA = 1e-6
 _MEAN_DIM, _MEAN_USERS = 16, 4_000  # of a mean of features
@@ -45,6 +46,8 @@ _ROWS = {
     "PrivateEvaluation": (1, 10),
     "DpIht": (10_000,),
     "PeelingDpIht": (10_000,),
+    "LdpIht at the node": (1, 10),
+    "SparseRegression at the node": (1, 10),
 }
 _MANY = (10, 100, 400)
 _MEASURED = ("error", "z", "noted", "unstated", "wrong", "refused")
@@ -101,11 +104,23 @@ STRATEGIES: dict[str, Callable[[Floats, Cell, float], Any]] = {
         epsilon=cell.epsilon,
         radius=2 * float(np.linalg.norm(theta)),
     ),
+    "LdpIht at the node": lambda theta, cell, _: LdpIht(
+        _DIM,
+        sparsity=_matter(theta),
+        epsilon=cell.epsilon,
+        samples_per_user=cell.rows,
+        noise="node",
+    ),
+    "SparseRegression at the node": lambda _, cell, __: SparseRegression(
+        _DIM, epsilon=cell.epsilon, samples_per_user=cell.rows, noise="node"
+    ),
 }
 
 
-TOLD_SPARSITY = set(STRATEGIES) - {"SparseRegression"}  # others claim no support
+UNTOLD = {"SparseRegression", "SparseRegression at the node"}  # they claim no support
+TOLD_SPARSITY = set(STRATEGIES) - UNTOLD
 SILOS = {"DpIht", "PeelingDpIht"}
+AT_NODES = {"LdpIht at the node", "SparseRegression at the node"}
 PROTOCOLS = (*STRATEGIES, "UserLevelMean", "PrivateEvaluation")
 
 
@@ -135,7 +150,7 @@ def measure(protocol: str, cell: Cell, seed: int) -> dict[str, Any]:
         if protocol in SILOS:  # a report stands for all records of a silo: not in memory
             result = simulate(strategy, users, seed=seed)
         else:
-            result = run_in_memory(strategy, users, seed).result
+            result = run_in_memory(strategy, users, seed, num_nodes=_NODES).result
     except WouldRefuse:
         return dict.fromkeys(_MEASURED, np.nan) | {"refused": 1}
     r2 = protocol == "PrivateEvaluation"
@@ -156,10 +171,10 @@ def measure(protocol: str, cell: Cell, seed: int) -> dict[str, Any]:
 
 def _regression(protocol: str, cell: Cell, rng: Rng) -> tuple[Any, Users, Floats, Floats]:
     """Return a strategy, its users, the coefficients, and the unit of each one's error."""
-    of_silos = protocol in SILOS
-    number = cell.rows * (_SILOS if of_silos else _USERS if cell.rows == 1 else _FEWER)
+    one, many = (_AT_NODES, _FEWER_AT_NODES) if protocol in AT_NODES else (_USERS, _FEWER)
+    number = cell.rows * (_SILOS if protocol in SILOS else one if cell.rows == 1 else many)
     x = FEATURES[cell.features](rng, number, _DIM)
-    centred = cell.rows > 1 and not of_silos
+    centred = cell.rows > 1 and protocol not in SILOS | AT_NODES
     if centred:
         x = (x - x.mean(axis=0)) / x.std(axis=0)
     theta = coefficients(cell.kind, rng, _DIM)

@@ -5,7 +5,7 @@ import pytest
 from asked_in_memory import answered
 
 from ldp_flower import Users, simulate
-from ldp_flower.strategies import LdpIht, TooFewReports
+from ldp_flower.strategies import LdpIht, SparseRegression, TooFewReports
 from ldp_flower.strategies.runtime import Run
 from ldp_flower.strategies.runtime.population import SizeOnlyPopulation
 from ldp_flower.strategies.sums.sparse import regress_sparsely
@@ -37,7 +37,7 @@ def fitted(users, nodes, epsilon, seed, rows=1, sparsity=2):
     strategy = LdpIht(DIM, sparsity=sparsity, epsilon=epsilon, noise="node")
     run = Run(strategy, SizeOnlyPopulation(len(users), nodes))
     steps = regress_sparsely(run, DIM, sparsity, rows, 1e-6)
-    return answered(steps, users, nodes, np.random.default_rng([seed, 3]))
+    return answered(steps, users, nodes, np.random.default_rng([seed, 3]))[0]
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -70,6 +70,16 @@ def test_a_run_on_nodes_says_what_it_is_about():
     assert "by the same users" in repr(found)
 
 
+def test_how_many_coefficients_differ_from_zero_need_not_be_told():
+    users, theta = people("not centred, of unlike scales", 4000, 9, sparsity=3)
+    strategy = SparseRegression(DIM, samples_per_user=1, epsilon=3.0, noise="node")
+    found = simulate(strategy, users, seed=0, num_nodes=2)
+    assert set(found.support) == set(np.flatnonzero(theta)) == set(np.flatnonzero(found.coef))
+    assert found.inclusion[theta != 0].min() > 0.99 and found.inclusion[theta == 0].max() < 0.1
+    assert np.all(np.abs(found.coef - theta) < 4.5 * found.std_error)  # by chance once in 7,000
+    assert found.privacy.noise == "node"
+
+
 def test_noise_is_called_noise():
     rng = np.random.default_rng(11)
     users = Users.from_rows(rng.normal(size=(3000, DIM)), rng.normal(size=3000))
@@ -87,6 +97,15 @@ def test_too_few_are_refused_with_a_number_that_starts():
     users = Users.from_rows(np.ones((100, 200)), np.ones(100))
     with pytest.raises(TooFewReports):
         simulate(strategy, users, seed=0)
+
+
+@pytest.mark.parametrize(
+    "given", [{"link": "logistic"}, {"selector": "ridge"}, {"target_scale": 1.0}, {"num_waves": 2}]
+)
+def test_arguments_of_waves_are_refused(given):
+    (name,) = given
+    with pytest.raises(ValueError, match=f'no {name} with noise="node"'):
+        SparseRegression(DIM, samples_per_user=20, epsilon=1.0, noise="node", **given)
 
 
 @pytest.mark.parametrize(
