@@ -182,7 +182,11 @@ class LiveRun(Run):
         ask, number = self._ask, self.number
         if ask is None:
             return MetricRecord()
-        self._exchange.receive(number, [(r.metadata.src_node_id, r) for r in replies], ask)
+        asked = ask.addressed(self.population)
+        # The source of an error that the SuperLink made is no node. Such errors are stored already.
+        came = [(r.metadata.src_node_id, r) for r in replies]
+        own = [(node, reply) for node, reply in came if node in asked or not reply.has_error()]
+        self._exchange.receive(number, own, ask)
         answer, step = self._exchange.answer(number, ask, self.population)
         self.facts.steps.append(step)
         self._asked.append(ask)

@@ -25,6 +25,7 @@ from ldp_flower.strategies import (
     TwoWay,
 )
 from ldp_flower.strategies.catalogue import PROTOCOLS
+from ldp_flower.strategies.runtime.run_store import RunStore
 
 NODES, USERS = 10, 2000
 COLUMNS = {"x": Numeric(-1, 1), "sort": Categories(["a", "b", "c"]), "kind": Categories(["p", "q"])}
@@ -141,6 +142,25 @@ def test_a_run_ends_with_an_estimate_at_whichever_step_it_loses_them(name):
     steps = len(survives(name, 1).steps) - 1
     for step in range(2, steps + 1):
         survives(name, step)
+
+
+def test_an_error_that_the_superlink_made_is_of_the_node_that_was_asked(tmp_path):
+    superlink = 99
+
+    class Lost(DyingGrid):
+        def _handle(self, message):
+            reply = super()._handle(message)
+            if reply is not None and reply.has_error():
+                reply.metadata.__dict__["_src_node_id"] = superlink  # it has no setter
+            return reply
+
+    strategy = ANALYTICS_AND_TABLES["Means"]
+    path = tmp_path / "run.db"
+    found = started(strategy, Lost(users_of(strategy), dead=(3,)), store=path)
+    assert {step.errors for step in found.steps[1:]} == {1}
+    with RunStore(path).open() as store:
+        stored = {node for step in range(1, len(found.steps)) for node in store.replies(step)}
+    assert 3 in stored and superlink not in stored
 
 
 def test_one_lost_site_of_three_does_not_destroy_a_run():
