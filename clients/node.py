@@ -15,7 +15,7 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from ldp_flower.data.users import Users, UserSource
+from ldp_flower.data.users import Users, UserSource, users_instead_of
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import (
     ATTEMPTS,
@@ -438,7 +438,7 @@ class UsersNode(Node):
         if isinstance(users, type) or not isinstance(users, UserSource):
             raise TypeError(
                 f"Expected load_users to return Users, got {type(users).__name__}; "
-                "see Users.from_rows."
+                f"{users_instead_of(users)}."
             )
         keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
         if received.simulated and users.first is not None:

@@ -419,3 +419,9 @@ class UserSource(Protocol):
 
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
+
+
+def users_instead_of(value: object) -> str:
+    """Return what makes users of a value that is none."""
+    is_table = hasattr(value, "columns") or isinstance(value, Mapping)
+    return "make them by schema.users(table)" if is_table else "see Users.from_rows"

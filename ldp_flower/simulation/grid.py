@@ -25,7 +25,7 @@ from flwr.supercore.task_identity import TaskIdentity  # private: messages need 
 from numpy.typing import NDArray
 
 from ..data.numbers import without_numbers
-from ..data.users import Users, UserSource, partition_range
+from ..data.users import Users, UserSource, partition_range, users_instead_of
 from ..guarantee.budget import PrivacyPolicy, in_process_grid
 from ..validation import PlainFields, check_integer, plain_arguments
 
@@ -363,7 +363,7 @@ def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource
     if not callable(users):
         raise ValueError(
             f"Expected Users or a function that generates them, got {type(users).__name__}; "
-            "see Users.from_rows."
+            f"{users_instead_of(users)}."
         )
     if num_users is None:
         raise ValueError("Expected num_users with users that a callable generates, got None.")

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.util import find_spec
 from typing import Literal
 
 from ...validation import PlainFields, check_fraction, check_integer, check_positive, check_range
@@ -64,6 +65,8 @@ def dp_sgd_epsilon(
     v' = -v. Shorter opposite v and v' are projections of longer vectors with different orthogonal
     parts.
     """
+    if find_spec("dp_accounting") is None:
+        raise ImportError('DP-SGD needs dp-accounting: pip install "ldp-flower[accounting]"')
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 

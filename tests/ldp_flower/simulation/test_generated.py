@@ -3,11 +3,12 @@
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from ldp_flower import GeneratedUsers, Users, simulate
+from ldp_flower import GeneratedUsers, Numeric, Schema, Users, simulate
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.strategies import LdpIht, NonInteractiveIht, RecordDpSgd
+from ldp_flower.strategies import LdpIht, Means, NonInteractiveIht, RecordDpSgd
 from ldp_flower.strategies.models.record_dp_sgd import linear_network
 
 DIM, ROWS = 6, 3
@@ -60,6 +61,13 @@ def test_what_are_no_users_is_said(users):
     message = f"Expected Users or .* got {type(users).__name__}; see Users.from_rows"
     with pytest.raises(ValueError, match=message):
         simulate(LdpIht(2, sparsity=1, epsilon=1.0), users)
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame({"x": [0.5]}), {"x": [0.5]}])
+def test_what_makes_users_of_a_table_is_said(table):
+    schema = Schema({"x": Numeric(0, 1)})
+    with pytest.raises(ValueError, match=r"make them by schema.users\(table\)"):
+        simulate(Means(schema, "x", epsilon=1.0), table)
 
 
 def test_what_is_no_strategy_is_said():

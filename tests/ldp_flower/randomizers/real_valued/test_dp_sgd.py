@@ -10,6 +10,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from opacus.accountants import PRVAccountant
 
 from ldp_flower.accounting import gaussian_delta, gaussian_epsilon
+from ldp_flower.randomizers.real_valued import dp_sgd
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan, dp_sgd_epsilon
 
 PLAN = DpSgdPlan(1.0, 1e-5, num_rounds=20, steps=10, sampling_rate=0.05, max_grad_norm=1.0)
@@ -128,3 +129,9 @@ def test_a_plan_is_another_one_if_its_noise_is():
 def test_where_records_are_hardly_drawn_there_still_is_noise():
     plan = DpSgdPlan(50.0, 0.1, 1, 1, 0.01, 1.0)
     assert plan.noise_multiplier == pytest.approx(0.3)
+
+
+def test_what_to_install_is_said(monkeypatch):
+    monkeypatch.setattr(dp_sgd, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r'pip install "ldp-flower\[accounting\]"'):
+        dp_sgd_epsilon(1.0, 0.5, 1, 1e-5)
