@@ -272,7 +272,10 @@ def _selected(query: Query, model: Parameters) -> tuple[UpdateQuestion, Paramete
 def reply_of(
     message: Message, context: Context, call_next: CallNext, failed: Failed = log_failure
 ) -> RecordDict | None:
-    """Return the content of training's reply, or None if it fails; errors are only logged."""
+    """Run the app's train function; return the content of its reply, or None if it fails.
+
+    Errors are logged, and not raised.
+    """
     try:
         content = call_next(message, context).content
         if not isinstance(content, RecordDict):
@@ -325,7 +328,10 @@ def update_of(
 
 
 def _value(update: Floats, question: UpdateQuestion) -> Floats:
-    """Return the question's value of an update; an update that is not finite counts as 0."""
+    """Return the update's direction, or for :class:`ClippedUpdate` the clipped update.
+
+    Return zeros if the update is zero or not finite.
+    """
     unit, length = directions(update[None])
     if not length[0] > 0:  # also true for NaN; zero and NaN have no direction
         return np.zeros_like(update)

@@ -121,8 +121,9 @@ def audit_handler(
         Function from ``load_users`` and ``seed`` to the ClientApp under audit; by
         default :class:`ldp_flower.clients.LdpClientApp`.
     num_reports : int (default: 4000)
-        Number of reports of each user that confirm a finding. The search for a finding
-        uses a quarter of this number for each candidate.
+        Number of fresh reports of each of the two users that are compared, from which the lower
+        bound is computed. The search for the outputs that tell two candidates apart uses a quarter
+        of this number for each candidate.
     confidence : float (default: 0.999)
         Probability that the measured bound is below the true privacy loss.
     seed : int, optional
@@ -133,8 +134,9 @@ def audit_handler(
 
     Notes
     -----
-    The most promising events are tested on fresh reports with Clopper-Pearson bounds
-    and Bonferroni's correction for their number. Reports with different coins are
+    The most promising sets of outputs, which are likelier for one user than for the other, are
+    tested on fresh reports with Clopper-Pearson bounds and Bonferroni's correction for their
+    number. Reports with different coins are
     pooled; the bounds remain valid for pooled reports (Hoeffding 1956). The mechanism's
     delta is first subtracted from the larger probability.
 

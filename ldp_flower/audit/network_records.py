@@ -43,11 +43,12 @@ class NetworkAudit(Checked):
 
     The checks:
 
-    * ``loss``: the measured loss is not above the claim;
-    * ``record bound``: one record moved a sum by no more than 2, except for rounding of a reply;
+    * ``loss``: the measured lower bound of the privacy loss is not above the claimed epsilon;
+    * ``record bound``: another record in place of one moved the sum of clipped gradients by no more
+      than twice the clipping norm, except for rounding of a reply;
     * ``noise``: the noise is normal with the plan's standard deviation (Kolmogorov & Smirnov);
       honest noise passes with probability ``confidence``;
-    * ``replay``: the same message got the same bytes again.
+    * ``replay``: the same message got the same bytes again, and another one got others.
     """
 
     #: Delta of the plan.

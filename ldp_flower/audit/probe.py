@@ -139,11 +139,11 @@ def replaced(owner: type | ModuleType, **methods: Any) -> AbstractContextManager
 
 @contextmanager
 def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
-    """Record every block that mechanisms of this type randomise, facts about it, and the reports.
+    """Record each call in which mechanisms of this type randomise: its input, and the reports.
 
-    For a mechanism for records, the block holds the sums over records before they are rounded, and
-    the facts are the numbers of records. For other mechanisms, the block holds the values, and the
-    facts are its layout and type.
+    For a mechanism for records, the input is the sums over records before they are rounded, and
+    their numbers of records are recorded, too. For other mechanisms it is the values, with their
+    layout in memory and their type.
     """
     kind: Any = type(mechanism)
     name = "report" if isinstance(mechanism, RecordMechanism) else "_randomize"

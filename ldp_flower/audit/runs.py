@@ -24,10 +24,11 @@ Runs = Callable[[int, float], Iterator[tuple["LdpStrategy[Any]", Users]]]
 
 @cache
 def audited_runs() -> dict[str, Runs]:
-    """Return the runs that ``ldp-flower audit`` records, by protocol.
+    """Return, for each protocol, the function that yields its runs for the audit.
 
-    The values are functions of the number of features (or of items) and of epsilon. The call
-    imports all strategies.
+    The function takes the number of features (or of items) and epsilon, and yields pairs of a
+    strategy and users. ``ldp-flower audit`` executes these runs and audits the queries that they
+    send. The call imports all strategies.
     """
     from ..strategies import LdpStrategy
     from ..strategies.catalogue import PROTOCOLS

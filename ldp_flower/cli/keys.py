@@ -109,9 +109,10 @@ def peers_add(
 ) -> None:
     """Accept the key KEY of the node NAME in the file PEERS_FILE, which is made if it is missing.
 
-    A key needs the --fingerprint that its operator has told on another way, or, if it replaces an
-    accepted one, the --proof that the old key has signed. The old key is then accepted for 14 more
-    days. Keys whose time is over leave the file.
+    A first key is confirmed by its --fingerprint, which you get from the node's operator by another
+    channel, such as the phone; without this option the command asks for it. A key that replaces an
+    accepted one is confirmed by --proof, the signature by the old key that `keys rotate` prints.
+    The old key then stays valid for 14 days. Expired keys are removed from the file.
     """
     from ..guarantee.peers import Peer, PeersError, read_peers, shown, signed_rotation, write_peers
 

@@ -76,7 +76,10 @@ NetworkFile = Annotated[
 ]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(help="File of the node's key (keys create), to share its noise with its peers."),
+    typer.Option(
+        help="File of this node's key (keys create). It is needed for shared noise, of which each "
+        "node adds only a part."
+    ),
 ]
 PeersFile = Annotated[
     Path | None, typer.Option(help="File of the node's peers and their keys (peers add).")

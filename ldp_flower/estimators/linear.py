@@ -132,12 +132,12 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
 
 
 def decoded(schema: Schema, targets: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the labels of targets that scikit-learn has replaced by numbers, or None.
+    """Return the labels of targets that scikit-learn has replaced by indices, or None.
 
-    Cross-validated probabilities and stacking replace labels by their places among the sorted
-    labels, and expect the classes 0, 1, ... back. Targets are taken for such places if they are
-    integers from 0, contain the place of the last class, and contain no label of the schema.
-    Otherwise the result is None.
+    Cross-validated probabilities and stacking replace labels by their indices in sorted order, and
+    expect the classes 0, 1, ... in the predictions. Targets are taken for indices if they are
+    integers of at least 0, the largest of them is the index of the last class, and none of them is
+    a label of the schema. Otherwise the result is None.
     """
     assert isinstance(schema.bounds, Categories)
     classes = np.sort(np.array(schema.classes))

@@ -143,8 +143,9 @@ def _affordable(
 class StateLedger:
     """A ledger in a Flower ``Context.state``, for simulation; it ends with the run.
 
-    Accounts are the slots of the node's users. The names of the ledger's records begin with
-    ``name``. :attr:`RECORDS` lists the names for both values of ``name`` in use.
+    Each of the node's users has one account, by the user's index on the node. The names of the
+    ledger's records in the state begin with ``name``: ``"ldp"``, or another one if the whole node
+    is one user. :attr:`RECORDS` lists the names for both.
     """
 
     RECORDS = frozenset(

@@ -140,7 +140,10 @@ def _single(ask: "Ask") -> bool:
 
 
 def _share_answering(mechanism: Randomizer) -> float:
-    """Return the share of a cohort whose sampling error is small enough relative to the noise."""
+    """Return the share of a cohort's answers that a simulation has to compute.
+
+    With this share, differences between users add at most a quarter to the error by noise.
+    """
     if not isinstance(mechanism, OfNumber | OfVector):
         return 0.0
     in_ball = isinstance(mechanism, OfVector) and not isinstance(mechanism, SubsetHypercube)

@@ -200,8 +200,9 @@ class Randomizer(PlainFields, ABC):
         Parameters
         ----------
         values : array_like, shape (users, width)
-            Any numbers. They are brought into the mechanism's domain: a row with a NaN or an
-            infinity in a coordinate that the mechanism reads is replaced by the domain's centre.
+            Any numbers. They are brought into the mechanism's domain: finite values are clipped,
+            and a row with a NaN or an infinity in a coordinate that the mechanism reads is replaced
+            by the domain's centre.
         rng : RandomSource or numpy.random.Generator
             Private randomness.
         coins : ndarray of uint64, shape (users,), optional

@@ -312,8 +312,8 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         if (_GROUP_Z + _BY_CHANCE) * error <= 1 / groups:
             return None
         return TooFew(
-            f"With {num_users:,} users at epsilon {self.epsilon:g} a group of {self.by!r} may look "
-            f"empty though it holds 1 / {groups} of them. Nobody has been asked.",
+            f"With {num_users:,} users at epsilon {self.epsilon:g} the noise may hide a group of "
+            f"{self.by!r} that holds 1 / {groups} of them. Nobody has been asked.",
             "noise",
         )
 

@@ -134,13 +134,13 @@ def inverted(
 ) -> tuple[float, float]:
     """Return the ends of a quantile's confidence interval, by inversion of tests.
 
-    A value is below the interval only if reports show that the function is below the level there.
-    For this test each cohort contributes its first edge at or above the value, where the function
-    can only be higher. The other side is tested likewise. Values are tested from the bounds
-    inwards, and the interval ends at the first value that is not rejected. So each end is wrong
-    with the error probability of one test. A cohort's weight grows with the expected difference
-    between the function at its edge and the level. If the two ends cross, a cohort was asked around
-    a wrong place. Then the tests are repeated with 1.5 times as many standard errors.
+    A value is below the interval only if reports show that the distribution function is below the
+    level there, by ``z`` standard errors. For this test each cohort contributes its first edge at
+    or above the value, where the function can only be higher. The other side is tested likewise.
+    Values are tested from the bounds inwards, and the interval ends at the first value that is not
+    rejected. So each end is wrong with the error probability of one test. A cohort's weight is the
+    estimated distance of the function at its edge from the level, over its variance. If the two
+    ends cross, a cohort was asked around a wrong place. Then the tests are repeated with 1.5 ``z``.
     """
     lower, upper = _ends(cohorts, function, z)
     return (lower, upper) if lower <= upper else inverted(cohorts, function, 1.5 * z)

@@ -345,7 +345,10 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         return RecordDict({} if self.noise != "user" else {NUMBERS: ConfigRecord()})
 
     def prints(self) -> dict[str, Print | str]:
-        """Return the parameters that tell a series from others; a season may be set during one."""
+        """Return the hash and the description of each parameter that identifies a series.
+
+        ``season`` is left out, because it may be set after the series has started.
+        """
         own = prints_of(self)
         of_strategy = {f"strategy.{name}": each for name, each in prints_of(self.strategy).items()}
         return {**of_strategy, **{name: own[name] for name in ("collections", "memoised")}}

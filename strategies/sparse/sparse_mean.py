@@ -31,11 +31,13 @@ _MOST_AT_ONCE = 48  # largest number of coordinates without a vote
 class SparseMean(SparseWaves):
     """Strategy that estimates the mean over users of their mean rows, if it is sparse.
 
-    A first cohort votes: each user names the ``k`` features whose means are largest relative to
-    the spread of its own rows. The other users answer in waves. They report the difference between
-    their mean and the current estimate, on the coordinates that are still uncertain. The weight of
-    a coordinate grows with the information that reports can add about it. The server keeps one
-    posterior over all coordinates and returns its mean. Sparsity and sizes need not be known.
+    If ``scale`` is not given, a small cohort estimates it. With more than 48 features another
+    cohort then votes: each user names the features whose means are largest relative to their root
+    mean square in its own rows. The strategy chooses how many features a user names. The other
+    users answer in waves. They report the difference between their mean row and the current
+    estimate, on the coordinates that are still uncertain. The weight of a coordinate grows with the
+    information that reports can add about it. The server keeps one posterior over all coordinates
+    and returns its mean. The number of nonzero coordinates and their sizes need not be known.
 
     Other parameters are those of :class:`~.base.SparseWaves`.
 

@@ -45,11 +45,13 @@ def size_askers(epsilon: float) -> int:
 def ask_size(
     cohort: Cohort, question: Octave, epsilon: float, degrees: float = math.inf
 ) -> Generator[Ask, Estimate, Size]:
-    """Ask a cohort for the octaves of its sizes; return the common root mean square.
+    """Ask each user of a cohort for the octave of its size; return the root mean square of sizes.
 
-    The squares of sizes are assumed to be chi-squared with ``degrees`` degrees of freedom, divided
-    by that number. Use 1 for the sizes of single normal numbers, and infinity for sizes that are
-    all alike up to a tenth.
+    The octave is the binary order of magnitude. The result is a logarithm with a standard error.
+    ``degrees`` sets the assumed distribution: a squared size, over the mean square, is distributed
+    as a chi-squared variable over its ``degrees`` degrees of freedom. Use 1 if a size is the
+    absolute value of one normal number. Use infinity if sizes are nearly equal: their logarithms
+    then have a standard deviation of 0.1.
     """
     oracle = SubsetSelection(epsilon, OCTAVES)
     answer = yield Ask(cohort, question, oracle)

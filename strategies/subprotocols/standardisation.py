@@ -130,7 +130,11 @@ class _Estimator:
         columns: Integers,
         prior: tuple[float, float, float],
     ) -> Generator[Ask, Estimate, Standardisation]:
-        """Multiply scales by users' typical sizes, shrunk to the mean over all columns."""
+        """Ask a cohort for its columns' root mean squares; multiply the scales by them.
+
+        Users report logarithms. Each column's estimated logarithm is first shrunk towards the mean
+        over all columns. No scale exceeds the column's largest possible distance from 0.
+        """
         centre, spread, reach = prior
         radius = spread * math.sqrt(len(columns))
         mechanism = ball_codebook(self.run.epsilon, len(columns), radius)

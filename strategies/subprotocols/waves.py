@@ -200,17 +200,18 @@ def mean_by_waves(
     radius : float
         Radius around zero to which the first cohort's vectors are shortened.
     most_waves : int
-        Largest number of cohorts after the first. There are fewer if they would be too small to
-        learn from.
+        Largest number of cohorts after the first. There are fewer, but at least three, if they
+        would be too small to learn from.
     is_bound : bool
-        True if ``radius`` bounds the length of all vectors; longer ones are shortened to it. A wave
-        of a larger radius is then not re-centred. If False, ``radius`` is only a guess.
+        True if no vector is longer than ``radius``. A later wave that needs a radius as large as
+        this bound asks for the vectors themselves, shortened to the bound. If False, ``radius`` is
+        only a first guess.
     expected : float, optional
-        Declared root mean square distance of users' vectors from their mean. Reports may correct
-        it.
+        Expected root mean square distance of users' vectors from their mean, which reports may
+        correct.
     factor, factor_error : float
-        Ratio of the mean of users' vectors minus a centre to the difference between mean and
-        centre, and the relative error of that ratio.
+        The mean of the reported vectors is ``factor`` times the mean minus the centre: 1 if users
+        report exactly their vector minus the centre. Its relative error is ``factor_error``.
 
     Raises
     ------

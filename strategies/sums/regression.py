@@ -46,7 +46,11 @@ class Regressed:
 
 
 def too_few(budget: Budget, schema: Schema, intervals: bool = False) -> TooFew | None:
-    """Return why users are too few for a model whose R2 is known; None if they are enough."""
+    """Return why users are too few to fit the model and to estimate R2; None if they are enough.
+
+    R2 is to have a standard error of at most ``_MAX_R2_ERROR``. With ``intervals`` the users have
+    to be enough for intervals of the coefficients, too.
+    """
     dim, share = schema.num_features, _DESCENT * (1 - _STEP if intervals else 1)
     times = max(score.r2_error(budget) / _MAX_R2_ERROR, times_too_few(budget, dim, share))
     what = f"fit {dim} coefficients and to tell R2 within {_MAX_R2_ERROR:g}"
