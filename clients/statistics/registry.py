@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ldp_flower.questions import Question
+from ldp_flower.questions import Question, Rows
 from ldp_flower.validation import Floats
 
 F = TypeVar("F", bound=Callable[..., Floats])
@@ -15,7 +15,13 @@ DRAWING: dict[type[Question], Callable[..., Floats]] = {}
 
 
 def answers(*kinds: type[Question], draws: bool = False) -> Callable[[F], F]:
-    """Register a statistic for questions of these classes; with ``draws`` it also takes words."""
+    """Register a statistic for questions of these classes; with ``draws`` it also takes words.
+
+    Raise TypeError if a class does not say that its users draw: they would all draw the same.
+    """
+    for kind in kinds:
+        if draws and not (kind.draws or kind.rows in (Rows.DRAWN, Rows.SHUFFLED)):
+            raise TypeError(f"Expected draws = True in {kind.__name__}, whose statistic draws.")
 
     def registered(statistic: F) -> F:
         table: Any = DRAWING if draws else STATISTICS

@@ -12,10 +12,12 @@ from scipy.special import expit
 
 from ldp_flower import Users
 from ldp_flower.clients import statistics
+from ldp_flower.clients.statistics.registry import answers
 from ldp_flower.guarantee.messages import MessageError
 from ldp_flower.questions import (
     FrequentItems,
     Gradient,
+    Mean,
     SecondMoments,
     Teacher,
     TensorMoments,
@@ -313,6 +315,11 @@ def naive_class(case, x, y):
     step = x.T @ np.linalg.solve(x @ x.T / len(x) + 0.3 * np.eye(len(x)), residual)
     size = min(1, np.sqrt(np.mean(residual**2))) if "weighted" in case else 1
     return size * step / np.linalg.norm(step)
+
+
+def test_a_statistic_that_draws_needs_a_question_that_says_so():
+    with pytest.raises(TypeError, match="Expected draws = True in Mean, whose statistic draws"):
+        answers(Mean, draws=True)
 
 
 def naive_octave(size):

@@ -61,7 +61,7 @@ def test_the_page_of_a_card_has_the_protocol_and_the_numbers_of_where_it_fails(p
     page = (ROOT / "docs" / f"{protocol.card.page}.md").read_text("utf-8")
     assert re.search(rf"\b{protocol.__name__}\b", page)
     numbers = NUMBER.findall(protocol.card.fails_when)
-    assert numbers
+    assert numbers, "fails_when needs a number that stands on the page of the card, too"
     assert not [number for number in numbers if number not in page]
 
 

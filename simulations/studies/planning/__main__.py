@@ -91,6 +91,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = command.parse_args(arguments)
     one_thread_each()
     logging.disable(logging.CRITICAL)
+    if options.only and not options.output and not options.only_report:
+        command.error("--only needs --output: the published file has all protocols.")
     path = options.output or _HERE / f"{options.family}.csv"
     if not options.only_report:
         most = options.cells, options.runs

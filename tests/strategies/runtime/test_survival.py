@@ -287,7 +287,8 @@ def test_a_run_that_cannot_go_on_has_an_estimate_or_can_be_started_again(name, t
     assert not estimated
     if steps > 1:
         estimated = everybody_dies(strategy, users, steps, tmp_path / "last-run.db", whole)
-    assert estimated == (name in ESTIMATES)
+    told = "belongs" if estimated else "does not belong"
+    assert estimated == (name in ESTIMATES), f"{name} {told} in ESTIMATES"
 
 
 @pytest.mark.long
