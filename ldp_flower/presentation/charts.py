@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 INK, GREY = "#22313f", "#8a8f98"
-# Each colour has a contrast of at least 3 to white and to black. Pages use lighter versions in dark
-# mode, by these names.
+# Each colour has a contrast of at least 3 to white and to black, and people who do not see red,
+# green or blue tell any two of them apart. Pages use other ones in dark mode, by these names.
 COLOURS = {
-    "green": "#0b7a75",
-    "red": "#b0532c",
-    "blue": "#4c78a8",
-    "purple": "#7b5ea7",
-    "yellow": "#c9a227",
-    "pink": "#d1779b",
+    "green": "#2b665c",
+    "red": "#934223",
+    "blue": "#438eff",
+    "purple": "#72459e",
+    "yellow": "#b08900",
+    "pink": "#ee61a3",
 }
 GREEN, RED, BLUE, PURPLE, YELLOW, PINK = COLOURS.values()
 #: Settings of matplotlib for the common style.
@@ -83,10 +83,10 @@ def height_of(rows: int) -> float:
     return 0.9 + 0.28 * max(rows, 2)
 
 
-def label(text: object) -> str:
+def label(text: object, longest: int = _LONGEST_LABEL) -> str:
     """Return a text as a label for a chart: shortened if it is too long, and with $ escaped."""
     label = " ".join(str(text).split())
-    label = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+    label = label if len(label) <= longest else f"{label[: longest - 1]}…"
     return label.replace("$", r"\$")
 
 

@@ -5,10 +5,12 @@ Texts cannot become markup: everything that is not an element is escaped.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import __version__
 from .words import by_error, numbers
 
 if TYPE_CHECKING:
@@ -30,25 +32,39 @@ _STYLE = """
 .ldp-flower th, .ldp-flower td { padding: .2em .9em .2em 0; border: 0; background: none;
   border-bottom: 1px solid rgb(128 128 128 / .35); vertical-align: top; }
 .ldp-flower .text { text-align: left; overflow-wrap: break-word; max-width: 24em; }
+.ldp-flower td.text:first-child { min-width: 9em; }
 .ldp-flower .number { text-align: right; white-space: nowrap; }
 .ldp-flower th.number, .ldp-flower th { font-weight: 600; white-space: normal;
   vertical-align: bottom; }
 .ldp-flower svg { display: block; max-width: 100%; height: auto; margin: .6em 0; }
 """
-_PAGE_STYLE = """
-:root { color-scheme: light dark; }
-body { margin: 2rem auto; padding: 0 1.2rem; max-width: 60rem; color: #22313f; background: #fff; }
-@media screen and (prefers-color-scheme: dark) {
-  body { color: #dfe4e8; background: #14191f; --green: #3fb8b1; --red: #d2643a; --blue: #7fa8d6;
-    --purple: #ab92d0; --yellow: #dcbb4d; --pink: #e29cb8; }
+#: Colours of charts in dark mode, by the names in :data:`.charts.COLOURS`.
+DARK = {
+    "green": "#37cc83",
+    "red": "#cb5321",
+    "blue": "#7d88ff",
+    "purple": "#936aa8",
+    "yellow": "#cbd93b",
+    "pink": "#feaeda",
 }
-@media print {
-  body { margin: 0; max-width: none; color: #000; background: #fff; }
-  .ldp-flower { font-size: 10pt; }
-  .ldp-flower .wide { overflow: visible; }
-  .ldp-flower tr, .ldp-flower svg { break-inside: avoid; }
-  .ldp-flower h2 { break-after: avoid; }
-}
+PAPER = {"light": "#ffffff", "dark": "#14191f"}  # colours of the page
+_PAGE_STYLE = f"""
+:root {{ color-scheme: light dark; }}
+body > small {{ opacity: .7; font-family: system-ui, sans-serif; }}
+body {{ margin: 2rem auto; padding: 0 1.2rem; max-width: 60rem; color: #22313f;
+  background: {PAPER["light"]}; }}
+@media screen and (prefers-color-scheme: dark) {{
+  body {{ color: #dfe4e8; background: {PAPER["dark"]};
+    {" ".join(f"--{name}: {colour};" for name, colour in DARK.items())} }}
+}}
+@media print {{
+  body {{ margin: 0; max-width: none; color: #000; background: #fff; }}
+  .ldp-flower {{ font-size: 10pt; }}
+  .ldp-flower .wide {{ overflow: visible; }}
+  .ldp-flower tr, .ldp-flower svg {{ break-inside: avoid; }}
+  .ldp-flower h2 {{ break-after: avoid; }}
+  .ldp-flower details::details-content {{ content-visibility: visible; block-size: auto; }}
+}}
 """
 
 
@@ -117,6 +133,11 @@ class Section:
         return element("section", *heading, *parts) if parts else Markup()
 
 
+def folded(summary: str, *content: Markup) -> Markup:
+    """Return an element that shows its content if a reader opens it, or prints the page."""
+    return element("details", element("summary", summary), *content)
+
+
 def listed(texts: Sequence[str]) -> Markup:
     """Return a list element with the texts; it is empty if there are no texts."""
     return element("ul", *(element("li", text) for text in texts)) if texts else Markup()
@@ -132,7 +153,8 @@ def fragment(title: str, sections: Sequence[Section]) -> Markup:
 def page(title: str, sections: Sequence[Section], path: str | Path | None = None) -> str:
     """Return sections as a page that needs no other file, and write it if a path is given.
 
-    The page suits light and dark mode, screens of any width, and print.
+    The page begins with the version of the library and today's date. It suits light and dark mode,
+    screens of any width, and print.
     """
     head = element(
         "head",
@@ -141,7 +163,8 @@ def page(title: str, sections: Sequence[Section], path: str | Path | None = None
         element("title", title),
         Markup(f"<style>{_PAGE_STYLE}</style>"),
     )
-    body = element("body", fragment(title, sections))
+    made = element("small", f"ldp-flower {__version__}, {date.today().isoformat()}")
+    body = element("body", made, fragment(title, sections))
     text = f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
     if path is not None:
         Path(path).write_text(text, "utf-8")

@@ -24,7 +24,8 @@ _GAP = "\N{NO-BREAK SPACE}"
 # The top category is left out from this standard error of its share on: it is that of a random
 # guess between 0 and 1.
 _GUESSED = 0.29
-_NAMED = 0.08  # smallest share of a bar that has room for a name
+# Smallest share of a bar that has room for a name, and characters of a name in a whole bar.
+_NAMED, _CHARACTERS = 0.08, 50
 _SHADES = (charts.BLUE, charts.GREEN, charts.YELLOW, charts.RED, charts.PURPLE, charts.PINK)
 
 
@@ -120,16 +121,24 @@ class DescribeResult(Result):
                 colour = _SHADES[i % len(_SHADES)]
                 axes.barh(place, share, left=left, height=0.5, color=colour, alpha=0.8)
                 if share >= _NAMED:
-                    text = charts.label(named[i])
+                    text = charts.label(named[i], int(_CHARACTERS * share))
                     where = (left + share / 2, place)
                     axes.text(*where, text, ha="center", va="center", fontsize="x-small")
                 left += share
         axes.set_yticks(range(len(names)), list(map(charts.label, names)))
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(0, 1)
-        axes.set_xlabel(
-            "numbers: quartiles (bar), mean (dot), from bound to bound; shares, by name"
-        )
+        axes.set_xlabel("numbers: quartiles (bar), mean (dot), bounds\ncategories: shares")
+
+    def _tables(self) -> "list[DataFrame]":
+        """Return a table of numbers and one of categories, with a row for each column."""
+        texts = self._shown(self.table()).set_index("statistic").T
+        texts.insert(0, "column", texts.index, allow_duplicates=True)
+        numbers = texts.iloc[: len(self.numbers)][["column", *STATISTICS]]
+        categories = texts.iloc[len(self.numbers) :]
+        if not len(categories):
+            return [numbers]
+        return [numbers, categories[["column", "count", *_OF_CATEGORIES]]]
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
         """Return the table with its numbers as text, with standard errors."""

@@ -169,13 +169,13 @@ class Result(flower.Result):
 
     def _sections(self) -> list[page.Section]:
         """Return the sections of the page, in reading order."""
-        table = self._shown(self.table())
+        tables = self._tables()
         target = self.schema.target if self.schema is not None and self._predicts else None
         drawn = figure(self._draw, self._height, self._title())
         counts = self.num_reports, self.num_users, self.no_budget
         return [
-            page.Section("", [asked(self.strategy, target), *self._headline()]),
-            page.Section("Result", [page.table_of(table), *sentences_on(table), drawn]),
+            page.Section("", [asked(self.strategy, target, self.privacy), *self._headline()]),
+            page.Section("Result", [*map(page.table_of, tables), *sentences_on(tables[0]), drawn]),
             page.Section("Notes", [page.listed(self.notes)] if self.notes else []),
             page.Section("What is protected", [*guarantee_of(self.privacy), *self._statement()]),
             page.Section("Who answered", answered(self._answerers, *counts, self.steps)),
@@ -201,6 +201,10 @@ class Result(flower.Result):
         known = {each.name for each in fields(Result)}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in known}
         return {name: value for name, value in own.items() if isinstance(value, int | float)}
+
+    def _tables(self) -> "list[DataFrame]":
+        """Return the tables of a page."""
+        return [self._shown(self.table())]
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
         """Return the table with its rows ordered so that the most important come first."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.page import Markup, element, table_of
+from ldp_flower.presentation.page import Markup, element, folded, table_of
 from ldp_flower.presentation.words import TRUSTS, guarantee
 
 from .facts import PrivacySpent, Step
@@ -30,12 +30,12 @@ _COLUMNS = {
 }
 
 
-def asked(strategy: str, target: str | None) -> str:
-    """Return a sentence with the names of the strategy and of the target, as far as given."""
-    by = f"Estimated by {strategy} of ldp-flower" if strategy else ""
-    if target is None:
-        return by and f"{by}."
-    return f"{by or 'Estimated'}; the target is {target}."
+def asked(strategy: str, target: str | None, privacy: PrivacySpent | None) -> str:
+    """Return a sentence with the strategy, its cost and the target, as far as given."""
+    by = f" by {strategy}" if strategy else ""
+    cost = f" at epsilon {privacy.epsilon:.3g} per {privacy.unit}" if privacy else ""
+    about = "" if target is None else f"; the target is {target}"
+    return f"Estimated{by}{cost}{about}." if by or about else ""
 
 
 def sentences_on(table: "DataFrame") -> list[str]:
@@ -73,7 +73,7 @@ def answered(
         f"asks nodes how many {held} they hold; the columns from errors on count nodes. "
         "Bytes are those of one report."
     )
-    return [element("p", text), table_of(_steps(steps))]
+    return [element("p", text), folded("Step by step", table_of(_steps(steps)))]
 
 
 def _steps(steps: Sequence[Step]) -> "DataFrame":

@@ -12,7 +12,7 @@ from .scores import Row, Scores
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-_INK, _GREY, _GREEN, _RED = "#22313f", "#8a8f98", "#0b7a75", "#b0532c"
+_INK, _GREY, _GREEN, _RED = "#22313f", "#8a8f98", "#2b665c", "#934223"
 _COLOURS = {"PrivateRegression": _GREEN, "LDP-IHT": _RED}
 _TOLD = {
     "PrivateRegression": "bounds only",

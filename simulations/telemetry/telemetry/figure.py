@@ -15,7 +15,7 @@ from .questions import LEVELS, delays_by_carrier
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-_INK, _PRIVATE, _TRUTH, _GREY = "#22313f", "#0b7a75", "#b0532c", "#8a8f98"
+_INK, _PRIVATE, _TRUTH, _GREY = "#22313f", "#2b665c", "#934223", "#8a8f98"
 _MOST = 12  # destinations
 
 
