@@ -26,12 +26,27 @@ def made():
     return runpy.run_path(str(DOCS / "figures" / "explorer.py"))
 
 
-@pytest.mark.parametrize("question", ["means", "shares", "model"])
-def test_the_errors_are_those_of_todays_plans(made, question):
-    kept = np.array(GRID["errors"][question], dtype=float)
-    np.testing.assert_array_equal(kept, made["errors"](question))
+def test_the_grid_is_that_of_the_page(made):
     assert GRID["axes"] == {name: list(values) for name, values in made["AXES"].items()}
     assert GRID["limits"] == made["LIMITS"]
+
+
+@pytest.mark.parametrize("question", ["means", "shares"])
+def test_errors_of_two_features_are_those_of_todays_plans(made, question):
+    kept = np.array(GRID["errors"][question], dtype=float)[:, :, 0, 0]
+    assert GRID["axes"]["features"][0] == 2
+    protocol = getattr(made["strategies"], made["QUESTIONS"][question])
+    found = made["no_worse"](made["curves"](protocol, 2, 1))
+    np.testing.assert_array_equal(kept, made["three_digits"](found))
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["model", *(pytest.param(name, marks=pytest.mark.long) for name in ("means", "shares"))],
+)
+def test_all_errors_are_those_of_todays_plans(made, question):
+    kept = np.array(GRID["errors"][question], dtype=float)
+    np.testing.assert_array_equal(kept, made["errors"](question))
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ldp_flower import Users, simulate
+from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.strategies import ContradictedValue, TooFewReports, UserLevelMean
 from ldp_flower.strategies.subprotocols.coordinate_mean import CoordinateMean
@@ -72,7 +73,7 @@ def test_standard_errors_are_neither_too_narrow_nor_too_wide(epsilon):
     of_population, of_users = [], []
     for seed in range(200):
         users, truth = on_spheres(600, 3, 0.5, seed)
-        result = simulate(strategy(3, epsilon=epsilon), users, seed=seed)
+        result = run_in_memory(strategy(3, epsilon=epsilon), users, seed).result
         of_population.append((result.coef - truth) / result.std_error)
         of_users.append((result.coef - users.features.mean(axis=0)) / result.std_error)
     assert 0.5 < np.mean(np.square(of_population)) < 1.24
