@@ -250,10 +250,9 @@ class Deployment:
         return _run_id(self._flwr("run", str(app), "--run-config", run_config))
 
     def status(self, run_id):
-        """Return the status of a run."""
-        runs = json.loads(self._flwr("list", "--format", "json"))["runs"]
-        (status,) = [run["status"] for run in runs if str(run["run-id"]) == run_id]
-        return status
+        """Return the status of a run; an empty text if a busy SuperLink does not tell it."""
+        runs = json.loads(self._flwr("list", "--format", "json")).get("runs", [])
+        return next((run["status"] for run in runs if str(run["run-id"]) == run_id), "")
 
     def kill(self, name):
         """Kill (-9) a SuperNode or the SuperLink, with the processes that it has started."""
