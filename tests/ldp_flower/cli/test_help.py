@@ -11,6 +11,7 @@ from typer.main import get_command_name
 from typer.models import ArgumentInfo, OptionInfo
 from typer.testing import CliRunner
 
+from ldp_flower import __version__
 from ldp_flower.audit.runs import audited_runs
 from ldp_flower.cli import names
 from ldp_flower.cli.plan import QUESTIONS
@@ -130,3 +131,8 @@ def test_help_version_and_completion_import_neither_numpy_nor_flower():
     assert not loaded & heavy
     own = {name for name in loaded if name.startswith("ldp_flower.")}
     assert {name for name in own if not name.startswith("ldp_flower.cli")} == set()
+
+
+def test_the_package_is_the_command():
+    command = [sys.executable, "-m", "ldp_flower", "--version"]
+    assert subprocess.check_output(command, text=True).strip() == f"ldp-flower {__version__}"
