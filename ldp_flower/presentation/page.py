@@ -10,7 +10,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import __version__
 from .words import by_error, numbers
 
 if TYPE_CHECKING:
@@ -156,6 +155,8 @@ def page(title: str, sections: Sequence[Section], path: str | Path | None = None
     The page begins with the version of the library and today's date. It suits light and dark mode,
     screens of any width, and print.
     """
+    from .. import __version__  # which imports this module
+
     head = element(
         "head",
         Markup('<meta charset="utf-8">'),

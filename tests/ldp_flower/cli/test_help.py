@@ -134,5 +134,5 @@ def test_help_version_and_completion_import_neither_numpy_nor_flower():
 
 
 def test_the_package_is_the_command():
-    command = [sys.executable, "-m", "ldp_flower", "--version"]
+    command = [sys.executable, "-m", "ldp_flower.cli", "--version"]
     assert subprocess.check_output(command, text=True).strip() == f"ldp-flower {__version__}"

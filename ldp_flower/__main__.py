@@ -1,6 +1,0 @@
-"""The command ``ldp-flower``, as ``python -m ldp_flower``."""
-
-from .cli.app import app
-
-if __name__ == "__main__":
-    app(prog_name="ldp-flower")
