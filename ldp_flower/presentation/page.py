@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,8 +156,6 @@ def page(title: str, sections: Sequence[Section], path: str | Path | None = None
     The page begins with the version of the library and today's date. It suits light and dark mode,
     screens of any width, and print.
     """
-    from .. import __version__  # which imports this module
-
     head = element(
         "head",
         Markup('<meta charset="utf-8">'),
@@ -164,7 +163,7 @@ def page(title: str, sections: Sequence[Section], path: str | Path | None = None
         element("title", title),
         Markup(f"<style>{_PAGE_STYLE}</style>"),
     )
-    made = element("small", f"ldp-flower {__version__}, {date.today().isoformat()}")
+    made = element("small", f"ldp-flower {version('ldp-flower')}, {date.today().isoformat()}")
     body = element("body", made, fragment(title, sections))
     text = f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
     if path is not None:
