@@ -231,6 +231,14 @@ class Question:
         """
         return True
 
+    def reads(self, num_features: int) -> Sequence[int] | None:
+        """Return the indices of all columns that may change a user's value, the target's last.
+
+        They are all columns, since a row counts only if all its entries are finite. Return None if
+        the question does not say what is read.
+        """
+        return range(num_features + 1)
+
     @property
     def classes_asked(self) -> int:
         """Number of classes if targets are class indices from 0; 0 if they are other numbers."""
@@ -298,6 +306,11 @@ class AboutColumns(OfColumns):
     def needs_targets(self, num_features: int) -> bool:
         """Return True if the target is among the columns."""
         return num_features in getattr(self, "coordinates")  # noqa: B009
+
+    def reads(self, num_features: int) -> Sequence[int]:
+        """Return the columns of the field ``coordinates``."""
+        coordinates: NDArray[np.int64] = getattr(self, "coordinates")  # noqa: B009
+        return list(map(int, coordinates))
 
 
 class OneNumber(Question):

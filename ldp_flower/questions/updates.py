@@ -28,6 +28,9 @@ class UpdateQuestion(Question):
         check_coordinates(self.trained, len(names), f"the model has {len(names)} arrays of floats")
         return [names[index] for index in sorted(self.trained)]
 
+    def reads(self, num_features: int) -> None:
+        """Return None: the training decides what it reads."""
+
     def check(self, num_features: int, width: int) -> None:
         """Raise MessageError unless the width equals ``num_features``, the parameters' number."""
         if width != num_features:
