@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Self
 
 from ..randomizers import NodeSum, Randomizer, RecordMechanism
@@ -80,6 +81,13 @@ class Cost(PlainFields):
         return cls(randomizer.epsilon, randomizer.delta, plan, randomizer.steps)
 
 
+def place_of(randomizer: Randomizer) -> str:
+    """Return the place at which a mechanism adds its noise, one of :data:`NOISE`."""
+    if isinstance(randomizer, NodeSum):
+        return "shared" if randomizer.shared else "node"
+    return "user"
+
+
 def seconds_in(period: str) -> int:
     """Return the length in seconds of a period such as ``"30d"`` or ``"12h"``.
 
@@ -147,6 +155,9 @@ class PrivacyPolicy(PlainFields):
         be 0. A simulation is in one period.
     lifetime_epsilon : float, optional
         Largest sum of epsilons over all periods. Required with ``period``, and only with it.
+    studies : str or Path, optional
+        File of the approved studies (docs/approved-studies.md). With a file, every query that no
+        study approves is refused.
 
     Raises
     ------
@@ -170,6 +181,7 @@ class PrivacyPolicy(PlainFields):
     reply_after: float = 0.0
     period: str | None = None
     lifetime_epsilon: float | None = None
+    studies: str | Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,6 +205,8 @@ class PrivacyPolicy(PlainFields):
         check_choice("noise", self.noise, NOISE)
         self._check_shared()
         self._check_period()
+        if self.studies is not None and not (isinstance(self.studies, str | Path) and self.studies):
+            raise ValueError(f"Expected studies to be the path of a file, got {self.studies!r}.")
 
     def _check_shared(self) -> None:
         if (self.noise == "shared") != (self.max_dishonest is not None):
@@ -297,6 +311,9 @@ class PrivacyPolicy(PlainFields):
         """Return a policy with the stricter limit of two policies in every respect."""
         if other is None:
             return self
+        files = {file for file in (self.studies, other.studies) if file is not None}
+        if len(files) > 1:
+            raise ValueError("Expected one file as studies, got two: the app's and the operator's.")
         rows = [rows for rows in (self.max_rows, other.max_rows) if rows is not None]
         noise = min(self.noise, other.noise, key=NOISE.index)
         shared = noise == "shared"
@@ -318,6 +335,7 @@ class PrivacyPolicy(PlainFields):
             reply_after=max(self.reply_after, other.reply_after),
             period=self.period,
             lifetime_epsilon=None if self.period is None else min(self._for_life, other._for_life),
+            studies=next(iter(files), None),
         )
 
     @property
@@ -331,10 +349,7 @@ class PrivacyPolicy(PlainFields):
 
     def objection(self, randomizer: Randomizer) -> str | None:
         """Return the reason why the policy forbids one report of this mechanism, or None."""
-        by_record = isinstance(randomizer, RecordMechanism)
-        noise = "user"
-        if isinstance(randomizer, NodeSum):
-            noise = "shared" if randomizer.shared else "node"
+        by_record, noise = isinstance(randomizer, RecordMechanism), place_of(randomizer)
         cost = Cost.of(randomizer)
         return self.objection_to(
             cost, randomizer.width, by_record=by_record, noise=noise, exact=randomizer.exact

@@ -23,17 +23,19 @@ from typing import Any, Final, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..randomness import Words
-from . import one_time_keys
+from . import one_time_keys, study_book
 from .answer_lock import answering
 from .budget import Cost, PrivacyPolicy
-from .ledger_file import LedgerError, LedgerFile, fact, is_over, series_keys
+from .ledger_file import LedgerError, LedgerFile, fact, is_over, latest, series_keys
 from .one_time_keys import OneTimeKey
 from .peers import Peers, encode
 from .shared_sums import Commit
+from .studies import Study
+from .study_book import InStudy
 
 Accounts = NDArray[Any]
 Allowed = NDArray[np.bool_]
@@ -120,13 +122,15 @@ def _affordable(
     cost: Cost,
     policy: PrivacyPolicy,
     for_life: NDArray[np.float64] | None = None,
+    in_study: NDArray[np.float64] | float = 0.0,
+    study: Study | None = None,
 ) -> Allowed:
-    """Return a mask of the users who can pay ``cost`` under ``policy``.
+    """Return a mask of the users who can pay ``cost`` under ``policy`` and from a study's share.
 
     ``spent`` holds the epsilon, the delta and the epsilon alone that each user has spent since its
     budget was last renewed, and ``for_life`` the epsilon that it has spent in total. ``used`` is
     the number of reports that each user has sent in the cost's plan. The first of them paid for
-    all ``cost.steps`` reports.
+    all ``cost.steps`` reports. ``in_study`` holds what each user has ever spent in the study.
     """
     epsilon, delta, alone = spent
     # The limits have no tolerance for the rounding of a sum, which is relative 1e-16 a report:
@@ -137,7 +141,14 @@ def _affordable(
     if policy.lifetime_epsilon is not None:
         before = epsilon if for_life is None else for_life
         within &= before + cost.epsilon <= policy.lifetime_epsilon
+    if study is not None:
+        costs, limits = np.array(_numbers(cost)), np.array(study.limits)
+        within &= (in_study + costs[:, None] <= limits[:, None]).all(axis=0)
     return np.asarray(np.where(used > 0, used + cost.weight <= cost.steps, within))
+
+
+def _numbers(cost: Cost) -> tuple[float, float, float]:
+    return cost.epsilon, cost.delta, cost.epsilon_alone
 
 
 class StateLedger:
@@ -149,14 +160,16 @@ class StateLedger:
     """
 
     RECORDS = frozenset(
-        f"{name}-{kind}" for name in ("ldp", NODE) for kind in ("spent", "replies", "plans")
+        f"{name}-{kind}"
+        for name in ("ldp", NODE)
+        for kind in ("spent", "replies", "plans", "studies")
     )
 
     def __init__(self, state: RecordDict, num_users: int, name: str = "ldp") -> None:
         self._state = state
         self._num_users = num_users
         self._spent_name, self._replies_name = f"{name}-spent", f"{name}-replies"
-        self._plans_name = f"{name}-plans"
+        self._plans_name, self._studies_name = f"{name}-plans", f"{name}-studies"
 
     @cached_property
     def _spent(self) -> NDArray[np.float64]:
@@ -183,9 +196,32 @@ class StateLedger:
         stored = self._config(self._replies_name).get(digest)
         return Claim.of(stored, count) if isinstance(stored, bytes) else None
 
-    def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
-        """Return which users can still pay ``cost`` under ``policy``."""
-        return _affordable(self._spent[:, accounts], self._used(accounts, cost), cost, policy)
+    def _in_study(self, study: Study) -> NDArray[np.float64]:
+        """Return what users have spent in a study, and the number of its steps; (4, users)."""
+        studies = self._state.array_records.get(self._studies_name, {})
+        if study.id not in studies:
+            return np.zeros((4, self._num_users))
+        return np.array(studies[study.id].numpy())
+
+    def now(self) -> float:
+        """Return the time."""
+        return time.time()
+
+    def is_over(self, study: Study) -> bool:
+        """Return True if a study has ended or its steps are used."""
+        return self.now() >= study.ends or self._in_study(study)[3].max(initial=0) >= study.steps
+
+    def affordable(
+        self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
+    ) -> Allowed:
+        """Return which users can still pay ``cost`` under ``policy``, and from a study's share."""
+        spent, used = self._spent[:, accounts], self._used(accounts, cost)
+        if study is None:
+            return _affordable(spent, used, cost, policy)
+        if self.is_over(study):
+            return np.zeros(len(accounts), bool)
+        in_study = self._in_study(study)[:3, accounts]
+        return _affordable(spent, used, cost, policy, in_study=in_study, study=study)
 
     def reserve(
         self,
@@ -194,17 +230,25 @@ class StateLedger:
         cost: Cost,
         policy: PrivacyPolicy,
         series: PermanentSeries | None = None,
+        study: Study | None = None,
     ) -> Claim:
         """Debit the users who can pay, like :meth:`SqliteLedger.reserve`."""
         assert series is None  # a simulated node keeps no secrets
         claim = self.claim(entry.digest, len(accounts))
         if claim is None:
-            claim = Claim(self.affordable(accounts, cost, policy))
+            claim = Claim(self.affordable(accounts, cost, policy, study))
             accounts = accounts[claim.users]
             paying = accounts[self._used(accounts, cost) == 0]
-            costs = cost.epsilon, cost.delta, cost.epsilon_alone
-            self._spent[:, paying] += np.array(costs)[:, None]
+            costs = np.array(_numbers(cost))[:, None]
+            self._spent[:, paying] += costs
             self._state[self._spent_name] = ArrayRecord([self._spent])
+            if study is not None and len(accounts):
+                in_study = self._in_study(study)
+                in_study[:3, paying] += costs
+                in_study[3] += 1
+                studies = self._state.array_records.get(self._studies_name, {})
+                arrays = {**studies, study.id: Array(in_study)}
+                self._state[self._studies_name] = ArrayRecord(arrays)
             if cost.plan is not None:
                 every = self._used(np.arange(self._num_users), cost)
                 every[accounts] += cost.weight
@@ -295,8 +339,20 @@ class SqliteLedger(LedgerFile):
         return np.array([found.get(name, (0.0, 0.0, 0.0)) for name in names]).reshape(-1, 3).T
 
     def _able(
-        self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
+        self,
+        connection: sqlite3.Connection,
+        accounts: Accounts,
+        cost: Cost,
+        policy: PrivacyPolicy,
+        study: Study | None,
     ) -> Allowed:
+        in_study: NDArray[np.float64] | float = 0.0
+        if study is not None:
+            if study_book.is_over(connection, study):
+                return np.zeros(len(accounts), bool)
+            in_study = self._columns(
+                connection, accounts, study_book.SPENT, study.id, after="GROUP BY user"
+            )
         spent = self._columns(
             connection, accounts, "SELECT user, epsilon, delta, alone FROM spent WHERE 1"
         )
@@ -304,7 +360,8 @@ class SqliteLedger(LedgerFile):
         if policy.period is not None:
             query = "SELECT user, SUM(epsilon), 0, 0 FROM charge WHERE 1"
             (for_life, *_) = self._columns(connection, accounts, query, after="GROUP BY user")
-        return _affordable(spent, self._used(connection, accounts, cost), cost, policy, for_life)
+        used = self._used(connection, accounts, cost)
+        return _affordable(spent, used, cost, policy, for_life, in_study, study)
 
     def _used(
         self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost
@@ -318,13 +375,26 @@ class SqliteLedger(LedgerFile):
         with self.open() as connection:
             return _claim(connection, digest, count)
 
-    def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
-        """Return which users can still pay ``cost`` under ``policy``."""
-        if policy.period is not None:
-            with self.transaction() as connection:
-                self._begin_period(connection, policy)
-        with self.open() as connection:
-            return self._able(connection, accounts, cost, policy)
+    def now(self) -> float:
+        """Return the latest time that the clock has shown, and record it."""
+        with self.transaction() as connection:
+            return latest(connection, time.time())
+
+    def is_over(self, study: Study) -> bool:
+        """Return True if a study has ended, by the latest time, or if its steps are used."""
+        with self.transaction() as connection:
+            return study_book.is_over(connection, study)
+
+    def affordable(
+        self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
+    ) -> Allowed:
+        """Return which users can still pay ``cost`` under ``policy``, and from a study's share."""
+        if policy.period is None and study is None:
+            with self.open() as connection:
+                return self._able(connection, accounts, cost, policy, None)
+        with self.transaction() as connection:
+            self._begin_period(connection, policy)
+            return self._able(connection, accounts, cost, policy, study)
 
     @staticmethod
     def _begin_period(connection: sqlite3.Connection, policy: PrivacyPolicy) -> None:
@@ -339,6 +409,7 @@ class SqliteLedger(LedgerFile):
         cost: Cost,
         policy: PrivacyPolicy,
         series: PermanentSeries | None = None,
+        study: Study | None = None,
     ) -> Claim:
         """Debit the users who can pay, in one transaction on disk.
 
@@ -353,13 +424,15 @@ class SqliteLedger(LedgerFile):
             The series that the answer belongs to. The transaction then also draws and stores the
             secrets of the paying users, and raises LedgerError like
             :func:`~.ledger_file.series_keys`.
+        study : Study, optional
+            The approved study that pays. Nobody can pay if it has ended or if its steps are used.
         """
         with self.transaction() as connection:
             self._begin_period(connection, policy)
             claim = _claim(connection, entry.digest, len(accounts))
             new = claim is None
             if claim is None:
-                claim = Claim(self._able(connection, accounts, cost, policy))
+                claim = Claim(self._able(connection, accounts, cost, policy, study))
             if claim.reply is not None or not claim.users.any():
                 return claim
             claim, paying = claim.with_attempt(), 0
@@ -368,7 +441,7 @@ class SqliteLedger(LedgerFile):
                 if series is not None:
                     coins = [c for c, able in zip(series.coins, claim.users, strict=True) if able]
                     series_keys(connection, texts(names), series.name, coins)
-                paying = self._debit(connection, entry, names, cost, policy)
+                paying = self._debit(connection, entry, names, cost, policy, study)
             connection.execute(
                 "UPDATE reply SET content = ? WHERE digest = ?", (claim.to_bytes(), entry.digest)
             )
@@ -389,6 +462,7 @@ class SqliteLedger(LedgerFile):
         accounts: Accounts,
         cost: Cost,
         policy: PrivacyPolicy,
+        study: Study | None,
     ) -> int:
         """Book a new answer and its cost; return how many of the answering users pay for it."""
         _set_unit(connection, policy.unit)
@@ -397,7 +471,7 @@ class SqliteLedger(LedgerFile):
             "INSERT INTO spent (user, epsilon, delta, alone) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (user) DO UPDATE SET epsilon = epsilon + excluded.epsilon, "
             "delta = delta + excluded.delta, alone = alone + excluded.alone",
-            [(name, cost.epsilon, cost.delta, cost.epsilon_alone) for name in paying],
+            [(name, *_numbers(cost)) for name in paying],
         )
         if cost.plan is not None:
             connection.executemany(
@@ -412,8 +486,10 @@ class SqliteLedger(LedgerFile):
         ).lastrowid
         connection.executemany(
             "INSERT INTO charge (user, reply, epsilon, delta, alone) VALUES (?, ?, ?, ?, ?)",
-            [(name, number, cost.epsilon, cost.delta, cost.epsilon_alone) for name in paying],
+            [(name, number, *_numbers(cost)) for name in paying],
         )
+        if study is not None:
+            study_book.note(connection, number, study)
         return len(paying)
 
     def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
@@ -485,10 +561,18 @@ class SqliteLedger(LedgerFile):
     def spent(self) -> dict[str, Cost]:
         """Return each user's spending since its budget was last renewed."""
         with self.open() as connection:
-            rows = connection.execute("SELECT user, epsilon, delta FROM spent ORDER BY user")
+            rows = connection.execute(
+                f"SELECT user, epsilon, delta, {study_book.alone(connection)} FROM spent "
+                "ORDER BY user"
+            )
             # Most users have spent the same, and the check of a cost takes longer than its row.
-            cost = cache(Cost)
-            return {user: cost(epsilon, delta) for user, epsilon, delta in rows}
+            cost = cache(study_book.spending)
+            return {user: cost(*numbers) for user, *numbers in rows}
+
+    def spent_in_studies(self) -> dict[str, InStudy]:
+        """Return what was ever spent in each study, see :func:`~.study_book.totals`."""
+        with self.open() as connection:
+            return study_book.totals(connection)
 
     def book(self) -> Iterator[tuple[str, ...]]:
         """Yield all charges and renewals of the ledger, oldest first, as rows of :data:`BOOK`.

@@ -58,7 +58,7 @@ _SCHEMA = """
     ) WITHOUT ROWID;
 """
 #: Number of the format that this version writes.
-FORMAT: Final = 3
+FORMAT: Final = 4
 # Statements that upgrade from one format to the next. A ledger older than the format numbers may
 # already have the table "fact".
 _UPGRADES: Final = (
@@ -81,6 +81,8 @@ _UPGRADES: Final = (
         "name TEXT NOT NULL, key BLOB NOT NULL, ephemeral BLOB NOT NULL, signature BLOB NOT NULL, "
         "secret BLOB) WITHOUT ROWID",
     ),
+    # The approved study of an answer. Older answers, and those without a study, have no row.
+    ("CREATE TABLE study (reply INTEGER PRIMARY KEY, id TEXT NOT NULL)",),
 )
 
 
@@ -174,7 +176,7 @@ class LedgerFile:
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
         """Copy a ledger of an older format, and upgrade it as part of the open transaction."""
-        before = _format(connection)
+        before = format_of(connection)
         if before == FORMAT:
             return
         copy = self._path.with_name(f"{self._path.name}.format-{before}")
@@ -217,7 +219,7 @@ class LedgerFile:
         (found,) = connection.execute("PRAGMA application_id").fetchone()
         if found != self._APPLICATION_ID:
             raise LedgerError(f"{self._path} is not a ledger of ldp-flower.")
-        if (newer := _format(connection)) > FORMAT:
+        if (newer := format_of(connection)) > FORMAT:
             raise LedgerError(
                 f"The ledger {self._path} is of format {newer}, which a newer ldp-flower has "
                 f"written; this one knows formats up to {FORMAT}. Install the newer one."
@@ -249,7 +251,8 @@ def fact(connection: sqlite3.Connection, name: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _format(connection: sqlite3.Connection) -> int:
+def format_of(connection: sqlite3.Connection) -> int:
+    """Return the number of a ledger's format."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 

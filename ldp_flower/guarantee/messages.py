@@ -23,6 +23,7 @@ from ..questions import WIRE_TYPES, Arrays, Question, WireType, question_from_wi
 from ..questions import MessageError as MessageError
 from ..randomizers import Randomizer, Summary, randomizer_from_config
 from ..randomness import Words, derive
+from .peers import SIGNATURE_BYTES, is_name
 
 Slots = NDArray[np.int64]
 
@@ -114,6 +115,11 @@ class ErrorCode(IntEnum):
     TWICE = 115
     SET_TOO_SMALL = 116
     ANOTHER_SET = 117
+    # Of approved studies. None of them costs anything.
+    STUDIES_FILE = 120
+    NOT_APPROVED = 121
+    NOT_SIGNED = 122
+    STUDY_OVER = 123
 
 
 # Header of 128 bytes that numpy.save writes for a flat array of bytes.
@@ -261,6 +267,10 @@ class Query:
     numbered : bool (default: False)
         True if keys are built from the numbers on the users' ledgers, not from their slots on a
         node.
+    study : str, optional
+        Name of the approved study to which the query belongs.
+    signature : bytes, optional
+        Signature of the query for its study. It is no part of the query's digest.
     """
 
     question: Question
@@ -271,8 +281,16 @@ class Query:
     step: int
     collections: int | None = None
     numbered: bool = False
+    study: str | None = None
+    signature: bytes | None = None
 
     def __post_init__(self) -> None:
+        if self.study is not None and not is_name(self.study):
+            raise MessageError(f"Expected the name of a study, got {self.study!r}.")
+        if self.signature is not None and (
+            type(self.signature) is not bytes or len(self.signature) != SIGNATURE_BYTES
+        ):
+            raise MessageError(f"Expected a signature of {SIGNATURE_BYTES} bytes.")
         if type(self.numbered) is not bool:
             raise MessageError(f"Expected numbered true or false, got {self.numbered!r}.")
         if self.collections is not None and (
@@ -311,6 +329,8 @@ class Query:
             | {"low": self.low, "high": self.high}
             | ({} if self.collections is None else {"collections": self.collections})
             | ({"numbered": True} if self.numbered else {})
+            | ({} if self.study is None else {"study": self.study})
+            | ({} if self.signature is None else {"signature": self.signature})
             | {f"param.{name}": number for name, number in params.items()}
             | {f"randomizer.{name}": v for name, v in self.randomizer.to_config().items()}
         )
@@ -341,7 +361,8 @@ class Query:
                 raise MessageError(f"Unknown field {name!r} in a query.")
             sections[section][rest] = value
         own = sections[""]
-        if set(own) - {"collections", "numbered"} != {"statistic", "salt", "low", "high", "step"}:
+        optional = {"collections", "numbered", "study", "signature"}
+        if set(own) - optional != {"statistic", "salt", "low", "high", "step"}:
             raise MessageError(f"Unknown or missing fields in a query: {sorted(own)}.")
         question = question_from_wire(own.pop("statistic"), arrays, sections["param"], forms)
         try:
@@ -359,10 +380,11 @@ class Query:
         """Hash everything that decides the reports: this query and ``about`` (keys, users).
 
         The hash leaves out the ids of the run and of the message, so that a repeated query has the
-        same digest.
+        same digest. It leaves out the query's signature, which is over its digest.
         """
         layout, payload = pack(self.question.to_wire()[1])
-        described = json.dumps([self.to_config(), layout, *map(str, about)], sort_keys=True)
+        config = replace(self, signature=None).to_config()
+        described = json.dumps([config, layout, *map(str, about)], sort_keys=True)
         return hashlib.sha256(described.encode() + b"\0" + payload).hexdigest()
 
 

@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 KEY_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
 _DOMAIN: Final = "ldp-flower shared sum 1 "
 _NAME: Final = re.compile(r"[a-z0-9-]{1,40}")
 _FORMAT: Final = 1

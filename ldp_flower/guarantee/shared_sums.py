@@ -23,7 +23,7 @@ from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ..questions import MessageError
-from .peers import KEY_BYTES, Peers, encode, is_name
+from .peers import KEY_BYTES, SIGNATURE_BYTES, Peers, encode, is_name
 
 SET = "set"  # record with the members of a step
 COMMIT = "commit"  # kind of the first message, and record of its reply
@@ -31,7 +31,6 @@ COMMIT = "commit"  # kind of the first message, and record of its reply
 MIN_NODES: Final = 3
 MAX_NODES: Final = 256
 SESSION_BYTES: Final = 32
-_SIGNATURE_BYTES: Final = 64
 _FIELDS: Final = ("names", "keys", "ephemerals", "signatures")
 
 Masked = NDArray[np.uint64]
@@ -47,7 +46,7 @@ class Commit:
     signature: bytes
 
     def __post_init__(self) -> None:
-        sizes = {"key": KEY_BYTES, "ephemeral": KEY_BYTES, "signature": _SIGNATURE_BYTES}
+        sizes = {"key": KEY_BYTES, "ephemeral": KEY_BYTES, "signature": SIGNATURE_BYTES}
         if not is_name(self.name):
             raise MessageError(f"Expected a node's name, got {self.name!r}.")
         for field, size in sizes.items():

@@ -302,7 +302,7 @@ USER = np.array(["a"])
 def as_made_before(path):
     """Take from a ledger what the first version did not write."""
     with closing(sqlite3.connect(path)) as connection:
-        for table in ("fact", "secret", "shared"):
+        for table in ("fact", "secret", "shared", "study"):
             connection.execute(f"DROP TABLE {table}")
         for table in ("spent", "charge"):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN alone")

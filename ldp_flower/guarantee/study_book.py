@@ -1,0 +1,74 @@
+"""Spending by approved studies, on a ledger: the study of each answer, used steps, and totals.
+
+Charges are never deleted, also if budgets are renewed. So a study's share is for life, and a study
+whose id comes again goes on where it was.
+"""
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from .budget import Cost
+from .ledger_file import format_of, latest
+from .studies import Study
+
+# First formats of a ledger with these facts.
+_WITH_ALONE: Final = 3
+_WITH_STUDIES: Final = 4
+
+#: Query of what each user has spent in the study with an id, to be followed by users' names.
+SPENT: Final = (
+    "SELECT user, SUM(epsilon), SUM(delta), SUM(alone) FROM charge JOIN study USING (reply) "
+    "WHERE id = ?"
+)
+
+
+@dataclass(frozen=True)
+class InStudy:
+    """Users who have spent budget in a study, the largest sums of one of them, and used steps."""
+
+    users: int
+    largest: Cost
+    steps: int
+
+
+def note(connection: sqlite3.Connection, reply: int | None, study: Study) -> None:
+    """Book a new answer for a study, as one of its steps."""
+    connection.execute("INSERT INTO study VALUES (?, ?)", (reply, study.id))
+
+
+def is_over(connection: sqlite3.Connection, study: Study) -> bool:
+    """Return True if a study has ended or its steps are used; record the clock's time."""
+    now = latest(connection, time.time())
+    query = "SELECT COUNT(*) FROM study WHERE id = ?"
+    (steps,) = connection.execute(query, (study.id,)).fetchone()
+    return bool(now >= study.ends or steps >= study.steps)
+
+
+def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:
+    """Return what was ever spent in each study, by id; "" stands for answers without a study."""
+    book = "study"
+    if format_of(connection) < _WITH_STUDIES:
+        book = "(SELECT 0 AS reply, '' AS id WHERE 0)"
+    rows = connection.execute(
+        "SELECT id, COUNT(*), MAX(epsilon), MAX(delta), MAX(alone) FROM ("
+        "SELECT COALESCE(id, '') AS id, SUM(epsilon) AS epsilon, SUM(delta) AS delta, "
+        f"SUM({alone(connection)}) AS alone FROM charge LEFT JOIN {book} USING (reply) "
+        "GROUP BY 1, user) GROUP BY id"
+    ).fetchall()
+    steps = dict(connection.execute(f"SELECT id, COUNT(*) FROM {book} GROUP BY id"))
+    return {
+        study: InStudy(users, spending(*numbers), steps.get(study, 0))
+        for study, users, *numbers in rows
+    }
+
+
+def alone(connection: sqlite3.Connection) -> str:
+    """Return the column with the epsilon alone; an older ledger has no shared noise."""
+    return "alone" if format_of(connection) >= _WITH_ALONE else "epsilon"
+
+
+def spending(epsilon: float, delta: float, if_alone: float) -> Cost:
+    """Return a sum of costs as the cost that it is; epsilon alone only where it differs."""
+    return Cost(epsilon, delta, alone=None if if_alone == epsilon else if_alone)
