@@ -29,12 +29,21 @@ from ldp_flower.guarantee.ledger import (
     texts,
 )
 from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
-from ldp_flower.guarantee.messages import NodeKeys, Purpose, Query, Report, Slots
+from ldp_flower.guarantee.messages import (
+    ErrorCode,
+    NodeKeys,
+    Purpose,
+    Query,
+    Report,
+    Slots,
+)
+from ldp_flower.guarantee.studies import Studies, Study
 from ldp_flower.questions import OfClasses, Question, Standardised
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
 from ldp_flower.validation import Floats, is_integer, plain
 
+from .approval import approved, check_census, studies_of
 from .reply import Received, Refusal
 from .statistics import NONE, OwnStatistics
 
@@ -70,12 +79,15 @@ class EffectivePolicy:
     rehearsal : bool (default: False)
         True if the operator rehearses: the node answers as usual, but reports are about no data,
         and nothing is spent.
+    studies : Studies, optional
+        The approved studies, if the operator has a file of them: nothing else is answered.
     """
 
     simulated: bool
     policy: PrivacyPolicy
     seed: int | None
     rehearsal: bool = False
+    studies: Studies | None = None
 
     @classmethod
     def resolve(
@@ -86,23 +98,27 @@ class EffectivePolicy:
         A ``seed`` that is a function gets the ``context``. With the seed "run", the seed is read
         from a simulation's ``context``; nothing else is read from a context. In a deployment, raise
         Refusal if the app has a seed, or if the operator has set no valid policy. In a simulation,
-        raise Refusal if the seed is "run" and the run's configuration has no seed.
+        raise Refusal if the seed is "run" and the run's configuration has no seed. In both, raise
+        Refusal if the file of approved studies cannot be used.
         """
         if received.simulated:
-            return cls(True, own or _UNLIMITED, _simulations_seed(seed, context))
+            policy = own or _UNLIMITED
+            simulations = _simulations_seed(seed, context)
+            return cls(True, policy, simulations, studies=studies_of(policy))
         _warn_of_misspelt(frozenset(received.config))
         try:
             operators = PrivacyPolicy.from_node_config(received.config)
+            policy = None if operators is None else operators.tightened_by(own)
         except (ValueError, OverflowError) as error:
             raise Refusal.of_policy(str(error)) from error
-        if operators is None:
+        if policy is None:
             raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
         rehearsal = received.config.get("rehearsal", False)
         if not isinstance(rehearsal, bool):
             raise Refusal.of_policy(f"Expected rehearsal true or false, got {rehearsal!r}.")
         if seed != RUN and _seed_of(seed, context) is not None:
             raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
-        return cls(False, operators.tightened_by(own), None, rehearsal)
+        return cls(False, policy, None, rehearsal, studies_of(policy))
 
     def require_allowed(self, randomizer: Randomizer) -> None:
         """Raise Refusal if the policy does not allow one report of this mechanism."""
@@ -189,14 +205,16 @@ class CheckedQuery:
 
     ``slots`` are the users that the query addresses. ``digest`` identifies the query together with
     everything that decides the answer. ``summary`` holds the names of the question and of the
-    mechanism, for the operator's ledger. ``closes`` is the digest of the commit that the
-    answer to a shared sum uses up.
+    mechanism, for the operator's ledger. ``study`` is the approved study that pays, if the operator
+    has a file of studies. ``closes`` is the digest of the commit that the answer to a shared sum
+    uses up.
     """
 
     slots: Slots
     cost: Cost
     digest: str
     summary: tuple[str, str]
+    study: Study | None
     series: PermanentSeries | None = None
     closes: bytes | None = None
 
@@ -217,7 +235,12 @@ class Node:
     blind: bool = field(default=False, kw_only=True)
 
     def census(self) -> dict[str, int]:
-        """Return the number of users, the number of users who can pay nothing, and the keys."""
+        """Return the number of users, the number of users who can pay nothing, and the keys.
+
+        Raise Refusal if the operator has approved no study with a census.
+        """
+        if (studies := self.terms.studies) is not None:
+            check_census(studies, self.ledger.now())
         keys, policy = self.keys, self.terms.policy
         least = Cost(max(policy.min_epsilon, _MIN_EPSILON))
         able = self.ledger.affordable(self.accounts, least, policy)
@@ -295,8 +318,10 @@ class Node:
         """Return a checked query with its cost and its digest.
 
         ``about`` holds everything else that decides the reports. With ``permanent`` answers, users
-        pay once for the query's whole series. Raise Refusal if the query addresses no user.
+        pay once for the query's whole series. Raise Refusal if the query addresses no user, or if
+        the operator has a file of studies and none of them approves the query.
         """
+        study = approved(self.terms.studies, query, self.columns_read(query.question))
         slots = self.keys.addressed(query.salt, query.low, query.high)
         if not len(slots):
             raise Refusal(Refusal.MALFORMED, "The query addresses no user of this node.")
@@ -305,13 +330,19 @@ class Node:
         names = accounts.tolist() if accounts.dtype.kind == "U" else [self.keys.count]
         digest = query.digest(self.keys.group, self.keys.first, *names, *about)
         cost = Cost.of(query.randomizer, query.salt)
+        if study is not None and cost.plan is not None:  # a plan is paid by one study
+            cost = replace(cost, plan=f"study {study.id} {cost.plan}")
         series = None
         if permanent:
             cost = replace(cost, plan=plan_of(query.series), steps=query.collections or 1)
             if self.terms.seed is None:
                 coins = self.keys.coins(query.salt, query.coin_step, slots)
                 series = PermanentSeries(query.series, coins.tolist())
-        return CheckedQuery(slots, cost, digest, self.booked(query), series)
+        return CheckedQuery(slots, cost, digest, self.booked(query), study, series)
+
+    def columns_read(self, question: Question) -> Sequence[str] | None:
+        """Return the names of all columns that a question reads; None if they are not known."""
+        return None
 
     def booked(self, query: Query) -> tuple[str, str]:
         """Return a query's name in the ledger: its question and its mechanism."""
@@ -319,7 +350,7 @@ class Node:
 
     def answered(self, asked: CheckedQuery) -> Report | None:
         """Return the stored answer, or None; raise Refusal if no user has paid or can pay."""
-        return self._reply_in(self._claim(asked))
+        return self._reply_in(self._claim(asked), asked.study)
 
     def answer_once(
         self, asked: CheckedQuery, randomised: Callable[[Self, Slots], Report]
@@ -342,8 +373,10 @@ class Node:
         accounts, policy = self.accounts[asked.slots], self.terms.policy
         # A copy of the message waits for the answer, and must not count as another attempt.
         with self.ledger.answering(asked.digest):
-            claim = self.ledger.reserve(entry, accounts, asked.cost, policy, asked.series)
-            if (reply := self._reply_in(claim)) is not None:
+            claim = self.ledger.reserve(
+                entry, accounts, asked.cost, policy, asked.series, asked.study
+            )
+            if (reply := self._reply_in(claim, asked.study)) is not None:
                 return reply
             report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
             stored = self.ledger.fulfil(asked.digest, report.to_bytes(), asked.closes)
@@ -360,7 +393,7 @@ class Node:
         """
         with self.ledger.answering(asked.digest):
             claim = self._claim(asked)
-            if (reply := self._reply_in(claim)) is not None:
+            if (reply := self._reply_in(claim, asked.study)) is not None:
                 return reply
             report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
             if asked.closes is not None:
@@ -371,15 +404,18 @@ class Node:
     def _claim(self, asked: CheckedQuery) -> Claim:
         """Return the ledger's claim of a query or, if there is none, one of users who can pay."""
         accounts = self.accounts[asked.slots]
-        able = self.ledger.affordable(accounts, asked.cost, self.terms.policy)
+        able = self.ledger.affordable(accounts, asked.cost, self.terms.policy, asked.study)
         # The claim is read second: if another process has answered the same query and so spent the
         # rest of the budget, the claim is there by now.
         return self.ledger.claim(asked.digest, len(accounts)) or Claim(able)
 
-    def _reply_in(self, claim: Claim) -> Report | None:
+    def _reply_in(self, claim: Claim, study: Study | None) -> Report | None:
         if claim.reply is not None:
             return _kept(claim.reply)
         if not claim.users.any():
+            if study is not None and self.ledger.is_over(study):
+                text = "The query's study has ended, or its steps are used up."
+                raise Refusal(ErrorCode.STUDY_OVER, text, f"Study {study.id}.")
             raise Refusal(Refusal.EXHAUSTED, _EXHAUSTED)
         return None
 
@@ -450,6 +486,18 @@ class UsersNode(Node):
     def census(self) -> dict[str, int]:
         """Return the census of :meth:`Node.census` with the number of features."""
         return {**super().census(), "features": self.users.num_features}
+
+    def columns_read(self, question: Question) -> Sequence[str] | None:
+        """Return the names of all columns that a question reads; None if one has no name.
+
+        An app's statistic gets whole rows, whatever columns its question names.
+        """
+        width = self.users.num_features
+        read = range(width + 1) if type(question) in self.own else question.reads(width)
+        names = getattr(self.users, "columns", None)  # other sources of users have no names
+        if read is None or names is None or len(names) < width + self.users.has_targets:
+            return None
+        return [names[index] for index in read if index < width or self.users.has_targets]
 
     def booked(self, query: Query) -> tuple[str, str]:
         """Return a query's name in the ledger, with the columns that the question names."""

@@ -19,6 +19,7 @@ from ldp_flower.guarantee.messages import MessageError, Report, Slots
 from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
+from ..approval import refuse_training
 from ..node import CheckedQuery, Node, Seed, forbid
 from ..reply import Received, Refusal, with_own_metadata
 from ..update_mod import (
@@ -268,13 +269,15 @@ def check_plan(policy: PrivacyPolicy, plan: DpSgdPlan, num_parameters: int) -> N
 def asked_round(node: Node, plan: DpSgdPlan, run: int, kind: str, content: str) -> CheckedQuery:
     """Return the query for one round, at the cost of a run's plan for each account of the node.
 
-    ``content`` is the digest of the message's content.
+    ``content`` is the digest of the message's content. Raise Refusal if the operator has a file of
+    approved studies.
     """
+    refuse_training(node.terms.studies)
     cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
     whole = json.dumps([kind, node.accounts.tolist(), cost.plan, content])
     identity = hashlib.sha256(whole.encode()).hexdigest()
     slots = np.arange(len(node.accounts))
-    return CheckedQuery(slots, cost, identity, (kind, plan.mechanism))
+    return CheckedQuery(slots, cost, identity, (kind, plan.mechanism), None)
 
 
 def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:

@@ -1,0 +1,65 @@
+"""Approved studies at a client: whether a study of the operator's file approves a query.
+
+The checks need the message, the file and the names of the columns, and no data. They are made with
+every message, since the file may have changed since the last one.
+"""
+
+from collections.abc import Sequence
+
+from ldp_flower.guarantee.budget import PrivacyPolicy, place_of
+from ldp_flower.guarantee.messages import ErrorCode, Query
+from ldp_flower.guarantee.studies import Studies, StudiesError, Study
+
+from .reply import Refusal
+
+
+def studies_of(policy: PrivacyPolicy) -> Studies | None:
+    """Return the approved studies; None if the operator has no file of them.
+
+    Raise Refusal for a file that cannot be used.
+    """
+    if policy.studies is None:
+        return None
+    try:
+        studies = Studies.read(policy.studies)
+        studies.check(policy)
+    except StudiesError as error:
+        text = "The operator's file of approved studies is not valid."
+        raise Refusal(ErrorCode.STUDIES_FILE, text, str(error)) from error
+    return studies
+
+
+def approved(studies: Studies | None, query: Query, columns: Sequence[str] | None) -> Study | None:
+    """Return the study to which a query belongs; None if the operator has no file of studies.
+
+    ``columns`` are the names of all columns that the query reads, or None if they are not known.
+    Raise Refusal if no study approves the query.
+    """
+    if studies is None:
+        return None
+    study = studies.approved.get(query.study or "")
+    if study is None:
+        text = "The query belongs to no study that the operator has approved."
+        raise Refusal(ErrorCode.NOT_APPROVED, text, f"Study {query.study!r}.")
+    objection = study.objection(query, columns, place_of(query.randomizer))
+    if objection is not None:
+        text = "The query is none that the operator has approved for its study."
+        raise Refusal(ErrorCode.NOT_APPROVED, text, f"Study {study.id}: {objection}.")
+    if not study.accepts_signature(query):
+        text = "The query is not signed by a key that the operator has approved for its study."
+        raise Refusal(ErrorCode.NOT_SIGNED, text, f"Study {study.id}.")
+    return study
+
+
+def refuse_training(studies: Studies | None) -> None:
+    """Raise Refusal if the operator has a file of studies, none of which can approve training."""
+    if studies is not None:
+        text = "The operator has approved no training."
+        raise Refusal(ErrorCode.NOT_APPROVED, text)
+
+
+def check_census(studies: Studies, now: float) -> None:
+    """Raise Refusal unless the census is allowed at this time, in seconds."""
+    if not studies.allow_census(now):
+        text = "The operator has approved no study that begins with a census."
+        raise Refusal(ErrorCode.NOT_APPROVED, text)
