@@ -83,7 +83,8 @@ class Hospitals:
             TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
         rows = values_of(name, dim or self.dim)
         people = [f"{name}-{i}" for i in range(USERS)]
-        users = Users.from_rows(rows, np.zeros(USERS), people)
+        columns = [*(f"x{j}" for j in range(rows.shape[1])), "y"]
+        users = replace(Users.from_rows(rows, np.zeros(USERS), people), columns=columns)
         number = NAMES.index(name) + 1
         message = Message(content, number, kind)
         message.metadata.__dict__["_message_id"] = str(uuid4())

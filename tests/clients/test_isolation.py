@@ -293,6 +293,33 @@ def test_a_user_whose_data_fail_moves_no_bit(name, dim):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_column_that_a_question_says_it_does_not_read_moves_no_bit(name):
+    """Approved studies name columns, so that a column that is not named must not matter at all."""
+    dim = 17
+    users = group([own_rows(dim, rows) for rows in (2, 1, 0, 3, 9, 1)])
+    slots, words = np.arange(len(users)), derive(3, np.arange(len(users)))
+    for question, width in questions(name, dim):
+        others = sorted({*range(dim + 1)} - {*question.reads(dim)})
+        named = [slot for slot in WIRE_TYPES[name].slots if slot.per is Per.CHOSEN]
+        whole = not (named and named[0].required) or name.startswith(("class_", "normal"))
+        assert not (others and whole)  # their rows count if all entries are finite
+        if not others or width > 130:
+            continue
+        query = Query(question, SampledCoordinate(HybridMechanism(1.0), width), 0, 0, HASH_END, 1)
+        found = []
+        for number in (0.0, 7.0, np.nan, np.inf):
+            x, y = users.features.copy(), users.targets.copy()
+            missing = np.zeros(x.shape, bool)
+            x[:, [index for index in others if index < dim]] = number
+            missing[:, [index for index in others if index < dim]] = np.isnan(number)
+            if dim in others:
+                y[:] = number
+            changed = replace(users, features=x, targets=y, missing=missing)
+            found.append(bits(values_of(changed.take, slots, query, words=words)))
+        assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("number", [5e-324, 1e-310, 1.7e308, np.inf, np.nan])
 def test_no_number_is_an_error(name, number):
     dim = 3

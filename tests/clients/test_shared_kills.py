@@ -4,6 +4,8 @@ import itertools
 import multiprocessing
 import os
 import sqlite3
+from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
 from ldp_flower.guarantee.shared_sums import Commit
+from ldp_flower.guarantee.studies import Study
+from ldp_flower.guarantee.study_book import InStudy
 from ldp_flower.randomizers.discrete_gaussian import SIGMA
 
 #: A method of the ledger, and whether the process ends before or after it.
@@ -92,11 +96,28 @@ def test_two_nodes_die_and_everybody_pays_once(tmp_path, first, second):
     assert np.abs(noise).max() < 7  # 5 numbers: once in 1e11 times
     for name in NAMES:
         spent = hospitals.ledger(name).spent()
-        assert spent == {f"{name}-{i}": Cost(1.0, 1e-6) for i in range(USERS)}
+        whole = Cost(1.0, 1e-6, alone=asked.randomizer.alone)
+        assert spent == {f"{name}-{i}": whole for i in range(USERS)}
         with sqlite3.connect(tmp_path / f"{name}.db") as connection:
             assert {row for row in connection.execute("SELECT used FROM plan")} == {(5000,)}
             assert connection.execute("SELECT COUNT(*) FROM shared").fetchone() == (1,)
             assert connection.execute("SELECT secret FROM shared").fetchone() == (None,)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_study_pays_for_one_step_wherever_a_node_dies(tmp_path, place):
+    file, asked = tmp_path / "studies.toml", replace(query(parts=5000), study="sums")
+    columns = ("x0", "x1", "x2", "x3", "x4", "y")
+    limits = {"delta": 1e-6, "epsilon_alone": 4.0}
+    study = Study("sums", ("mean",), columns, ("shared",), 1.0, 1, date(2999, 1, 1), **limits)
+    file.write_text(f"format = 1\n{study.to_toml()}")
+    file.chmod(0o644)
+    hospitals = Hospitals(tmp_path, studies=str(file))
+    reports = step_with_deaths(hospitals, asked, {NAMES[1]: place})
+    assert all(isinstance(each, Report) for each in reports)
+    whole = InStudy(USERS, Cost(1.0, 1e-6, alone=asked.randomizer.alone), 1)
+    for name in NAMES:
+        assert hospitals.ledger(name).spent_in_studies() == {"sums": whole}
 
 
 def test_processes_that_answer_two_sets_at_once_give_one_answer(tmp_path):

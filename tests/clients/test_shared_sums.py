@@ -79,7 +79,7 @@ def test_a_sum_of_all_is_the_users_with_the_nodes_noise(hospitals):
     assert 0.8 < np.std(found) < 1.2
     for name in NAMES:
         assert hospitals.ledger(name).spent() == {
-            f"{name}-{i}": Cost(1.0, 1e-6) for i in range(USERS)
+            f"{name}-{i}": Cost(1.0, 1e-6, alone=query().randomizer.alone) for i in range(USERS)
         }
 
 
@@ -209,7 +209,8 @@ def test_an_answer_is_given_once_for_one_set(hospitals):
     assert first.to_bytes() == again.to_bytes()
     assert hospitals.sum("site-0", asked, commits[:5]) == ErrorCode.ANOTHER_SET
     assert hospitals.commit("site-0", asked) == commits[0]
-    assert hospitals.ledger("site-0").spent()["site-0-0"] == Cost(1.0, 1e-6)
+    whole = Cost(1.0, 1e-6, alone=asked.randomizer.alone)
+    assert hospitals.ledger("site-0").spent()["site-0-0"] == whole
 
 
 def test_an_answered_key_is_gone_from_the_file(hospitals):

@@ -150,5 +150,5 @@ def test_ten_hospitals_share_their_noise(hospitals):
     assert result["privacy"]["noise"] == "shared" and result["privacy"]["alone"] == alone
     for name in hospitals.names:
         spent = hospitals.ledger(name).spent()
-        assert len(spent) == USERS and set(spent.values()) == {Cost(EPSILON, DELTA)}
+        assert len(spent) == USERS and set(spent.values()) == {Cost(EPSILON, DELTA, alone=alone)}
     print(result["means"])

@@ -1,7 +1,9 @@
+import datetime
 import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
 from ldp_flower.guarantee.ledger_file import FORMAT, LedgerError, LedgerFile
+from ldp_flower.guarantee.studies import Study
+from ldp_flower.guarantee.study_book import InStudy
 
 POLICY = PrivacyPolicy(2.0, 0.1)
 ONE = Cost(1.0)
@@ -299,14 +303,24 @@ RECORDS = PrivacyPolicy(2.0, 0.1, unit="record", num_records=3)
 USER = np.array(["a"])
 
 
-def as_made_before(path):
-    """Take from a ledger what the first version did not write."""
+# What each format has added: tables, and columns of tables.
+ADDED = {
+    1: (["fact"], []),
+    2: (["secret"], []),
+    3: (["shared"], ["spent", "charge"]),
+    4: (["study"], []),
+}
+
+
+def as_made_before(path, number=0):
+    """Take from a ledger what the version of an older format did not write."""
     with closing(sqlite3.connect(path)) as connection:
-        for table in ("fact", "secret", "shared", "study"):
-            connection.execute(f"DROP TABLE {table}")
-        for table in ("spent", "charge"):
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN alone")
-        connection.execute("PRAGMA user_version=0")
+        for tables, with_alone in (each for own, each in ADDED.items() if own > number):
+            for table in tables:
+                connection.execute(f"DROP TABLE {table}")
+            for table in with_alone:
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN alone")
+        connection.execute(f"PRAGMA user_version={number}")
 
 
 def test_spending_of_users_counts_for_records_but_not_the_other_way_round(tmp_path):
@@ -382,6 +396,49 @@ def test_an_older_ledger_becomes_one_of_todays_when_it_is_answered_from(tmp_path
     assert copy.stat().st_mode & 0o077 == 0
     assert SqliteLedger(copy).spent() == {"a": cost}
     assert SqliteLedger(path).spent() == {"a": Cost(1.5)}
+
+
+STUDY = Study("s", ("mean",), ("x",), ("user",), 1.0, 2, datetime.date(2999, 1, 1))
+
+
+@pytest.mark.parametrize("number", range(FORMAT))
+def test_what_was_spent_before_a_ledger_knew_studies_is_in_none(tmp_path, number):
+    path, cost = tmp_path / "ledger.db", Cost(0.5, alone=0.5 if number < 3 else 0.75)
+    assert pays(SqliteLedger.create(path), "q1", USER, cost, POLICY, b"one")
+    as_made_before(path, number)
+    before = path.read_bytes()
+    plain = Cost(0.5) if number < 3 else cost
+    assert SqliteLedger(path).spent_in_studies() == {"": InStudy(1, plain, 0)}
+    assert SqliteLedger(path).spent() == {"a": plain}
+    assert path.read_bytes() == before
+
+    ledger = SqliteLedger(path)
+    assert ledger.affordable(USER, ONE, POLICY, STUDY).all()
+    assert ledger.reserve(Entry("q2"), USER, ONE, POLICY, study=STUDY).users.all()
+    assert ledger.spent_in_studies() == {"": InStudy(1, plain, 0), "s": InStudy(1, ONE, 1)}
+    assert formats(path, tmp_path / f"ledger.db.format-{number}") == [FORMAT, number]
+
+
+def test_a_study_pays_from_its_share_and_counts_its_steps(ledger):
+    policy = PrivacyPolicy(9.0, 0.1)
+    half = Cost(0.5)
+
+    def paid(name, accounts, cost=half, study=STUDY):
+        return ledger.reserve(Entry(name), accounts, cost, policy, study=study).users.tolist()
+
+    assert paid("q1", ALL[:2]) == [True, True]
+    assert paid("q1", ALL[:2]) == [True, True]  # the same again is the same step
+    assert paid("q2", ALL, Cost(0.75), replace(STUDY, id="t")) == [True] * 3
+    assert ledger.affordable(ALL, Cost(0.75), policy, STUDY).tolist() == [False, False, True]
+    assert paid("q3", ALL, Cost(0.75)) == [False, False, True]
+    assert ledger.is_over(STUDY) and not ledger.is_over(replace(STUDY, id="t"))
+    assert paid("q4", ALL[:1]) == [False]
+    assert paid("q3", ALL) == [False, False, True]
+    more = replace(STUDY, steps=3)
+    assert paid("q4", ALL[:1], study=replace(more, until=datetime.date(2020, 1, 1))) == [False]
+    assert paid("q4", ALL[:1], Cost(0.1, 1e-9), more) == [False]  # it has no delta
+    assert paid("q4", ALL[:1], Cost(0.1, alone=0.9), more) == [False]
+    assert paid("q4", ALL[:1], study=more) == [True]
 
 
 def test_a_ledger_that_cannot_be_copied_stays_what_it_is(tmp_path):
