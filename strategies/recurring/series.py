@@ -71,7 +71,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         has ``estimates``. :class:`Distribution` has none: its smoothing has the same bias every
         week, and the levels' bands missed by 13 to 20 %. The strategy's ``epsilon`` is for the
         whole series, as are its ``noise``, ``delta`` and ``honest``
-        (:class:`~..runtime.at_node.AtNode`).
+        (:class:`~..runtime.at_node.AtNode`), and its ``study``.
     collections : int
         Number of collections, 2 to 1,000. It is also the number of panels. With noise at the node
         each collection has one part in so many of the budget.
@@ -157,6 +157,8 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
     noise: str = field(init=False, default="user", metadata={LATER: True})
     delta: float = field(init=False, default=1e-6, metadata={LATER: True})
     honest: int | None = field(init=False, default=None, metadata={LATER: True})
+    study: str | None = field(init=False, default=None, metadata={LATER: True})
+    study_key: str | None = field(init=False, default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         if not isinstance(self.strategy, LdpStrategy):
@@ -167,6 +169,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
                 f"PrivateEvaluation), got {type(self.strategy).__name__}."
             )
         self.epsilon, self.min_reports = self.strategy.epsilon, self.strategy.min_reports
+        self.study, self.study_key = self.strategy.study, self.strategy.study_key
         if isinstance(self.strategy, AtNode):
             self.noise, self.delta = self.strategy.noise, self.strategy.delta
             self.honest = self.strategy.honest

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.messages import NUMBERS, MessageError, NodeKeys, Query, Report, Slots
 from ldp_flower.guarantee.shared_sums import SET
+from ldp_flower.guarantee.studies import NamedStudy
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.questions import Arrays, Question
 from ldp_flower.randomizers import Estimate, NodeSum, Randomizer, RecordMechanism, Summary
@@ -157,6 +158,8 @@ class Ask(PlainFields, Asked):
         is then :class:`Answers`.
     chosen : Chosen, optional
         The members of a sum whose noise is shared, once they are chosen.
+    study : NamedStudy, optional
+        The approved study of the question, which the run sets for all of its questions.
     """
 
     cohort: Cohort
@@ -167,6 +170,7 @@ class Ask(PlainFields, Asked):
     min_reports: int | None = None
     collections: int | None = None
     chosen: Chosen | None = None
+    study: NamedStudy | None = None
 
     @property
     def shared(self) -> bool:
@@ -208,7 +212,7 @@ class Ask(PlainFields, Asked):
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
         """Return the content of the message to a node: a query, or app records that carry it."""
-        query = replace(self.query(salt, number), numbered=numbered)
+        query = self.query(salt, number, numbered)
         content = query.to_record_dict()
         if self.chosen is not None:
             content[SET] = self.chosen.members.to_record()
@@ -229,13 +233,15 @@ class Ask(PlainFields, Asked):
         """Return the estimated mean of all reports, or the single reports if they are kept."""
         return _together(self, parts)
 
-    def query(self, salt: int, number: int) -> Query:
+    def query(self, salt: int, number: int, numbered: bool = False) -> Query:
         """Return the query to send, for a run's salt and a step's number on the wire."""
         cohort = self.cohort
-        return Query(
+        query = Query(
             *(self.question, self.randomizer, salt, cohort.low, cohort.high, number),
             self.collections,
+            numbered,
         )
+        return query if self.study is None else self.study.naming(query)
 
 
 def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent:

@@ -24,6 +24,7 @@ from flwr.serverapp.strategy import Strategy
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.budget import NOISE
+from ldp_flower.guarantee.peers import is_name
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import (
     PlainFields,
@@ -31,6 +32,7 @@ from ldp_flower.validation import (
     check_integer,
     check_range,
     check_seed,
+    check_unused,
     plain_arguments,
 )
 
@@ -144,6 +146,11 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         with a quarter as many reports, at twice the standard error.
     noise : {"user", "node", "shared"} (default: "user")
         Where noise is added, see :class:`~.at_node.AtNode`.
+    study : str, optional
+        Name of the study under which operators have approved the questions. Operators with a file
+        of approved studies answer nothing else (docs/approved-studies.md).
+    study_key : str, optional
+        File of the key that signs the questions of the study, for operators who ask for this.
 
     Raises
     ------
@@ -172,6 +179,8 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     epsilon: float
     min_reports: int = 20
     noise: str = field(default="user", metadata={LATER: True})
+    study: str | None = field(default=None, metadata={LATER: True})
+    study_key: str | None = field(default=None, metadata={LATER: True})
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -192,7 +201,23 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
                 f"Expected noise='user' with {type(self).__name__}, got {self.noise!r}. With noise "
                 f"at the node, or shared, ask by {self.instead_at_node}."
             )
+        self._check_study()
         self._run: LiveRun | None = None  # the current run, for Flower's methods
+
+    def _check_study(self) -> None:
+        if self.study is None:
+            check_unused(self, "without a study", "study_key")
+            return
+        if not is_name(self.study):
+            raise ValueError(
+                "Expected study to be 1 to 40 small letters, digits or hyphens, got "
+                f"{self.study!r}."
+            )
+        if self.carrier is not None:
+            raise ValueError(
+                f"Expected no study with {type(self).__name__}, got {self.study!r}: operators "
+                "approve questions, not trainings."
+            )
 
     def __repr__(self) -> str:
         """Return the class's name and those plain arguments that differ from their defaults."""

@@ -35,7 +35,7 @@ _MAX_REASON_CHARS = 200  # largest number of characters of an error that are kep
 #: Errors with which a node refuses before any user pays. After any other error users may have paid.
 _UNPAID = {
     *(ErrorCode.MALFORMED, ErrorCode.FORBIDDEN, ErrorCode.EXHAUSTED, ErrorCode.MISCONFIGURED),
-    *(code for code in ErrorCode if ErrorCode.PEERS_FILE <= code < ErrorCode.ANOTHER_SET),
+    *(code for code in ErrorCode if ErrorCode.PEERS_FILE <= code != ErrorCode.ANOTHER_SET),
 }
 # While replies arrive, the server pauses at most this many times as long as a request for replies
 # took.

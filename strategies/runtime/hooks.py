@@ -31,6 +31,10 @@ class Hooks(ABC):
     #: Share of the budget that one run uses, with noise at the node.
     share: float = 1.0
 
+    #: Approved study of all questions, and the file of the key that signs them, if there are any.
+    study: str | None = None
+    study_key: str | None = None
+
     epsilon: float
     min_reports: int
     noise: str

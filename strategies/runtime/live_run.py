@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END
+from ldp_flower.guarantee.studies import NamedStudy
 from ldp_flower.randomizers import NodeSum
 from ldp_flower.randomizers.sums import PARTS
 from ldp_flower.randomness import public_coin
@@ -95,6 +96,7 @@ class LiveRun(Run):
         exchange: Exchange,
         kept: RunStore,
         census: Census,
+        study: NamedStudy | None,
     ) -> None:
         super().__init__(strategy, population, arguments, strategy.share)
         self.strategy = strategy
@@ -103,7 +105,7 @@ class LiveRun(Run):
         self.num_records, self.num_owners = census.records, census.owners
         self.dishonest = census.dishonest
         self.ended = ""  # the reason, if the run ended early
-        self._exchange, self._census = exchange, census
+        self._exchange, self._census, self._study = exchange, census, study
         self._asked: list[Asked] = []
         self._ask: Asked | None = None
         self._condensed: bytes | None = None  # the last answer, if stored instead of its reports
@@ -254,8 +256,9 @@ class LiveRun(Run):
                 ask = self._protocol.send(answer)
             coin = public_coin(self.population.salt, self.kept.first + self.number)
             own = ask.for_coin(coin)
-            if isinstance(own, Ask) and own.shared:
-                own = replace(own, chosen=self._exchange.chosen(self.number))
+            if isinstance(own, Ask):
+                chosen = self._exchange.chosen(self.number) if own.shared else None
+                own = replace(own, chosen=chosen, study=self._study)
             self._ask = own
         except StopIteration as end:
             self._ask, self.found, self.ended = None, end.value, why
@@ -357,6 +360,7 @@ def start_run(
 
     Parameters and exceptions are those of the strategy's ``start``.
     """
+    study = NamedStudy.of(strategy.study, strategy.study_key)
     if kept.get("roster") is None:
         roster = wait_for_nodes(grid, num_nodes, roster_timeout, strategy.fewest_nodes)
         kept.put("roster", roster)
@@ -403,7 +407,7 @@ def start_run(
     if (card := getattr(strategy, "card", None)) is not None:
         logger.info("\t├── steps to come: %s", card.rounds)
     logger.info("\t└──> %s", step)
-    run = LiveRun(strategy, population, arguments, exchange, kept, census)
+    run = LiveRun(strategy, population, arguments, exchange, kept, census, study)
     try:
         strategy.check_census(run)
         run.begin()

@@ -93,6 +93,7 @@ OTHER = {
 ELSEWHERE = {"dim", "domain_size", "schema", "force", "store", "season"} | {
     *("min_available_nodes", "min_nodes", "trainable", "train_metrics_aggr_fn", "network"),
     *("noise", "delta", "honest", "intervals"),  # tests/strategies/sums
+    *("study", "study_key"),  # tests/strategies/runtime
 }
 
 
