@@ -1,5 +1,8 @@
 """The commands ``ldp-flower keys`` and ``ldp-flower peers``, for nodes that share their noise."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -118,19 +121,20 @@ def peers_add(
 
     with failing(PeersError, code=FAILED):
         peer = Peer.of({"name": name, "key": key, "checked": checked})
-        listed = read_peers(path) if path.expanduser().exists() else []
-        now = datetime.now(UTC).replace(microsecond=0)
-        listed = [p for p in listed if p.is_accepted(now)]  # an old key signs no new one
-        if proof is not None:
-            replaced = signed_rotation(listed, peer, proof)
-            until = now + _OVERLAP
-            listed = [replace(p, until=until) if p == replaced else p for p in listed]
-        else:
+        if proof is None:  # the operator is asked before the file is locked
             own = shown(peer.key)
             told = fingerprint or typer.prompt(f"Fingerprint that the operator of {name} has told")
             if "".join(told.split()) != "".join(own.split()):
                 fail("The fingerprint is another one: this is not the key of that node.", FAILED)
-        write_peers(path, [*listed, peer])
+        with _changing(path):
+            listed = read_peers(path) if path.expanduser().exists() else []
+            now = datetime.now(UTC).replace(microsecond=0)
+            listed = [p for p in listed if p.is_accepted(now)]  # an old key signs no new one
+            if proof is not None:
+                replaced = signed_rotation(listed, peer, proof)
+                until = now + _OVERLAP
+                listed = [replace(p, until=until) if p == replaced else p for p in listed]
+            write_peers(path, [*listed, peer])
     console.print(Text(f"{path} accepts {name} with the fingerprint {shown(peer.key)}."))
 
 
@@ -145,13 +149,29 @@ def peers_remove(
     """Accept the node NAME no more. Do so at once if its key may be known to others."""
     from ..guarantee.peers import PeersError, read_peers, write_peers
 
-    with failing(PeersError, code=FAILED):
+    with failing(PeersError, code=FAILED), _changing(path):
         listed = read_peers(path)
         left = [p for p in listed if not (p.name == name and p.key.hex().startswith(key or ""))]
         if len(left) == len(listed):
             fail(f"Expected the name of a peer in {path}, got {name!r}.", FAILED)
         write_peers(path, left)
     console.print(Text(f"{path} accepts {len(listed) - len(left)} key(s) less."))
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Lock the folder of a file, so that no other command changes the file meanwhile."""
+    import fcntl
+
+    try:
+        folder = os.open(path.expanduser().absolute().parent, os.O_RDONLY)
+    except OSError as error:
+        fail(f"Cannot change {path}: {error.strerror}.", FAILED)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 @peers.command("show")

@@ -1,12 +1,16 @@
 """Commands for the keys of nodes that share their noise."""
 
 import re
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from typer.testing import CliRunner
 
 from ldp_flower.cli import app
+from ldp_flower.cli import keys as commands
+from ldp_flower.guarantee import peers
 from ldp_flower.guarantee.peers import (
     KeyFiles,
     PeersError,
@@ -14,6 +18,7 @@ from ldp_flower.guarantee.peers import (
     create_key,
     read_key,
     read_peers,
+    shown,
 )
 
 
@@ -103,3 +108,31 @@ def test_what_is_no_key_or_no_peer_is_refused(site):
         (site / "peers.toml").write_text(text)
         with pytest.raises(PeersError, match="Expected"):
             read_peers(site / "peers.toml")
+
+
+def test_peers_that_are_added_at_once_are_all_in_the_file(tmp_path, monkeypatch):
+    """Each command waits after it has read the file, so that without a lock one would be lost."""
+    reading = threading.Barrier(2)
+    read = peers.read_peers
+
+    def slow(path):
+        listed = read(path)
+        with suppress(threading.BrokenBarrierError):  # with a lock, the other cannot come here
+            reading.wait(timeout=0.3)
+        return listed
+
+    file = tmp_path / "peers.toml"
+    keys = [create_key(tmp_path / f"{i}.key").public_key().public_bytes_raw() for i in range(3)]
+    commands.peers_add(file, "a", keys[0].hex(), None, shown(keys[0]), "")
+    monkeypatch.setattr(peers, "read_peers", slow)
+    threads = [
+        threading.Thread(
+            target=commands.peers_add, args=(file, name, key.hex(), None, shown(key), "")
+        )
+        for name, key in zip("bc", keys[1:], strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {peer.name for peer in read_peers(file)} == {"a", "b", "c"}
