@@ -37,6 +37,7 @@ from .plan import plan
 from .protocols import protocols
 from .run import NODES, FlowerError, declared_config, ended_by_signals, private_superlink
 from .screen import Screen
+from .studies import studies
 from .supernode import check, supernode
 
 _SIMULATION_FAILED = "Simulation failed with exception: "  # Flower's prefix of the exception
@@ -51,6 +52,7 @@ app = typer.Typer(
 app.add_typer(ledger, name="ledger")
 app.add_typer(keys, name="keys")
 app.add_typer(peers, name="peers")
+app.add_typer(studies, name="studies")
 
 
 def _show_version(asked: bool) -> None:
