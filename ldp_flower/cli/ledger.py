@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .console import FAILED, USAGE, console, fail, failing
+from .studies import numbers_of
 
 if TYPE_CHECKING:
     from ..guarantee.ledger import SqliteLedger
@@ -47,20 +48,39 @@ def ledger_init(path: LedgerPath) -> None:
 
 @ledger.command("show")
 def ledger_show(path: LedgerPath) -> None:
-    """Show the budget that each user on the ledger in the file PATH has spent."""
+    """Show the budget that each user on the ledger in the file PATH has spent.
+
+    Epsilon alone is what a user has spent if all other nodes collude that share their noise.
+
+    A second table shows approved studies, each with the largest sums of a user since the ledger was
+    made. Answers before the first study are in the line "before".
+    """
     from ..presentation.words import printable
 
     with _opened(path) as opened:
-        spent = opened.spent()
+        spent, in_studies = opened.spent(), opened.spent_in_studies()
+    costs = ("epsilon", "delta", "epsilon alone")
     table = Table()
     table.add_column("user", overflow="fold")
-    for name in ("epsilon", "delta"):
+    for name in costs:
         table.add_column(name, justify="right")
     for user, cost in spent.items():
-        table.add_row(Text(printable(user)), f"{cost.epsilon:g}", f"{cost.delta:g}")
+        numbers = (cost.epsilon, cost.delta, cost.epsilon_alone)
+        table.add_row(Text(printable(user)), *(f"{number:g}" for number in numbers))
     if spent:
         console.print(table)
     console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
+    if not set(in_studies) - {""}:
+        return
+    table = Table()
+    table.add_column("study")
+    for name in ("users", "steps", *costs):
+        table.add_column(name, justify="right")
+    for study, found in in_studies.items():
+        *numbers, steps = numbers_of(found)
+        shown = (f"{number:g}" for number in numbers)
+        table.add_row(study or "before", str(found.users), str(steps) if study else "", *shown)
+    console.print(table)
 
 
 @ledger.command("export")
