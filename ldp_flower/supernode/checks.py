@@ -2,6 +2,7 @@
 
 import logging
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 from ..clients import LdpClientApp
 from ..clients.private_training.records import NUMBERS, Form, Loaded, in_words
 from ..data import table_file
-from ..guarantee.budget import PrivacyPolicy
+from ..guarantee.budget import NOISE, PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
 from ..guarantee.peers import PeersError, PinnedPeers
+from ..guarantee.studies import Studies, StudiesError
 from ..models import Limits
+from ..questions import WIRE_TYPES
 from .journal import collected_log
 from .settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
 
@@ -61,6 +64,7 @@ def examine(
     _keys(config, settings, findings)
     _places(config, settings, findings)
     _peers(settings, policy, findings)
+    _studies(settings, policy, findings)
     if settings is not None and not findings.problems:
         if isinstance(settings.source, RecordsFile):
             _records(config, settings.source, policy, network, findings)
@@ -167,6 +171,44 @@ def _peers(settings: Settings | None, policy: PrivacyPolicy | None, findings: Fi
         )
 
 
+def _studies(settings: Settings | None, policy: PrivacyPolicy | None, findings: Findings) -> None:
+    """Check the file of approved studies."""
+    if policy is None or policy.studies is None:
+        return
+    if settings is not None and isinstance(settings.source, RecordsFile):
+        findings.problems.append(
+            "A node with approved studies trains nothing: take the key studies out."
+        )
+    try:
+        studies = Studies.read(policy.studies)
+        studies.check(policy)
+    except StudiesError as error:
+        findings.problems.append(str(error))
+        return
+    now = time.time()
+    for each in studies.approved.values():
+        ended = now >= each.ends
+        findings.facts.append(
+            f"Study {each.id}: epsilon {each.epsilon:g} and delta {each.delta:g}, {each.steps} "
+            f"steps, {'ended' if ended else 'until'} {each.until}."
+        )
+        if unknown := [name for name in each.questions if name not in WIRE_TYPES]:
+            findings.doubts.append(
+                f"Study {each.id} lists questions that only an own app can answer: "
+                f"{', '.join(unknown)}."
+            )
+        places = [place for place in each.noise if NOISE.index(place) > NOISE.index(policy.noise)]
+        if places:
+            findings.problems.append(
+                f'Study {each.id} lists noise "{places[-1]}", and the policy has '
+                f'noise="{policy.noise}".'
+            )
+    if not studies.allow_census(now):
+        findings.doubts.append(
+            "No study that has not ended has census = true, with which all strategies begin."
+        )
+
+
 def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
     """Find missing files, and files that other accounts of the machine can read or change."""
     named = {
@@ -174,7 +216,7 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
     }
     source = None if settings is None else settings.source
     schema = source.schema if isinstance(source, OwnTable) else None
-    anyone = {schema}  # who reads these learns nothing
+    anyone = {schema, config.get("studies")}  # who reads these learns nothing
     if isinstance(source, OwnTable):
         named |= {f"--table {source.path}": source.path, f"--schema {schema}": source.schema}
         named |= {f"--ids {source.ids}": source.ids} if source.ids is not None else {}
