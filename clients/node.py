@@ -102,9 +102,9 @@ class EffectivePolicy:
         Refusal if the file of approved studies cannot be used.
         """
         if received.simulated:
-            policy = own or _UNLIMITED
-            simulations = _simulations_seed(seed, context)
-            return cls(True, policy, simulations, studies=studies_of(policy))
+            simulations = own or _UNLIMITED
+            of_run = _simulations_seed(seed, context)
+            return cls(True, simulations, of_run, studies=studies_of(simulations))
         _warn_of_misspelt(frozenset(received.config))
         try:
             operators = PrivacyPolicy.from_node_config(received.config)

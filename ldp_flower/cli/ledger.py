@@ -65,8 +65,8 @@ def ledger_show(path: LedgerPath) -> None:
     for name in costs:
         table.add_column(name, justify="right")
     for user, cost in spent.items():
-        numbers = (cost.epsilon, cost.delta, cost.epsilon_alone)
-        table.add_row(Text(printable(user)), *(f"{number:g}" for number in numbers))
+        each = (cost.epsilon, cost.delta, cost.epsilon_alone)
+        table.add_row(Text(printable(user)), *(f"{number:g}" for number in each))
     if spent:
         console.print(table)
     console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
@@ -77,9 +77,9 @@ def ledger_show(path: LedgerPath) -> None:
     for name in ("users", "steps", *costs):
         table.add_column(name, justify="right")
     for study, found in in_studies.items():
-        *numbers, steps = numbers_of(found)
-        shown = (f"{number:g}" for number in numbers)
-        table.add_row(study or "before", str(found.users), str(steps) if study else "", *shown)
+        *largest, steps = numbers_of(found)
+        shown = (f"{number:g}" for number in largest)
+        table.add_row(study or "before", str(found.users), f"{steps:g}" if study else "", *shown)
     console.print(table)
 
 

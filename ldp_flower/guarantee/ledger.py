@@ -198,10 +198,14 @@ class StateLedger:
 
     def _in_study(self, study: Study) -> NDArray[np.float64]:
         """Return what users have spent in a study, and the number of its steps; (4, users)."""
-        studies = self._state.array_records.get(self._studies_name, {})
+        studies = self._studies()
         if study.id not in studies:
             return np.zeros((4, self._num_users))
         return np.array(studies[study.id].numpy())
+
+    def _studies(self) -> ArrayRecord:
+        """Return what is spent in all studies, by id; empty in the first message."""
+        return self._state.array_records.get(self._studies_name, ArrayRecord())
 
     def now(self) -> float:
         """Return the time."""
@@ -246,8 +250,7 @@ class StateLedger:
                 in_study = self._in_study(study)
                 in_study[:3, paying] += costs
                 in_study[3] += 1
-                studies = self._state.array_records.get(self._studies_name, {})
-                arrays = {**studies, study.id: Array(in_study)}
+                arrays = {**self._studies(), study.id: Array(in_study)}
                 self._state[self._studies_name] = ArrayRecord(arrays)
             if cost.plan is not None:
                 every = self._used(np.arange(self._num_users), cost)
@@ -425,7 +428,8 @@ class SqliteLedger(LedgerFile):
             secrets of the paying users, and raises LedgerError like
             :func:`~.ledger_file.series_keys`.
         study : Study, optional
-            The approved study that pays. Nobody can pay if it has ended or if its steps are used.
+            The approved study that pays. Nobody can pay if it has ended or if its steps are used,
+            and nobody answers what was paid and is not computed when it ends.
         """
         with self.transaction() as connection:
             self._begin_period(connection, policy)
@@ -433,6 +437,8 @@ class SqliteLedger(LedgerFile):
             new = claim is None
             if claim is None:
                 claim = Claim(self._able(connection, accounts, cost, policy, study))
+            elif claim.reply is None and study and study_book.has_ended(connection, study):
+                claim = Claim(np.zeros(len(accounts), bool))  # paid, and not computed in time
             if claim.reply is not None or not claim.users.any():
                 return claim
             claim, paying = claim.with_attempt(), 0

@@ -66,7 +66,8 @@ class Study:
     signed_by : tuple of str
         Ed25519 keys, of which one has to sign each query; empty if no signature is needed.
     census : bool
-        True if the node answers the census until the study ends.
+        True if the node answers the census until the study ends, and if reports may name users by
+        their numbers on the ledger.
     """
 
     id: str
@@ -145,6 +146,8 @@ class Study:
             return f"question {query.statistic}"
         if noise not in self.noise:
             return f"noise {noise}"
+        if query.numbered and not self.census:
+            return "users' numbers"
         if columns is None:
             return "columns without names"
         others = dict.fromkeys(name for name in columns if name not in self.columns)

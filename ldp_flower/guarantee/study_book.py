@@ -38,12 +38,16 @@ def note(connection: sqlite3.Connection, reply: int | None, study: Study) -> Non
     connection.execute("INSERT INTO study VALUES (?, ?)", (reply, study.id))
 
 
+def has_ended(connection: sqlite3.Connection, study: Study) -> bool:
+    """Return True after the last day of a study; record the clock's time."""
+    return latest(connection, time.time()) >= study.ends
+
+
 def is_over(connection: sqlite3.Connection, study: Study) -> bool:
     """Return True if a study has ended or its steps are used; record the clock's time."""
-    now = latest(connection, time.time())
     query = "SELECT COUNT(*) FROM study WHERE id = ?"
     (steps,) = connection.execute(query, (study.id,)).fetchone()
-    return bool(now >= study.ends or steps >= study.steps)
+    return has_ended(connection, study) or bool(steps >= study.steps)
 
 
 def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:

@@ -512,6 +512,21 @@ def test_a_study_ends_with_its_last_day_by_the_latest_time_of_the_ledger(node, c
     assert isinstance(node.ask(level(salt=8)), bytes)
 
 
+def test_what_was_paid_and_not_computed_before_the_end_is_not_computed_after_it(node, clock):
+    clock.now = LAST
+    fulfil, SqliteLedger.fulfil = SqliteLedger.fulfil, None  # the process ends after the payment
+    try:
+        assert node.ask(level()) == ErrorCode.FAILED
+    finally:
+        SqliteLedger.fulfil = fulfil
+    assert node.steps() == {"stroke": 1}
+    clock.now = LAST + 1
+    assert refused(node, level(), ErrorCode.STUDY_OVER)
+    node.approve(STROKE.replace("2027-03-31", "2027-04-01").replace("12", "1"))
+    assert isinstance(node.ask(level()), bytes)  # the last step, which is paid
+    assert node.steps() == {"stroke": 1}
+
+
 # -------------------------------------------------------------------------- 10: the census
 
 
@@ -521,6 +536,9 @@ def test_the_census_and_numbers_are_off_unless_a_study_has_them(node, clock):
     assert node.census() == node.census("numbers") == ErrorCode.NOT_APPROVED
     node.approve(STROKE.replace("census = true", ""), AGES + "census = true\n")
     assert node.census() == {"census", "schema"}
+    numbered = replace(level(), numbered=True)
+    assert refused(node, numbered)
+    assert isinstance(node.ask(replace(numbered, study="ages")), bytes)
     clock.now = LAST + 1
     assert node.census() == ErrorCode.NOT_APPROVED
 

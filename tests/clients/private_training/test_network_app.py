@@ -18,6 +18,7 @@ from ldp_flower.clients.private_training import network_app, steps
 from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits
 from ldp_flower.clients.private_training.records import Form
 from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.messages import ErrorCode
 from ldp_flower.guarantee.training import ARRAYS, NETWORK, OPTIMIZERS, NetworkRound
 from ldp_flower.models import Limits, Network
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
@@ -186,6 +187,17 @@ def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_c
     for other in (third, content(salt=6)):  # and another plan
         assert deployed(app.app, other, node_config).error.code == Refusal.EXHAUSTED
     assert app.loaded == 2
+
+
+def test_a_node_with_approved_studies_trains_nothing(ledger, node_config, tmp_path):
+    file = tmp_path / "studies.toml"
+    file.write_text("format = 1\nstudy = []\n")
+    file.chmod(0o644)
+    app, config = App(), {**node_config, "studies": str(file)}
+    assert deployed(app.app, content(), config).error.code == ErrorCode.NOT_APPROVED
+    assert app.loaded == 0 and ledger.spent() == {}
+    file.write_text("format = 1\n")
+    assert deployed(app.app, content(), config).error.code == ErrorCode.STUDIES_FILE
 
 
 HUGE = Graph(
