@@ -85,7 +85,7 @@ class LdpClientApp(ClientApp):
     ``max-epsilon`` and ``ledger-path``, and may hold ``max-delta``,
     ``allow-inexact``, ``max-rows``, ``unit``, ``noise``, ``max-dishonest``,
     ``max-epsilon-alone``, ``num-records``, ``features-public``,
-    ``allow-public-changes``, ``min-epsilon``, ``max-width`` and ``reply-after`` (see
+    ``allow-public-changes``, ``min-epsilon``, ``max-width``, ``reply-after`` and ``studies`` (see
     :class:`~ldp_flower.PrivacyPolicy`). Nothing in a message or in ``run_config`` is
     consulted about privacy. With ``rehearsal`` true, a node answers as usual, but its reports are
     about no data, and it spends nothing.
@@ -120,6 +120,9 @@ class LdpClientApp(ClientApp):
         everybody but the node that holds the rows, and the number of its users is public. With
         ``noise`` "shared", 1 and 3 hold if at most ``max_dishonest`` other nodes collude with the
         server. If more do, the epsilons of 3 add up to ``max_epsilon_alone`` at most.
+    12. If the operator has a file of approved studies (``studies``), a query is refused, at no
+        cost, unless a study in this file approves its question, the columns that it reads and the
+        place of its noise. 3 then also holds for each study with the study's limits, for life.
     """
 
     def __init__(

@@ -19,6 +19,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from ldp_flower import InProcessGrid, Users, randomizers
 from ldp_flower.clients import NetworkClientApp
+from ldp_flower.guarantee.studies import Studies
 from ldp_flower.strategies import LdpFedAvg
 from ldp_flower.strategies.models.trained import Trained
 
@@ -31,6 +32,17 @@ def test_the_accounting_example():
     names: dict[str, object] = {}
     exec("\n".join(lines[:-1]), names)
     assert 1 < eval(lines[-1].split("#")[0], names) < 10
+
+
+def test_the_example_of_an_approved_study(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "approved-studies.md").read_text("utf-8")
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
+    assert "nihss" in capsys.readouterr().out
+    (listed,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "listed.toml").write_text(listed)
+    (study,) = Studies.read(tmp_path / "listed.toml").approved.values()
+    assert listed == f"format = 1\n\n{study.to_toml()}"
 
 
 def test_the_heavy_hitters_example(capsys):
