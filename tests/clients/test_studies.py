@@ -3,6 +3,7 @@
 Each test is a way around the file, which a node has to refuse with its code before it costs.
 """
 
+import multiprocessing
 import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -650,3 +651,24 @@ def test_a_study_in_a_rehearsal_spends_no_share_and_no_step(node):
         assert isinstance(node.ask(level(salt=salt)), bytes)
     assert refused(node, level(NIHSS))
     assert node.spent() == {} and node.steps() == {}
+
+
+def _asks(sender, node, query):
+    sender.send(node.ask(query))
+
+
+def test_processes_that_ask_at_once_share_the_last_step(node):
+    node.approve(STROKE.replace("steps = 12", "steps = 1").replace("1.0", "2.0"))
+    processes, waiting = multiprocessing.get_context("fork"), []
+    for salt in range(4):
+        receiver, sender = processes.Pipe(duplex=False)
+        process = processes.Process(target=_asks, args=(sender, node, level(salt=salt)))
+        process.start()
+        sender.close()
+        waiting.append((receiver, process))
+    found = [receiver.recv() for receiver, _ in waiting]
+    for _, process in waiting:
+        process.join()
+    assert sum(isinstance(each, bytes) for each in found) == 1
+    assert found.count(ErrorCode.STUDY_OVER) == 3
+    assert node.steps() == {"stroke": 1} and node.spent() == {"stroke": Cost(0.5)}
