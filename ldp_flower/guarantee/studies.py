@@ -32,10 +32,11 @@ _FORMAT: Final = 1
 _QUESTION: Final = re.compile(r"[a-z][a-z0-9_]*")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_LISTS: Final = {"questions", "columns", "noise", "signed_by"}
 _DAY: Final = 86_400
+_EPOCH: Final = date(1970, 1, 1).toordinal()
 #: Names of what a study's share limits.
 LIMITS: Final = ("epsilon", "delta", "epsilon-alone")
-_EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
 class StudiesError(ValueError):
@@ -93,12 +94,6 @@ class Study:
             raise StudiesError(f"Study {self.id}: {error}") from None
 
     def _check(self) -> None:
-        for name in ("questions", "columns", "noise", "signed_by"):
-            listed = getattr(self, name)
-            if not all(isinstance(each, str) for each in listed) or not (
-                listed or name == "signed_by"
-            ):
-                raise ValueError(f"Expected a list of texts as {_key(name)}, got {listed!r}.")
         for name in self.questions:
             if not _QUESTION.fullmatch(name):
                 raise ValueError(f"Expected names of questions, got {name!r}.")
@@ -176,11 +171,11 @@ class Study:
         if missing := [key for key in needed if key not in plain]:
             raise StudiesError(f"Expected {', '.join(missing)} of study {plain.get('id')!r}.")
         values = {own[key]: value for key, value in plain.items()}
-        for name in ("questions", "columns", "noise", "signed_by"):
-            if isinstance(values.get(name), list):
-                values[name] = tuple(values[name])
-            elif name in values:
-                raise StudiesError(f"Expected a list as {_key(name)}, got {values[name]!r}.")
+        for name in _LISTS & set(values):  # an empty list would approve nothing, or anybody
+            listed = values[name]
+            if not (isinstance(listed, list) and listed and {str} == set(map(type, listed))):
+                raise StudiesError(f"Expected a list of texts as {_key(name)}, got {listed!r}.")
+            values[name] = tuple(listed)
         return cls(**values)
 
     def to_toml(self) -> str:

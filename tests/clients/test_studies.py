@@ -441,6 +441,7 @@ BAD = {
     "a text as end": FORMAT + STROKE.replace("2027-03-31", '"2027-03-31"'),
     "an id in capitals": FORMAT + STROKE.replace('"stroke"', '"Stroke"'),
     "no key": FORMAT + STROKE + 'signed-by = ["3f"]\n',
+    "an empty list of keys": FORMAT + STROKE + "signed-by = []\n",
     "1 as census": FORMAT + STROKE.replace("true", "1"),
 }
 
