@@ -24,6 +24,7 @@ from ..guarantee.messages import CENSUS
 from ..guarantee.peers import PeersError, PinnedPeers
 from ..guarantee.studies import Studies, StudiesError
 from ..models import Limits
+from ..presentation.words import counted
 from ..questions import WIRE_TYPES
 from .journal import collected_log
 from .settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
@@ -189,8 +190,8 @@ def _studies(settings: Settings | None, policy: PrivacyPolicy | None, findings: 
     for each in studies.approved.values():
         ended = now >= each.ends
         findings.facts.append(
-            f"Study {each.id}: epsilon {each.epsilon:g} and delta {each.delta:g}, {each.steps} "
-            f"steps, {'ended' if ended else 'until'} {each.until}."
+            f"Study {each.id}: epsilon {each.epsilon:g} and delta {each.delta:g}, "
+            f"{counted(each.steps, 'step')}, {'ended' if ended else 'until'} {each.until}."
         )
         if unknown := [name for name in each.questions if name not in WIRE_TYPES]:
             findings.doubts.append(
