@@ -184,13 +184,16 @@ def steps_of(entry: Floats, question: q.Grain | q.GrainShares) -> Floats:
 
 
 def rows_codes(users: Users, question: q.Cells) -> Floats:
-    """Return the index of each row's cell in a table of categories, without the number's level."""
+    """Return the index of each row's cell in a table, without the level of a rounded number."""
     codes = np.zeros(len(users.targets))
     blocks = question.blocks(users.num_features)
     for block, size in zip(blocks, question.sizes.tolist(), strict=False):
         one = entries_of(users, block[0])
         place = one if len(block) == 1 else np.argmax(users.features[:, block], axis=1)
         codes = codes * size + np.clip(place, 0, size - 1)
+    for block, edges in zip(blocks[len(question.sizes) :], question.cuts, strict=False):
+        places = np.searchsorted(edges, entries_of(users, block[0]), side="left")
+        codes = codes * (len(edges) + 1) + places
     return codes
 
 

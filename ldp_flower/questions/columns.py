@@ -19,6 +19,7 @@ from .base import (
 )
 
 _MOST_MARKS, _MOST_CELLS = 1 << 12, 1 << 16  # largest numbers that a message can request
+_MOST_NUMBERS = 4  # columns of numbers in one table
 
 
 class OneColumn(AboutColumns):
@@ -105,11 +106,13 @@ class Grain(OneColumn, OneNumber):
 
 
 class Cells(AboutColumns):
-    """Base class: about a table of categories, of ``sizes``, and perhaps a number beside them.
+    """Base class: about a table of categories, of ``sizes``, and perhaps numbers beside them.
 
     ``coordinates`` are the columns one after the other: of categories all indicators or, if it is
-    the target, the target, whose numbers are the categories; the number last. ``sizes`` are how
-    many categories each has, integers. With ``levels`` there is a number.
+    the target, the target, whose numbers are the categories; numbers last. ``sizes`` are how many
+    categories each has, integers. With ``levels`` there is one number. With ``edges``, of shape
+    (numbers, edges), there are numbers that are cut into cells, in standardised units. A number on
+    an edge is in the cell below it.
     """
 
     coordinates: Coordinates
@@ -117,20 +120,29 @@ class Cells(AboutColumns):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sizes = self.sizes
+        sizes, edges = self.sizes, self.cuts
         if sizes.ndim != 1 or sizes.dtype != np.float64 or (sizes != np.floor(sizes)).any():
             raise MessageError("Expected integers as sizes.")
-        if not (sizes >= 1).all() or math.prod(sizes.tolist()) * self._levels > _MOST_CELLS:
+        if edges.ndim != 2 or edges.dtype != np.float64 or (np.diff(edges) < 0).any():
+            raise MessageError("Expected a row of floats that do not decrease a number in edges.")
+        if len(edges) > _MOST_NUMBERS or edges.shape[1] > _MOST_MARKS:
+            raise MessageError(
+                f"Expected at most {_MOST_NUMBERS} numbers with {_MOST_MARKS} edges each."
+            )
+        if not (sizes >= 1).all() or self.num_cells > _MOST_CELLS:
             raise MessageError(f"Expected at most {_MOST_CELLS} cells.")
 
     @property
-    def _levels(self) -> int:
-        return getattr(self, "levels", None) or 1
+    def cuts(self) -> Marks:
+        """Edges between the cells of numbers, shape (numbers, edges); without numbers, (0, 0)."""
+        edges: Marks | None = getattr(self, "edges", None)
+        return np.empty((0, 0)) if edges is None else edges
 
     @property
     def num_cells(self) -> int:
         """Number of cells."""
-        return int(math.prod(self.sizes.tolist())) * self._levels
+        levels = getattr(self, "levels", None) or 1
+        return math.prod(map(int, [*self.sizes, levels, *(len(cut) + 1 for cut in self.cuts)]))
 
     def check_arrays(self, num_features: int, users_have: str) -> int:
         """Raise MessageError unless ``coordinates`` matches the columns; return the width."""
@@ -139,14 +151,14 @@ class Cells(AboutColumns):
         return width
 
     def blocks(self, num_features: int) -> list[list[int]]:
-        """Return the coordinates of each column of categories and, last, of the number.
+        """Return the coordinates of each column of categories and, last, of the numbers.
 
         Raise MessageError if there are too many or too few coordinates, or if the target is among a
         column's indicators.
         """
         given, found, end = self.coordinates.tolist(), [], 0
-        number = [1] if getattr(self, "levels", None) else []
-        for size in [*self.sizes.astype(np.int64).tolist(), *number]:
+        numbers = [1] * (bool(getattr(self, "levels", None)) + len(self.cuts))
+        for size in [*self.sizes.astype(np.int64).tolist(), *numbers]:
             start, width = end, 1 if given[end : end + 1] == [num_features] else size
             end += width
             if end > len(given):
@@ -177,6 +189,7 @@ class TableCell(Cells, OneNumber):
     ``coordinates`` lists the columns one after the other, the number last. A column of categories
     has all its indicators there. If the target is a column of categories, its numbers are the
     category indices. ``sizes`` holds the number of categories of each column, as integers.
+    Instead of the number with levels, there may be numbers that are cut at ``edges``.
     """
 
     stem: ClassVar[str] = "table_cell"
@@ -189,13 +202,16 @@ class TableCell(Cells, OneNumber):
     high: Signed | None = None
     instead: Marks | None = None
     one_row: bool = False
+    edges: Marks | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_together(levels=self.levels, low=self.low, high=self.high)
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise MessageError("Expected low < high.")
-        if (self.levels == 1 or self.levels is None) and not len(self.sizes):
+        if self.levels is not None and self.edges is not None:
+            raise MessageError("Expected levels of one number, or edges, not both.")
+        if (self.levels == 1 or self.levels is None) and not len(self.sizes) + len(self.cuts):
             raise MessageError("Expected a table of more than one cell: categories, or 2 levels.")
         weights = self.instead
         if weights is not None and (

@@ -30,9 +30,10 @@ PRESENCE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class CellShares(Cells):
-    """The share of the user's rows in each cell of a table of categories, shape (users, cells).
+    """The share of the user's rows in each cell of a table, shape (users, cells).
 
-    Rows without an entry in one of the columns do not count. Zeros for a user without any other.
+    The table is of categories, of numbers that are cut at ``edges``, or of both. Rows without an
+    entry in one of the columns do not count. Zeros for a user without any other.
     """
 
     stem: ClassVar[str] = "cell_shares"
@@ -40,6 +41,7 @@ class CellShares(Cells):
 
     coordinates: Coordinates
     sizes: Marks
+    edges: Marks | None = None
 
     def width(self, num_features: int) -> int:
         """Return the number of cells."""

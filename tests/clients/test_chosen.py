@@ -10,7 +10,7 @@ from ldp_flower import Categories, Numeric, Schema, Users
 from ldp_flower.clients.arithmetic import chosen
 from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Purpose, Query
-from ldp_flower.questions import DrawnItems, FrequentItems, Gradient, TableCell
+from ldp_flower.questions import CellShares, DrawnItems, FrequentItems, Gradient, TableCell
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.randomness import derive
 
@@ -46,6 +46,22 @@ def test_a_row_counts_whose_other_entries_are_missing():
     drawn = np.array([answered(USERS, seed=seed) for seed in range(40)])
     assert set(drawn[:, 0]) == {0.0, 1.0}  # the row without an age is one of them
     np.testing.assert_array_equal(drawn[:, 1:], [[2.0, 3.0, 1.0, 3.0]] * 40)
+
+
+def test_numbers_are_cut_at_edges_beside_categories():
+    """A number on an edge is in the cell below. Nodes share rows out as users draw them."""
+    edges = SCHEMA.kind("age").coded([20, 40])[None]
+    places = np.array([*SCHEMA.places("sort"), *SCHEMA.places("age")])
+    rows = {"age": [20, 21, 41, 90], "sort": list("acbb"), "income": [1] * 4, "who": list("pqrr")}
+    users = SCHEMA.users(rows, "who")
+    cells = answered(users, TableCell(places, np.array([3.0]), edges=edges))
+    np.testing.assert_array_equal(cells, [0, 2 * 3 + 1, 1 * 3 + 2])
+    shares = values_of(
+        users.take, np.arange(3), query(CellShares(places, np.array([3.0]), edges)), words=None
+    )
+    np.testing.assert_array_equal(shares, np.eye(9)[cells.astype(int)])
+    two = TableCell(np.array([4, 0]), np.empty(0), edges=np.array([[0.0, 1.0], [0.0, 0.0]]))
+    assert two.num_cells == 9 and two.blocks(4) == [[4], [0]] and two.needs_targets(4)
 
 
 def test_every_usable_row_is_drawn_equally_often():

@@ -142,7 +142,7 @@ def questions(name, dim):
 
 
 def cells(name, dim):
-    """Return cells of categories, of a number, and of both."""
+    """Return cells of categories, of a number, of both, and of two numbers that are cut."""
     levels = {"low": np.array([-1.0]), "high": np.array([1.0])}
     some = np.arange(dim)
     for sizes, number in [([dim - 1.0], True), ([], True), ([float(dim)], False), ([2.0], True)]:
@@ -158,6 +158,11 @@ def cells(name, dim):
         yield question, width
         if name == "table_cell":
             yield replace(question, instead=np.ones(question.num_cells)), 1
+    if name in ("table_cell", "cell_shares"):
+        edges = np.array([[-1.0, 0.0, 0.5], [-0.2, 0.0, 0.0]])
+        arrays = {"coordinates": np.array([0, dim]), "sizes": np.empty(0), "edges": edges}
+        question = question_from_wire(name, arrays, {})
+        yield question, question.width(dim)
 
 
 def neighbours(dim):

@@ -278,6 +278,12 @@ PLAIN = [
         {"levels": 2.0},
     ),
     (
+        TableCell(SOME, B[:0], edges=np.stack([B, B - 1])),
+        "table_cell",
+        {"coordinates": SOME, "sizes": B[:0], "edges": np.stack([B, B - 1])},
+        {},
+    ),
+    (
         LevelRounding(SOME[:1], B[:0], 5, -1.0, 3.0),
         "level_rounding",
         {"coordinates": SOME[:1], "sizes": B[:0], "low": C[:1] - 5, "high": B[1:]},
@@ -297,6 +303,12 @@ PLAIN = [
         {"labels_per_user": 1.0, "label_bound": 1.5},
     ),
     (CellShares(SOME, B[:1]), "cell_shares", {"coordinates": SOME, "sizes": B[:1]}, {}),
+    (
+        CellShares(SOME, B[:1], B[None]),
+        "cell_shares",
+        {"coordinates": SOME, "sizes": B[:1], "edges": B[None]},
+        {},
+    ),
     (
         ClassMoves(np.tile(A, 2), A + 1, 2),
         "class_moves",
@@ -495,6 +507,13 @@ def test_a_digest_is_what_ledgers_have_of_it():
             "Unknown statistic 'standardised_logistic_gradient'",
         ),
         (lambda: Rotated(Rotated(Mean(A), B, C), B, C), "Unknown statistic 'rotated_rotated_mean'"),
+        (lambda: CellShares(SOME, B[:0], B), "a row of floats that do not decrease"),
+        (lambda: CellShares(SOME, B[:0], -B[None]), "a row of floats that do not decrease"),
+        (lambda: CellShares(SOME, B[:0], np.ones((2, 3), int)), "a row of floats"),
+        (lambda: CellShares(SOME, B[:0], np.ones((5, 3))), "at most 4 numbers with 4096 edges"),
+        (lambda: CellShares(SOME, B[:0], np.ones((2, 999))), "at most 65536 cells"),
+        (lambda: TableCell(SOME, B[:0], 2, -1.0, 3.0, edges=B[None]), "levels .*, or edges"),
+        (lambda: TableCell(SOME, B[:0]), "more than one cell"),
         (lambda: Rotated(Gradient(A, centre=B), B, C), "no centre of a gradient that is rotated"),
     ],
 )
