@@ -12,6 +12,8 @@ from .analytics.means import Means as Means
 from .analytics.means import MeansResult as MeansResult
 from .analytics.quantiles import Quantiles as Quantiles
 from .analytics.quantiles import QuantilesResult as QuantilesResult
+from .analytics.synthesize import Synthesize as Synthesize
+from .analytics.synthesize_result import SynthesizeResult as SynthesizeResult
 from .analytics.two_way import TwoWay as TwoWay
 from .analytics.two_way import TwoWayResult as TwoWayResult
 from .collect_once.constrained_mean import ConstrainedMean as ConstrainedMean

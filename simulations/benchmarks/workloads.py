@@ -233,6 +233,9 @@ WORKLOADS: dict[str, Workload] = {
     "Quantiles": Workload(_of_table("Quantiles", "x0", [0.1, 0.5, 0.9]), people, 100_000, 8),
     "Distribution": Workload(_of_table("Distribution", "x0"), people, 100_000, 8),
     "TwoWay": Workload(_of_table("TwoWay", "kind", "sort"), people, 100_000, 8),
+    "Synthesize": Workload(
+        _of_table("Synthesize", ["kind", "x0", "y"], epsilon=4.0), people, 20_000, 8
+    ),
     "PrivateEvaluation": Workload(_evaluation, normals, 10_000, 64, 10),
     "LdpFedAvg": Training(
         lambda dim, rows: strategies.LdpFedAvg(epsilon=2.0), classes, 2_000, 16, 10

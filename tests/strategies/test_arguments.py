@@ -284,6 +284,7 @@ MODES = [
     ("Means", {**MIXED_UP, "columns": "x", "by": "sort"}, PEOPLE, {"by": "kind"}),
     ("TwoWay", {**MIXED_UP, "row": "sort", "column": "flag"}, PEOPLE, {}),
     ("Describe", {**MIXED_UP, "columns": ["sort"]}, PEOPLE, {"columns": ["x"]}),
+    ("Synthesize", {**MIXED_UP, "columns": ["sort", "flag"]}, PEOPLE, {"columns": ["flag", "y"]}),
     (
         "PrivateClassification",
         {"schema": OF_CLASSES, "epsilon": 4.0, "rows_per_user": 5, "method": "directions"},

@@ -140,7 +140,13 @@ def test_the_command_says_what_was_found(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["TwoWay", "Quantiles", "Describe", "PrivateRegression"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("TwoWay", "Quantiles", "Describe", "PrivateRegression"),
+        pytest.param("Synthesize", marks=pytest.mark.long),
+    ],
+)
 def test_every_step_of_a_protocol_passes(name):
     for query in with_noise_at_node(name, DIM, 2.0):
         found = audited(query)

@@ -81,7 +81,7 @@ def test_the_names_are_those_of_the_protocols():
     ("words", "completed"),
     [
         ("plan PrivateR", ["PrivateRegression"]),
-        ("plan S", ["SparseMean", "SparseRegression", "SmoothGlm", "Series"]),
+        ("plan S", ["SparseMean", "SparseRegression", "Synthesize", "SmoothGlm", "Series"]),
         ("plan reg", ["regression"]),
         ("plan LdpF", ["LdpFedAvg"]),
         ("audit LdpF", []),

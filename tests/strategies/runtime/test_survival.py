@@ -21,6 +21,7 @@ from ldp_flower.strategies import (
     PrivateEvaluation,
     PrivateRegression,
     Quantiles,
+    Synthesize,
     TooFewReports,
     TwoWay,
 )
@@ -84,6 +85,8 @@ ANALYTICS_AND_TABLES = {
     "PrivateRegression": PrivateRegression(NUMBER, epsilon=2.0, method="one-stage"),
     "PrivateRegression of two stages": PrivateRegression(NUMBER, epsilon=8.0, method="two-stage"),
     "PrivateClassification": PrivateClassification(CLASSES, epsilon=2.0),
+    "Synthesize": Synthesize(NUMBER, ["x", "kind"], epsilon=4.0),
+    "Synthesize at nodes": Synthesize(NUMBER, ["x", "kind", "y"], epsilon=4.0, noise="node"),
     "Means at nodes": Means(NUMBER, "y", by="sort", epsilon=2.0, noise="node"),
     "TwoWay at nodes": TwoWay(NUMBER, "sort", "kind", epsilon=2.0, noise="node"),
     "Distribution at nodes": Distribution(NUMBER, "y", epsilon=2.0, noise="node"),
@@ -239,7 +242,7 @@ ESTIMATES = {
     *("LdpIht", "SparseRegression", "SparseMean", "UserLevelMean", "MultiRoundRegression"),
     *("TwoRoundRegression", "DpIht", "KnowledgeTransfer", "PeelingDpIht", "PrivateFrankWolfe"),
     *("PrivateEvaluation", "PeelingTransfer", "Quantiles", "Counts"),
-    *("TwoWay", "Means", "Describe", "LabelLdpIht"),
+    *("TwoWay", "Means", "Describe", "Synthesize", "LabelLdpIht"),
 }
 # A series has its own store, and tests of its own.
 NAMES = [name for name in PROTOCOLS if name not in ("LdpFedAvg", "RecordDpSgd", "Series")]

@@ -1,0 +1,175 @@
+"""SynthesizeResult: a distribution of rows, from which tables are drawn."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+from numpy.random import default_rng
+from numpy.typing import NDArray
+
+from ldp_flower.data.schema import Categories, Numeric
+from ldp_flower.presentation import charts
+from ldp_flower.validation import Floats, check_integer, plain_arguments
+
+from ..numerics.normal_scale import quantiles
+from ..numerics.product_mixture import Codes, ProductMixture
+from ..numerics.within_cells import positions
+from ..runtime import Result
+from ..runtime.result import frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+_MOST_NAMED = 12  # columns of which a heat map shows the numbers
+
+
+@dataclass(repr=False, kw_only=True)
+class SynthesizeResult(Result):
+    """A distribution of rows, and how far its tables are from those of the users.
+
+    Rows that are drawn from it belong to no user. They are as private as the reports that the
+    distribution was fitted to, at ``privacy.epsilon``, however many are drawn. They are not
+    anonymous data: what the reports tell about a user, the rows may tell.
+
+    Attributes
+    ----------
+    columns : list of str
+        Names of the columns.
+    mixture : ProductMixture
+        The distribution of the columns' cells: categories, and ranges of numbers.
+    scales : list of ndarray of float64, shape (2, knots)
+        For each column of numbers increasing values, and estimated shares of the entries below
+        them; its cells have about equal shares. Empty for a column of categories.
+    measured, std_error : list of ndarray of float64, shape (cells,)
+        For each column the share of each cell as measured, unbiased, and its standard error by
+        noise.
+    one_way, two_way : float
+        Estimated total variation between the tables of the distribution and those of these users:
+        mean over columns, and mean over pairs of columns. It is the largest difference of the
+        share of any set of cells.
+    one_way_interval, two_way_interval : ndarray of float64, shape (2,)
+        Their 95 % intervals.
+    pairs : ndarray of float64, shape (columns, columns)
+        Estimated total variation for each pair, and on the diagonal for each column.
+    """
+
+    columns: list[str]
+    mixture: ProductMixture
+    scales: list[Floats]
+    measured: list[Floats]
+    std_error: list[Floats]
+    one_way: float
+    one_way_interval: Floats
+    two_way: float
+    two_way_interval: Floats
+    pairs: Floats
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.mixture.weights, *self.mixture.cells])
+
+    @plain_arguments
+    def rows(self, number: int, seed: int = 0) -> "DataFrame":
+        """Draw a table.
+
+        Drawing costs no privacy. Rows have no missing entries.
+
+        Parameters
+        ----------
+        number : int
+            Number of rows.
+        seed : int (default: 0)
+            Seed of the draw, which is not secret.
+
+        Returns
+        -------
+        DataFrame
+            Rows with the columns, in their units. Numbers are not rounded.
+        """
+        check_integer("number", number, 1)
+        check_integer("seed", seed, 0)
+        rng = default_rng(seed)
+        codes = self.mixture.draw(number, rng)
+        numbers = [i for i, scale in enumerate(self.scales) if scale.size]
+        inside = np.zeros(codes.shape)
+        if numbers:
+            inside[:, numbers] = positions(codes[:, numbers], rng)
+        return frame({name: self._entries(i, codes, inside) for i, name in enumerate(self.columns)})
+
+    def _entries(self, place: int, codes: Codes, inside: Floats) -> NDArray[Any]:
+        """Return the entries of a column, from its cells and the positions within them."""
+        kind = self._kind(place)
+        if isinstance(kind, Categories):
+            declared: NDArray[Any] = np.array(kind.declared, dtype=object)
+            return declared[codes[:, place]]
+        levels = (codes[:, place] + inside[:, place]) / len(self.measured[place])
+        return quantiles(self.scales[place], levels)
+
+    def _kind(self, place: int) -> Numeric | Categories:
+        assert self.schema is not None
+        return self.schema.kind(self.columns[place])
+
+    def _cells(self, place: int) -> list[str]:
+        """Return the names of a column's cells."""
+        kind = self._kind(place)
+        if isinstance(kind, Categories):
+            return list(map(str, kind.values))
+        ends = quantiles(self.scales[place], np.linspace(0, 1, len(self.measured[place]) + 1))
+        return [f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends)]
+
+    def table(self) -> "DataFrame":
+        """Return the shares of the cells of all columns.
+
+        Returns
+        -------
+        DataFrame
+            The ``column``; the ``entries`` of a cell, a category or a range; the ``share`` as
+            measured, and its ``standard error`` by noise; the ``synthetic`` share, that of rows.
+        """
+        sizes = list(map(len, self.measured))
+        places = range(len(sizes))
+        return frame(
+            {
+                "column": np.repeat(np.array(self.columns, dtype=object), sizes),
+                "entries": [name for place in places for name in self._cells(place)],
+                "share": np.concatenate(self.measured),
+                "standard error": np.concatenate(self.std_error),
+                "synthetic": np.concatenate([self.mixture.one_way(place) for place in places]),
+            }
+        )
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self.columns)) + 2.0
+
+    def _draw(self, axes: "Axes") -> None:
+        """Draw the total variation of each pair of columns as a heat map."""
+        image = axes.imshow(self.pairs, cmap="Oranges", vmin=0.0, aspect="auto")
+        names = list(map(charts.label, self.columns))
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
+        if len(names) <= _MOST_NAMED:
+            for (row, column), value in np.ndenumerate(self.pairs):
+                text = f"{value:.3f}"
+                colour = "white" if value > 0.6 * self.pairs.max() else charts.INK
+                axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
+        axes.set_xlabel("pairs of columns; on the diagonal single columns")
+        axes.figure.colorbar(image, ax=axes, label="total variation of rows and users")
+
+    def _findings(self) -> list[str]:
+        def text(mean: float, ends: Floats) -> str:
+            return f"{mean:.3f} ({ends[0]:.3f} to {ends[1]:.3f})"
+
+        return [
+            "Rows are drawn from a distribution whose tables differ from those of these users by "
+            f"{text(self.two_way, self.two_way_interval)} for pairs of columns and by "
+            f"{text(self.one_way, self.one_way_interval)} for single columns, in total variation."
+        ]
+
+    def _statement(self) -> list[str]:
+        return [
+            "Rows that are drawn belong to no user. They are as private as this guarantee says, "
+            "however many are drawn, and not more: they are not anonymous data."
+        ]
