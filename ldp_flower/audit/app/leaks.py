@@ -20,8 +20,8 @@ _NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Difference: a piece of a reply that distinguishes a variant of the data on every run."""
+class RevealingPiece:
+    """A piece of a reply that distinguishes a variant of the data on every run."""
 
     variant: Variant
     place: Place
@@ -61,7 +61,7 @@ class Difference:
         return "a text depends on data" if self.is_text else "the form of the reply depends on data"
 
 
-def differences(base: Look, look: Look) -> Iterator[Difference]:
+def differences(base: Look, look: Look) -> Iterator[RevealingPiece]:
     """Yield the pieces that are the same on all runs of each look, and differ between the two."""
     found_at: set[Place] = set()
     forms, others = base.certain(), look.certain()
@@ -73,7 +73,7 @@ def differences(base: Look, look: Look) -> Iterator[Difference]:
         missing = _NOTHING in (one, two) and not path.endswith("not finite")
         if one is not None and two is not None and one != two and not known and not missing:
             found_at.add(place)
-            yield Difference(look.variant, place, one[:_SHOWN], two[:_SHOWN])
+            yield RevealingPiece(look.variant, place, one[:_SHOWN], two[:_SHOWN])
     for place, (ours, noise) in base.numbers.items():
         theirs, other_noise = look.numbers.get(place, (np.zeros(0), np.zeros(0)))
         if ours.shape != theirs.shape:
@@ -83,15 +83,15 @@ def differences(base: Look, look: Look) -> Iterator[Difference]:
             found_at.add(place)
             i, many = int(np.argmax(away)), int(np.count_nonzero(away))
             seen = f"{ours[i]:.9g}", f"{theirs[i]:.9g}"
-            yield Difference(look.variant, place, *seen, float(away[i]), many)
+            yield RevealingPiece(look.variant, place, *seen, float(away[i]), many)
 
 
-def leaks(node: AuditedNode, seen: Sequence[Difference], few: int) -> Iterator[Finding]:
+def leaks(node: AuditedNode, seen: Sequence[RevealingPiece], few: int) -> Iterator[Finding]:
     """Yield findings from the differences that were seen between looks at ``few`` runs.
 
     Those that noise may have caused are confirmed by more runs.
     """
-    by: dict[tuple[str, str], list[Difference]] = {}
+    by: dict[tuple[str, str], list[RevealingPiece]] = {}
     for each in seen:
         by.setdefault((node.kinds[each.place[0]], each.path), []).append(each)
     worst = {key: max(of, key=lambda each: each.size) for key, of in by.items()}
