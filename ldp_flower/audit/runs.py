@@ -67,7 +67,7 @@ def with_noise_at_node(name: str, dim: int, epsilon: float) -> list[Query]:
 def _at_node(strategy: Any) -> Any:
     """Return a strategy with noise at the node and, if its other options forbid this, without."""
     try:
-        return strategy.at_node()
+        return strategy.with_noise("node")
     except ValueError:
         required = [f.name for f in fields(strategy) if f.init and f.default is MISSING]
         own = {name: getattr(strategy, name) for name in required}

@@ -86,7 +86,7 @@ class Variants:
         if isinstance(self._protocol, Plannable):
             return dataclasses.replace(self._protocol, epsilon=epsilon)  # type: ignore[type-var]
         planned = self._protocol.planned_for(setting, epsilon)
-        return planned if self.noise == "user" else dataclasses.replace(planned, noise=self.noise)
+        return planned if self.noise == "user" else planned.with_noise(self.noise)
 
     def points(self) -> list[tuple[int, float]]:
         """Return the pairs of users and epsilon of a curve, in ascending order."""

@@ -215,9 +215,9 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         for strategy, users in PrivateEvaluation.audit_runs(dim, epsilon):
             yield cls(strategy, collections=2), users
 
-    def at_node(self) -> Self:
-        """Return the series of this strategy with noise at the node."""
-        return replace(self, strategy=replace(self.strategy, noise="node"))
+    def with_noise(self, noise: str) -> Self:
+        """Return the series of this strategy with noise at the node, or shared."""
+        return replace(self, strategy=replace(self.strategy, noise=noise))
 
     @plain_arguments
     def start(

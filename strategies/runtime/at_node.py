@@ -47,9 +47,9 @@ class AtNode:
         if self.honest is not None:
             check_integer("honest", self.honest, _FEWEST_HONEST)
 
-    def at_node(self) -> Self:
-        """Return this strategy with noise at the node."""
-        return replace(self, noise="node")  # type: ignore[call-arg]
+    def with_noise(self, noise: str) -> Self:
+        """Return this strategy with noise at the node, or shared."""
+        return replace(self, noise=noise)  # type: ignore[call-arg]
 
 
 #: Share of a plan of shared noise by which lost steps are asked again. It makes all errors by noise
