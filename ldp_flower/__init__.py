@@ -30,6 +30,7 @@ __all__ = [
     "PrivacyPolicy",
     "Schema",
     "Users",
+    "assigned_arms",
     "hash_items",
     "plan",
     "read_table",

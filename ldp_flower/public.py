@@ -6,6 +6,7 @@ from .data.schema import Numeric as Numeric
 from .data.schema import Schema as Schema
 from .data.table_file import read_table as read_table
 from .data.users import Users as Users
+from .guarantee.arms import assigned_arms as assigned_arms
 from .guarantee.budget import PrivacyPolicy as PrivacyPolicy
 from .planning import plan as plan
 from .simulation.grid import GeneratedUsers as GeneratedUsers

@@ -100,6 +100,33 @@ def ledger_export(path: LedgerPath) -> None:
             writer.writerow(_cell(value) for value in row)
 
 
+@ledger.command("arms")
+def ledger_arms(
+    path: LedgerPath,
+    experiment: Annotated[str, typer.Argument(help="Name of the experiment.")],
+    ids: Annotated[Path, typer.Argument(help="Text file with the names of users, one per line.")],
+    allocation: Annotated[
+        float, typer.Option(help="Share of the users in the first arm, as the strategy has it.")
+    ] = 0.5,
+) -> None:
+    """Print the arm of each user in EXPERIMENT as CSV: 0 for the first arm, 1 for the second.
+
+    The arm is a hash of the user's number on the ledger in the file PATH. Nothing is spent.
+    """
+    import numpy as np
+
+    from ..data.table_file import names_in
+    from ..guarantee.arms import assigned_arms
+
+    with _opened(path) as opened, failing(ValueError, code=USAGE):
+        users = names_in(ids)
+        arms = assigned_arms(experiment, opened.numbers(np.array(users)), allocation)
+    writer = csv.writer(sys.stdout)
+    writer.writerow(["user", "arm"])
+    for user, arm in zip(users, arms.tolist(), strict=True):
+        writer.writerow([_cell(str(user)), arm])
+
+
 @ledger.command("report")
 def ledger_report(
     path: LedgerPath,

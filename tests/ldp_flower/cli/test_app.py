@@ -21,8 +21,10 @@ from ldp_flower.audit import Audit
 from ldp_flower.cli.console import console, override
 from ldp_flower.cli.run import Family, ended_by_signals
 from ldp_flower.cli.screen import Screen
+from ldp_flower.guarantee.arms import end_of_first, salt_of
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.guarantee.messages import HASH_END, NodeKeys
 from ldp_flower.strategies.catalogue import PROTOCOLS
 
 cli = import_module("ldp_flower.cli.app")  # the package calls the application so
@@ -430,6 +432,22 @@ def test_ledger(tmp_path):
     assert shown.exit_code == 0
     for text in ("N123", "[N456]", "0.5", "1e-06", "2 users"):
         assert text in shown.stdout
+
+
+def test_the_arms_of_users_on_a_ledger(tmp_path):
+    """They are the two halves of the users by the hashes that address them."""
+    path, names = tmp_path / "ledger.db", [f"N{i}" for i in range(50)] + ["=1+1"]
+    ids = tmp_path / "ids.txt"
+    ids.write_text("\n".join(names))
+    keys = NodeKeys(0, 0, 51, SqliteLedger.create(path).numbers(np.array(names)))
+    second = keys.addressed(salt_of("checkout"), end_of_first(0.3), HASH_END)
+    shown = invoke("ledger", "arms", path, "checkout", ids, "--allocation", "0.3").stdout
+    found = [line.split(",") for line in shown.splitlines()]
+    assert found[0] == ["user", "arm"] and found[-1][0] == "'=1+1"
+    assert [i for i, (_, arm) in enumerate(found[1:]) if arm == "1"] == second.tolist()
+    assert 20 < len(second) < 48
+    for arguments in ([tmp_path / "none.txt"], [ids, "--allocation", "1.5"]):
+        assert invoke("ledger", "arms", path, "checkout", *arguments).exit_code == 2
 
 
 def test_ledger_export_renew_and_forget(tmp_path):
