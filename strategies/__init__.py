@@ -4,6 +4,8 @@ from .analytics.counts import Counts as Counts
 from .analytics.counts import CountsResult as CountsResult
 from .analytics.describe import Describe as Describe
 from .analytics.describe_result import DescribeResult as DescribeResult
+from .analytics.difference import Difference as Difference
+from .analytics.difference_result import DifferenceResult as DifferenceResult
 from .analytics.distribution import Distribution as Distribution
 from .analytics.distribution_result import DistributionResult as DistributionResult
 from .analytics.heavy_hitters import HeavyHitters as HeavyHitters

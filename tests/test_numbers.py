@@ -217,6 +217,7 @@ CALLS = {
     "Users": [
         {"features": np.ones((2, 1)), "targets": np.ones(2), "offsets": np.arange(3), "first": 5}
     ],
+    "assigned_arms": [{"experiment": "a", "numbers": np.arange(100), "allocation": 0.5}],
     "hash_items": [{"strings": ["a", "b"], "num_bits": 30}],
     "plan": [
         {"protocol": Means, "num_users": 100, "epsilon": 2.0, "target": 0.1},

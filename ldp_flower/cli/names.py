@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 PROTOCOLS = tuple(
     "PrivateClassification PrivateEvaluation PrivateRegression SparseMean SparseRegression "
     "LabelLdpIht LdpIht NonInteractiveIht MultiRoundRegression TwoRoundRegression UserLevelMean "
-    "Counts Describe Distribution HeavyHitters Means Quantiles Synthesize TwoWay LdpFedAvg "
+    "Counts Describe Difference Distribution HeavyHitters Means Quantiles Synthesize TwoWay LdpFedAvg "
     "RecordDpSgd ConstrainedMean ConstrainedRegression KernelRidgeRegression SmoothGlm Series "
     "DpIht KnowledgeTransfer PeelingDpIht PeelingTransfer PrivateFrankWolfe".split()
 )

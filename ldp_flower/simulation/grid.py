@@ -296,7 +296,7 @@ def simulate(
     ValueError
         If ``num_users`` is given without a callable, or a callable without ``num_users``, or an
         argument is of the wrong type; if no row of the users can be used, or no row has the
-        target that a model of a table needs.
+        target that a model of a table needs; if arms are not those that a strategy assigns.
     """
     from ..clients import LdpClientApp
 
@@ -336,7 +336,7 @@ def _check_rows(users: Users, strategy: object) -> None:
 
     This is so if no row can be used, or if no row has a target that a model of a table needs.
     """
-    from ..strategies import PrivateClassification, PrivateRegression
+    from ..strategies import Difference, PrivateClassification, PrivateRegression
 
     finite = np.isfinite(users.features)
     if len(finite) and not finite.all(axis=1).any():
@@ -345,6 +345,8 @@ def _check_rows(users: Users, strategy: object) -> None:
             f"{without_numbers(users.features, users.columns)}. Text is coded by a Schema, and "
             "items by Users.from_items."
         )
+    if isinstance(strategy, Difference):
+        strategy.check_users(users)
     if not isinstance(strategy, PrivateClassification | PrivateRegression):
         return
     if users.has_targets and len(users.targets) and not np.isfinite(users.targets).any():

@@ -296,12 +296,10 @@ class Levels:
         levels = np.linspace(-1.0, 1.0, self.number)
         cells = found.cells.reshape(self.groups, self.number)
         share = cells.sum(axis=1)
-        blocks: Floats = np.repeat(np.eye(self.groups), self.number, axis=1)
-        share_error = found.error_of(blocks)
+        share_error = found.error_of(self._blocks)
         held = np.maximum(share, 1e-9)
         mean = np.clip(cells @ levels / held, -1, 1)
-        gradients = np.tile(levels, self.groups) - np.repeat(mean, self.number)
-        population = found.error_of(blocks * gradients / held[:, None]) ** 2
+        population = found.error_of(self._slopes(mean, held)) ** 2
         # If the uncertainty was not measured, assume that numbers are uniform between two levels.
         evenly = 1 / 6 if uncertain is None else uncertain / max(float(share.sum()), 1e-9)
         rounding = (1 / (self.number - 1)) ** 2 * min(max(evenly + 0.5, 0.0), 1.0)
@@ -316,6 +314,23 @@ class Levels:
             share,
             share_error,
         )
+
+    def error_of_difference(self, found: ShareEstimates) -> float:
+        """Return the standard error of the second group's mean less the first one's."""
+        groups = self.means(found, None, found.users)
+        first, second = self._slopes(groups.mean, np.maximum(groups.share, 1e-9))
+        return float(found.error_of((second - first)[None])[0])
+
+    @property
+    def _blocks(self) -> Floats:
+        """Mask of the cells of each group, shape (groups, cells)."""
+        return np.repeat(np.eye(self.groups), self.number, axis=1)
+
+    def _slopes(self, mean: Floats, held: Floats) -> Floats:
+        """Return the derivatives of the groups' means with respect to the cells' shares."""
+        levels = np.tile(np.linspace(-1.0, 1.0, self.number), self.groups)
+        gradients = levels - np.repeat(mean, self.number)
+        return np.asarray(self._blocks * gradients / held[:, None])
 
 
 @lru_cache(maxsize=1024)

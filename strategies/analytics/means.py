@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+#: A group's share must exceed zero by this many standard errors, or the group may be empty.
+GROUP_Z = 3.0
 _USEFUL = 0.25  # largest standard error, for numbers in [-1, 1], at which a run still starts
 _USELESS = SPREAD  # error of the middle of the bounds, in their widths
-_GROUP_Z = 3.0  # a group's share must exceed zero by this many standard errors
 _BY_CHANCE = 2.0  # an estimate is this many standard errors too low in one of 44 runs
 
 
@@ -309,7 +310,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         groups, users = len(self._groups), num_users // len(self._names)
         noise = self._levels.number * self._levels.shares.noise(users)
         error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)
-        if (_GROUP_Z + _BY_CHANCE) * error <= 1 / groups:
+        if (GROUP_Z + _BY_CHANCE) * error <= 1 / groups:
             return None
         return TooFew(
             f"With {num_users:,} users at epsilon {self.epsilon:g} the noise may hide a group of "
@@ -341,10 +342,10 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         low, high = self._bounds[:, :, None]
         half, middle = (high - low) / 2, (high + low) / 2
         mean, users_error, error, share, share_errors = map(np.array, zip(*found, strict=True))
-        clear = share > _GROUP_Z * share_errors
+        clear = share > GROUP_Z * share_errors
         notes = []
         if not clear.all():
-            least = _GROUP_Z * share_errors[~clear].max()
+            least = GROUP_Z * share_errors[~clear].max()
             groups = [self._groups[i] for i in np.flatnonzero(~clear.all(axis=0))]
             columns = [self._names[i] for i in np.flatnonzero(~clear.all(axis=1))]
             which = f" of these groups of {self.by!r}, which may be empty" if self.by else ""

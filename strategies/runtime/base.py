@@ -172,8 +172,9 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
 
     #: The strategy that answers a question like this one's with noise at the node.
     instead_at_node: ClassVar[str] = (
-        "Means, Counts, TwoWay, Quantiles, Distribution, Describe, Synthesize, HeavyHitters, "
-        "UserLevelMean, PrivateRegression, PrivateClassification, PrivateEvaluation or LdpIht"
+        "Means, Counts, TwoWay, Difference, Quantiles, Distribution, Describe, Synthesize, "
+        "HeavyHitters, UserLevelMean, PrivateRegression, PrivateClassification, "
+        "PrivateEvaluation, LdpIht or SparseRegression"
     )
 
     epsilon: float

@@ -86,6 +86,9 @@ OTHER = {
     "optimizer": FedAvgM(server_learning_rate=0.5),
     "collections": 4,
     "memoised": True,
+    "assigned": True,
+    "allocation": 0.4,
+    "window": False,
 }
 # The size of the data, what lets a run start that is refused else or wait, where a run is kept, and
 # what shows after weeks, and what is about models of several arrays or public metrics (tested on
@@ -282,6 +285,18 @@ MODES = [
     ("Counts", {**MIXED_UP, "column": "sort"}, PEOPLE, {}),
     ("Means", {**MIXED_UP, "columns": "x"}, PEOPLE, {"columns": "y"}),
     ("Means", {**MIXED_UP, "columns": "x", "by": "sort"}, PEOPLE, {"by": "kind"}),
+    (
+        "Difference",
+        {**MIXED_UP, "column": "x", "by": "flag"},
+        PEOPLE,
+        {"column": "y", "by": "kind"},
+    ),
+    (
+        "Difference",
+        {**MIXED_UP, "column": "x", "by": "flag", "assigned": True},
+        PEOPLE,
+        {"column": "y", "by": "kind", "assigned": False},
+    ),
     ("TwoWay", {**MIXED_UP, "row": "sort", "column": "flag"}, PEOPLE, {}),
     ("Describe", {**MIXED_UP, "columns": ["sort"]}, PEOPLE, {"columns": ["x"]}),
     ("Synthesize", {**MIXED_UP, "columns": ["sort", "flag"]}, PEOPLE, {"columns": ["flag", "y"]}),

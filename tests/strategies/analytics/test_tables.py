@@ -22,7 +22,7 @@ from ldp_flower.randomizers import (
     best_frequency_oracle,
 )
 from ldp_flower.randomness import NumpyRandom
-from ldp_flower.strategies import Counts, Describe, Means, TooFewReports, TwoWay
+from ldp_flower.strategies import Counts, Describe, Difference, Means, TooFewReports, TwoWay
 from ldp_flower.strategies.analytics.cells import Levels, ShareEstimator, cell_question
 from ldp_flower.strategies.analytics.describe import root_with_error
 from ldp_flower.strategies.numerics.denoising import project_on_simplex
@@ -383,6 +383,8 @@ def test_columns_to_describe_can_be_chosen():
         Means(SCHEMA, "x", by="sort", epsilon=0.5),
         TwoWay(SCHEMA, "sort", "kind", epsilon=0.5),
         Describe(SCHEMA, epsilon=1.0),
+        Difference(SCHEMA, "x", by="flag", epsilon=0.5),
+        Difference(SCHEMA, "x", by="flag", epsilon=0.5, window=False),
     ],
     ids=lambda strategy: type(strategy).__name__,
 )

@@ -1,0 +1,344 @@
+"""Difference: a strategy that compares the means of a number in two arms, for A/B tests."""
+
+import math
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from flwr.app import ConfigRecord, RecordDict
+from numpy.typing import NDArray
+
+from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.users import Users
+from ldp_flower.expectation import Setting
+from ldp_flower.guarantee.arms import assigned_arms, end_of_first, salt_of
+from ldp_flower.guarantee.messages import NUMBERS
+from ldp_flower.questions import TableCell
+from ldp_flower.randomizers import Estimate
+from ldp_flower.refusals import TooFew
+from ldp_flower.validation import Floats, check_fraction, check_unused
+
+from ..forecasts.columns import SPREAD, Columns, ColumnUsers, column_users
+from ..numerics.denoising import project_on_simplex
+from ..runtime import Ask, Card, Cohort, Protocol, Run, guarantees
+from ..runtime.at_node import AtNode
+from ..runtime.run import Arguments
+from ..runtime.run_store import RunStore
+from ..sums.budget import Budget
+from .base import ColumnStrategy, categories_of, too_noisy
+from .cells import Levels, ShareEstimator, cell_question
+from .difference_result import DifferenceResult
+from .means import GROUP_Z, Means
+
+# Share of the users whose rounded numbers tell the window, and the number of their levels.
+_TELL, _LEVELS = 0.08, 9
+# The arms may differ in what lies beyond the window by so much of it: this is one standard error.
+_BEYOND = 0.75
+_HALVES = np.linspace(0.1, 1.0, 19)  # candidate half-widths of the window
+_MIDDLES = 41  # number of candidates for its middle
+_USEFUL = 0.25  # largest standard error, for numbers in [-1, 1], at which a run still starts
+_WHOLE = 0.02  # part of the bounds' distance below which a window needs no note
+
+
+class Window(NamedTuple):
+    """An interval within [-1, 1] to which numbers are clipped."""
+
+    middle: float = 0.0
+    half: float = 1.0
+    beyond: float = 0.0  # mean distance of the numbers from it
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Difference(AtNode, ColumnStrategy[DifferenceResult]):
+    """Strategy that estimates by how much the means of a number differ between two arms.
+
+    A twelfth of the users report their rounded numbers, which tell a window that holds nearly all
+    numbers. The others report their number within this window. Noise is proportional to the width
+    of the window instead of the bounds' distance.
+
+    Other parameters are those of :class:`~.base.ColumnStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
+
+    Parameters
+    ----------
+    column : str
+        Column of numbers. A user's number is the mean of its rows, within the bounds. If arms are
+        not assigned, it is the mean of its rows in the arm of a row that is drawn at random.
+    by : str
+        Column of two categories, the arms.
+    assigned : bool (default: False)
+        True if the arms are those of :func:`~ldp_flower.assigned_arms`, with the column's name as
+        the name of the experiment. Users are then asked by arm, which is public, and report
+        numbers only. The column itself is not read, so the difference is by assignment. If False,
+        the arm is private, and users report it with their number.
+    allocation : float (default: 0.5)
+        Share of the users in the first arm, with ``assigned``.
+    window : bool (default: True)
+        False if numbers are to count as far as the bounds, and all users to report them. This is
+        for numbers of which rare large ones may be the difference, such as 0 and 1.
+
+    Notes
+    -----
+    The window minimises the squared standard error of the difference. It consists of the noise,
+    and of three quarters of the mean distance of numbers from the window: what lies beyond is
+    lost, and by so much of it the arms may differ. Numbers in the window are reported as in
+    :class:`Means`. The standard error of private arms includes the covariance of the two means.
+    With noise at the node all users report their moments in both arms, without a window.
+    """
+
+    plans_with = frozenset()
+    guarantee = (
+        *guarantees.PER_USER,
+        "With ``assigned``, a user's arm is public. It is a hash of the user's number and of the "
+        "experiment's name, which depends on no data. The number is public, too: it is a keyed "
+        "hash of the user's name on its ledger.",
+    )
+    card = Card(
+        question="difference of two arms' means, for A/B tests",
+        guarantee="pure epsilon",
+        rounds="2-5",
+        report="1",
+        use_when="a number has bounds and the arms are known, best by a public coin",
+        fails_when="for private arms at epsilon 0.5 with fewer than 4,826 users",
+        page="analytics",
+    )
+
+    column: str = field(kw_only=False)
+    by: str
+    assigned: bool = False
+    allocation: float = 0.5
+    window: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._means = Means(
+            self.schema,
+            self.column,
+            by=self.by,
+            epsilon=self.epsilon,
+            min_reports=self.min_reports,
+            noise=self.noise,
+            delta=self.delta,
+            honest=self.honest,
+        )
+        self._arms = categories_of(self.schema, "by", self.by)
+        if len(self._arms) != 2:
+            raise ValueError(f"Expected two arms in {self.by!r}, got {self._arms}.")
+        check_fraction("allocation", self.allocation)
+        if not self.assigned:
+            check_unused(self, "with arms that are not assigned", "allocation")
+        if self.noise != "user":
+            check_unused(self, "with sums of nodes, which have none", "window")
+            if self.assigned:
+                raise ValueError(
+                    f"Expected assigned=False with noise={self.noise!r}, got True: in sums of "
+                    "nodes arms stay private, and hardly add to the error."
+                )
+        kind = self.schema.kind(self.column)
+        assert isinstance(kind, Numeric)
+        self._kind = kind
+        self._levels = Levels(self.epsilon, 1 if self.assigned else 2)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield runs with assigned arms and, if dim > 1, with private ones."""
+        people = 12_000
+        arms = assigned_arms("arm", np.arange(people))
+        columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
+        schema = Schema(columns, "arm", Categories(["a", "b"]))
+        features = np.ones((people, 1 + len(columns)))
+        features[:, 1] = np.linspace(-2, 2, people)
+        users = Users.from_rows(features, arms)
+        yield cls(schema, "x1", by="arm", assigned=True, epsilon=epsilon), users
+        if dim > 1:
+            yield cls(schema, "x1", by="arm", epsilon=epsilon), users
+
+    def with_noise(self, noise: str) -> Self:
+        """Return this strategy with noise at the node, or shared, where arms are private."""
+        return replace(self, noise=noise, assigned=False, allocation=0.5, window=True)
+
+    def _asked(self, run: Run) -> Protocol:
+        """Query some users for the window, and the others for their numbers within it."""
+        if self.noise != "user":
+            return (yield from self._at_node(run))
+        tellers, waves = self._sizes(self._sizes_of_arms(run))
+        # Hashes put the tellers of both arms between the arms, so that one question asks them all.
+        sizes = [*waves[0], *([tellers] if tellers else []), *(s for own in waves[1:] for s in own)]
+        cohorts = run.cohorts(sizes)
+        window = Window()
+        if tellers:
+            noise = self._noise([sum(own) for own in waves])
+            window = yield from self._window(cohorts.pop(len(waves[0])), noise)
+        question = self._within(window)
+        found, levels = [], self._levels
+        for own in waves:
+            mine, cohorts = cohorts[: len(own)], cohorts[len(own) :]
+            found.append((yield from levels.shares.estimate(mine, question)))
+        groups = [levels.means(each, None, run.num_users) for each in found]
+        mean, error, share, share_error = (
+            np.concatenate([getattr(each, name) for each in groups])
+            for name in ("mean", "population_std_error", "share", "share_error")
+        )
+        noise = float(np.hypot(*error)) if self.assigned else levels.error_of_difference(found[0])
+        return self._result(mean, error, noise, window, share > GROUP_Z * share_error)
+
+    def _window(self, cohort: Cohort, noise: float) -> Generator[Ask, Estimate, Window]:
+        """Query users for their numbers' levels between the bounds; return the best window."""
+        question = cell_question(self.schema, [], self.column, _LEVELS)
+        found = yield from ShareEstimator(self.epsilon, _LEVELS).estimate([cohort], question)
+        return best_window(project_on_simplex(found.among_answering()[0]), noise)
+
+    def _within(self, window: Window) -> TableCell:
+        """Return the question for a user's number within a window, with the arm if private."""
+        by = [] if self.assigned else [self.by]
+        question = cell_question(self.schema, by, self.column, self._levels.number)
+        low, high = self._kind.ends
+        ends = window.middle + np.array([-1, 1]) * window.half
+        low, high = (low + high) / 2 + (high - low) / 2 * ends
+        return replace(question, low=float(low), high=float(high))
+
+    def _at_node(self, run: Run) -> Generator[Ask, Any, DifferenceResult]:
+        """Query all users for the sums of their moments in both arms."""
+        (everyone,) = run.cohorts([run.num_users])
+        budget = Budget.of(run, self.delta)
+        sums = yield from self._means.moments(everyone, budget, self.column, 1.0)
+        errors = 2 * sums.errors  # of a number in [-1, 1]
+        clear = sums.shares > GROUP_Z * sums.share_errors
+        return self._result(2 * sums.means - 1, errors, float(np.hypot(*errors)), Window(), clear)
+
+    def _result(
+        self, mean: Floats, error: Floats, noise: float, window: Window, clear: NDArray[np.bool_]
+    ) -> DifferenceResult:
+        """Return the result from the means within a window, both in [-1, 1]."""
+        low, high = self._kind.low, self._kind.high
+        half, middle = (high - low) / 2, (high + low) / 2
+        ends = middle + half * (window.middle + np.array([-1, 1]) * window.half)
+        means = middle + half * (window.middle + window.half * mean)
+        stated = half * math.hypot(window.half * noise, _BEYOND * window.beyond)
+        return DifferenceResult(
+            column=self.column,
+            by=self.by,
+            arms=self._arms,
+            means=np.where(clear, means, np.nan),
+            std_errors=np.where(clear, half * window.half * error, np.inf),
+            difference=float(means[1] - means[0]) if clear.all() else math.nan,
+            std_error=stated if clear.all() else math.inf,
+            window=ends,
+            notes=self._notes(ends, window.half < 1 - _WHOLE, clear),
+        )
+
+    def _notes(self, ends: Floats, clipped: bool, clear: NDArray[np.bool_]) -> list[str]:
+        notes = []
+        if not clear.all():
+            hidden = ", ".join(self._arms[i] for i in np.flatnonzero(~clear))
+            notes.append(
+                f"Hardly any user in {hidden} of {self.by!r} has a number in {self.column!r}: the "
+                "difference is not estimated. Texts, such as '1,5', are no numbers."
+            )
+        if clipped:
+            notes.append(
+                f"Numbers of {self.column!r} beyond {ends[0]:.3g} to {ends[1]:.3g} count as these "
+                f"ends. The standard error allows for arms that differ by {_BEYOND:.0%} of what "
+                "lies beyond; ask with window=False if rare large numbers may be the difference."
+            )
+        return notes
+
+    def _sizes_of_arms(self, run: Run) -> list[int]:
+        """Return the number of users in each cohort of arms: in both, or together if private."""
+        if not self.assigned:
+            return [run.num_users]
+        first = run.population.between(0, end_of_first(self.allocation)).size
+        return [first, run.num_users - first]
+
+    def _sizes(self, arms: list[int]) -> tuple[int, list[list[int]]]:
+        """Return the number of users who tell the window, and the sizes of each arm's waves."""
+        tellers = [self.window * max(self.min_reports, int(_TELL * users)) for users in arms]
+        left = [max(users - own, 1) for users, own in zip(arms, tellers, strict=True)]
+        return sum(tellers), [self._levels.shares.sizes(own, self.min_reports) for own in left]
+
+    def _noise(self, sizes: list[int]) -> float:
+        """Return the variance of the difference by noise, of numbers in [-1, 1]."""
+        each = sizes if self.assigned else 2 * sizes
+        return sum(self._levels.variance / users for users in each)
+
+    def _refusal(self, num_users: int) -> TooFew | None:
+        if self.noise != "user" or (not self.assigned and num_users >= self.min_reports):
+            if refusal := self._means._refusal(num_users):
+                return refusal
+            if self.noise != "user":
+                return None
+        first = int(self.allocation * num_users)
+        arms = [first, num_users - first] if self.assigned else [num_users]
+        _, waves = self._sizes(arms)
+        if min(size for own in waves for size in own) < self.min_reports:
+            return self.too_small(num_users)
+        variance = num_users * self._noise([sum(own) for own in waves])
+        return too_noisy(self, num_users, variance, _USEFUL, "the difference")
+
+    @contextmanager
+    def _opened_store(self, *arguments: Any) -> Iterator[RunStore]:
+        """Open the run's store; assigned arms have the salt of their experiment."""
+        with super()._opened_store(*arguments) as kept:
+            if self.assigned:
+                kept.put("salt", salt_of(self.by))
+            yield kept
+
+    def census_content(self, arguments: Arguments) -> RecordDict:
+        """Request the users' permanent numbers, from which assigned arms follow."""
+        return RecordDict({NUMBERS: ConfigRecord()} if self.assigned else {})
+
+    def check_users(self, users: Users) -> None:
+        """Raise ValueError if the arms in users' rows are not the assigned ones."""
+        if not self.assigned:
+            return
+        places = list(self.schema.places(self.by))
+        of_target = places == [users.num_features]
+        own = users.targets if of_target else users.features[:, places].argmax(axis=1)
+        known = np.isfinite(own)
+        if not of_target and users.missing is not None:
+            known &= ~users.missing[:, places[0]]
+        user = np.repeat(np.arange(len(users)), users.num_rows)
+        arms = assigned_arms(self.by, (users.first or 0) + user, self.allocation)
+        if others := len(np.unique(user[known & (own != arms)])):
+            raise ValueError(
+                f"Expected the arms of assigned_arms({self.by!r}, range(num_users)) in "
+                f"{self.by!r}, got others for {others:,} of {len(users):,} users. Arms that "
+                "something else has assigned are private: leave out assigned."
+            )
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for a column of numbers and assigned arms of one size."""
+        schema = Schema({"x": Numeric(0, 1), "arm": Categories(["a", "b"])})
+        return cls(schema, "x", by="arm", assigned=True, epsilon=epsilon)
+
+    def synthetic(self, setting: Setting) -> ColumnUsers:
+        """Return users with a column of numbers; the error is the stated standard error."""
+        error = "standard error of a difference, in widths of the bounds"
+        large = self._levels.shares.is_large(setting.num_users)
+        names = [self.column, self.by]
+        return column_users(
+            *(self.schema, names, setting, error, _stated), stand_in=large, useless=SPREAD
+        )
+
+
+def best_window(shares: Floats, noise: float) -> Window:
+    """Return the window with the smallest standard error of the difference.
+
+    ``shares`` are those of evenly spaced levels from -1 to 1, ``noise`` is the variance of the
+    difference by noise if the window is the whole range.
+    """
+    levels, half = np.linspace(-1, 1, len(shares)), _HALVES[:, None]
+    middles = np.linspace(-1, 1, _MIDDLES) * (1 - half)
+    beyond = np.maximum(np.abs(levels - middles[..., None]) - half[..., None], 0.0) @ shares
+    errors = noise * half**2 + (_BEYOND * beyond) ** 2
+    place = np.unravel_index(int(errors.argmin()), errors.shape)
+    return Window(float(middles[place]), float(_HALVES[place[0]]), float(beyond[place]))
+
+
+def _stated(result: Any, columns: Columns) -> float:
+    """Return the standard error that a result states, in widths of the bounds."""
+    kind = result.schema.kind(result.column)
+    return float(result.std_error / (kind.high - kind.low))
