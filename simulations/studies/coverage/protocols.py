@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-from ldp_flower import Categories, Schema, Users, simulate
+from ldp_flower import Categories, Schema, Users, assigned_arms, simulate
 from ldp_flower.strategies import (
     Counts,
     Describe,
+    Difference,
     Distribution,
     HeavyHitters,
     Means,
@@ -27,6 +28,8 @@ _NORMAL = 1.95996
 _BAND = 1.358  # Kolmogorov's distribution at 95 %
 _POINTS = (np.arange(1000) + 0.5) / 1000
 _QUARTERS = [0.25, 0.5, 0.75]
+_FIRST = {1: 0.5, 3: 0.2, 9: 0.7}  # shares of the first of two arms; private if they are the last
+_EFFECT = 0.2  # difference between arms, in standard deviations
 _KINDS = {1: 2, 3: 8, 9: 40}  # categories of Counts; Describe has two more columns of them
 
 
@@ -164,6 +167,26 @@ def _means(cell: Cell, groups: Integers, rng: np.random.Generator, seed: int) ->
     return _missed(_stated(found.table(), "mean"), true, found)
 
 
+def _difference(
+    cell: Cell, groups: Integers, rng: np.random.Generator, seed: int
+) -> dict[str, Any]:
+    """Compare two arms, which differ by a shift within the bounds."""
+    column, first = COLUMNS[cell.column], _FIRST[cell.number]
+    low, high = column.bounds.low, column.bounds.high
+    assigned = not cell.nodes and cell.number < max(_FIRST)
+    schema = Schema({"x": column.bounds, "arm": _kinds(2)})
+    arms = assigned_arms("arm", np.arange(cell.users), first)
+    if not assigned:
+        arms = (rng.random(cell.users) >= first).astype(np.int64)
+    shift = _EFFECT * column.entries.std()
+    rows = np.clip(column.draw(groups, rng) + shift * arms[groups], low, high)
+    users = schema.users({"x": rows, "arm": arms[groups].astype(str)}, groups=groups)
+    options = {"assigned": True, "allocation": first} if assigned else {}
+    found = cell.asked(Difference(schema, "x", by="arm", **options, **cell.options), users, seed)
+    true = np.clip(column.entries + shift, low, high).mean() - column.entries.mean()
+    return _missed((np.array([found.lower]), np.array([found.upper])), np.array([true]), found)
+
+
 def _counts(cell: Cell, groups: Integers, rng: np.random.Generator, seed: int) -> dict[str, Any]:
     shares = items(_KINDS[cell.number])
     schema = Schema({"x": _kinds(len(shares))})
@@ -228,11 +251,12 @@ _MEASURES: dict[str, Callable[[Cell, Integers, np.random.Generator, int], dict[s
     "Quantiles": _quantiles,
     "Distribution": _distribution,
     "Means": _means,
+    "Difference": _difference,
     "Counts": _counts,
     "TwoWay": _two_way,
     "Describe": _describe,
     "HeavyHitters": _heavy_hitters,
 }
 #: Of these the column is one of numbers; others have items by Zipf's law.
-OF_NUMBERS = ("Quantiles", "Distribution", "Means", "Describe")
+OF_NUMBERS = ("Quantiles", "Distribution", "Means", "Difference", "Describe")
 PROTOCOLS = tuple(_MEASURES)
