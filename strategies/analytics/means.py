@@ -25,8 +25,9 @@ from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
 from ..sums.statistics import SumMeans, ask_means, users_for_means
-from .base import ColumnStrategy, categories_of, too_noisy
+from .base import ColumnStrategy, too_noisy
 from .cells import GroupMeans, Levels, cell_question
+from .groups import Groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,9 @@ class MeansResult(Result):
     groups : list of str
         Names of the groups; a single empty name if there are no groups.
     by : str or None
-        The column that defines the groups.
+        The column that defines the groups, or several in one text.
+    keys : dict of str to list of str
+        The category that each group has in a column, by the name of the column.
     means : ndarray of float64, shape (columns, groups)
         Means in the columns' units; NaN if a group may be empty.
     std_error : ndarray of float64, shape (columns, groups)
@@ -71,8 +74,11 @@ class MeansResult(Result):
     users_std_error: Floats
     shares: Floats
     share_errors: Floats
+    keys: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.by is not None and not self.keys:  # of a version with one column only
+            self.keys = {self.by: self.groups}
         self.arrays = ArrayRecord([self.means])
 
     def table(self) -> "DataFrame":
@@ -81,14 +87,15 @@ class MeansResult(Result):
         Returns
         -------
         DataFrame
-            ``column``; the group, if there are groups; ``mean`` in the column's units; its
-            ``standard error`` for the population; the smaller standard error ``of these users``;
-            a 95 % interval for the population; the ``share`` of the users to whom the mean refers.
+            ``column``; the group's categories, if there are groups; ``mean`` in the column's units;
+            its ``standard error`` for the population; the smaller standard error ``of these
+            users``; a 95 % interval for the population; the ``share`` of the users to whom the mean
+            refers.
         """
         mean, error = self.means.ravel(), self.std_error.ravel()
         names: dict[str, object] = {"column": np.repeat(self.columns, len(self.groups))}
-        if self.by is not None:
-            names[self.by] = np.tile(self.groups, len(self.columns))
+        for name, categories in self.keys.items():
+            names[name] = np.tile(categories, len(self.columns))
         return frame(
             {
                 **names,
@@ -149,8 +156,9 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
     ----------
     columns : str or sequence of str
         Columns of numbers. The target may be one of them. Values are clipped to a column's bounds.
-    by : str, optional
-        A column of categories, which defines the groups.
+    by : str or sequence of str, optional
+        A column of categories, which defines the groups, or several columns. The groups are then
+        all combinations of their categories.
 
     Notes
     -----
@@ -176,7 +184,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
     )
 
     columns: str | Sequence[str] = field(kw_only=False)
-    by: str | None = None
+    by: str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,8 +198,8 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
                 raise ValueError(f"Expected columns of numbers, got {name!r}, one of categories.")
             bounds.append((kind.low, kind.high))
         self._names, self._bounds = names, np.array(bounds).T
-        self._groups = [""] if self.by is None else categories_of(self.schema, "by", self.by)
-        self._levels = Levels(self.epsilon, len(self._groups))
+        self._groups = Groups.of(self.schema, self.by)
+        self._levels = Levels(self.epsilon, len(self._groups.names))
         self._levels.number  # noqa: B018  # raises an error now if epsilon is invalid
 
     @classmethod
@@ -226,8 +234,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         for name in self._names:
             rounding, first = None, run.cohorts([pilot]) if pilot else []
             cohorts = run.cohorts(waves)
-            by = [] if self.by is None else [self.by]
-            question = cell_question(self.schema, by, name, levels.number)
+            question = cell_question(self.schema, self._groups.columns, name, levels.number)
             for cohort in first:
                 rounding = float((yield from levels.uncertainty(cohort, question)).mean[0])
             shares = yield from levels.shares.estimate(cohorts, question)
@@ -238,7 +245,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         self, cohort: Cohort, budget: Budget, name: str, share: float
     ) -> Generator[Ask, Any, SumMeans]:
         """Ask all users for the moments of a column, from 0 to 1, by a share of the budget."""
-        cells = cell_question(self.schema, [] if self.by is None else [self.by], name, 2)
+        cells = cell_question(self.schema, self._groups.columns, name, 2)
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)
         question = Moments(cells.coordinates, cells.sizes, *kind.ends)
@@ -294,7 +301,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     def _refusal(self, num_users: int) -> TooFew | None:
         if self.noise != "user":
-            shape = len(self._groups), len(self._names)
+            shape = self._levels.groups, len(self._names)
             return self._few_at_node(num_users, users_for_means(self.epsilon, self.delta, *shape))
         variance = len(self._names) * self._levels.variance
         refusal = too_noisy(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
@@ -307,14 +314,14 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     def _hidden_groups(self, num_users: int) -> TooFew | None:
         """Return a TooFew if a group of average size may look empty, or None if it cannot."""
-        groups, users = len(self._groups), num_users // len(self._names)
+        groups, users = self._levels.groups, num_users // len(self._names)
         noise = self._levels.number * self._levels.shares.noise(users)
         error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)
         if (GROUP_Z + _BY_CHANCE) * error <= 1 / groups:
             return None
         return TooFew(
             f"With {num_users:,} users at epsilon {self.epsilon:g} the noise may hide a group of "
-            f"{self.by!r} that holds 1 / {groups} of them. Nobody has been asked.",
+            f"{self._groups.by!r} that holds 1 / {groups} of them. Nobody has been asked.",
             "noise",
         )
 
@@ -329,7 +336,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         error = "standard error of a mean, in widths of the bounds"
         return column_users(
             self.schema,
-            [*self._names, *([self.by] if self.by else [])],
+            [*self._names, *self._groups.columns],
             setting,
             error,
             error_of_means,
@@ -346,19 +353,21 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         notes = []
         if not clear.all():
             least = GROUP_Z * share_errors[~clear].max()
-            groups = [self._groups[i] for i in np.flatnonzero(~clear.all(axis=0))]
+            groups = [self._groups.names[i] for i in np.flatnonzero(~clear.all(axis=0))]
             columns = [self._names[i] for i in np.flatnonzero(~clear.all(axis=1))]
-            which = f" of these groups of {self.by!r}, which may be empty" if self.by else ""
+            by = self._groups.by
+            which = f" of these groups of {by!r}, which may be empty" if by else ""
             notes.append(
                 f"{num_users:,} users at epsilon {self.epsilon:g} do not show the means{which}: "
-                f"{', '.join(groups if self.by else columns)}. Some {100 * least:.2g} % of the "
+                f"{', '.join(groups if by else columns)}. Some {100 * least:.2g} % of the "
                 "users would have to have an entry there; texts, such as dates or '1,5', are no "
                 "numbers."
             )
         return MeansResult(
             columns=self._names,
-            groups=self._groups,
-            by=self.by,
+            groups=self._groups.names,
+            by=self._groups.by,
+            keys=self._groups.keys,
             means=np.where(clear, middle + half * mean, np.nan),
             std_error=np.where(clear, half * error, np.inf),
             users_std_error=np.where(clear, half * users_error, np.inf),

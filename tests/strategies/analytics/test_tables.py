@@ -36,6 +36,10 @@ SCHEMA = Schema(
     Categories(["k", "l", "m"]),
 )
 
+CROWDED = Schema(
+    {"x": Numeric(0, 1), "a": Categories(range(32)), "b": Categories(range(32))},
+)
+
 
 class Crowd:
     """A population without nodes, whose users answer at once: for many runs of a protocol."""
@@ -253,6 +257,40 @@ def test_means_of_groups_are_in_units_and_empty_groups_have_none(epsilon):
     assert list(result.table().columns[:3]) == ["column", "sort", "mean"]
 
 
+def of_two_columns(people, seed):
+    rng = np.random.default_rng(seed)
+    sorts, flags = rng.choice(SORTS[:3], people), rng.integers(0, 2, people)
+    table = pd.DataFrame({"sort": sorts, "flag": flags})
+    middle = 2.0 + table["flag"] + 0.5 * (table["sort"] == "c")
+    return table.assign(x=middle + rng.normal(0, 0.3, people), kind="k")
+
+
+@pytest.mark.parametrize(("noise", "epsilon"), [("user", 3.0), ("node", 1.0)])
+def test_means_by_two_columns_are_those_of_all_pairs(noise, epsilon):
+    """Sums of squares of 6 runs of 8 groups: two of them are empty, and named."""
+    strategy = Means(SCHEMA, "x", by=["flag", "sort"], epsilon=epsilon, noise=noise)
+    square, told = 0.0, 0
+    for seed in range(6):
+        table = of_two_columns(8000, seed)
+        result = simulate(strategy, SCHEMA.users(table), seed=seed)
+        shown = result.table()
+        assert list(shown.columns[:4]) == ["column", "flag", "sort", "mean"]
+        truth = 2.0 + (shown["flag"] == "1") + 0.5 * (shown["sort"] == "c")
+        own = (shown["mean"] - truth) / shown["standard error"]
+        square, told = square + np.square(own.dropna()).sum(), told + own.notna().sum()
+        assert np.isnan(result.means[0, [3, 7]]).all() and "0, d, 1, d" in result.notes[0]
+    assert told == 36 and square < chi2.isf(1e-4, 36)
+    again = type(result).from_dict(json.loads(json.dumps(result.to_dict())))
+    assert again.keys == result.keys and result.by == "flag, sort"
+
+
+def test_a_result_of_one_column_of_groups_needs_no_keys():
+    users = SCHEMA.users(of_two_columns(4000, 0))
+    result = simulate(Means(SCHEMA, "x", by="flag", epsilon=4.0), users, seed=0)
+    plain = {name: value for name, value in result.to_dict().items() if name != "keys"}
+    assert type(result).from_dict(plain).table().equals(result.table())
+
+
 # ----------------------------------------------------------------------------------- TwoWay
 
 
@@ -410,6 +448,9 @@ def test_too_few_users_are_refused_with_the_number_that_would_do(strategy, caplo
         (lambda: Means(SCHEMA, "sort", epsilon=1.0), "columns of numbers, got 'sort'"),
         (lambda: Means(SCHEMA, [], epsilon=1.0), "at least one"),
         (lambda: Means(SCHEMA, "x", by="x", epsilon=1.0), "by to be a column of categories"),
+        (lambda: Means(SCHEMA, "x", by=["sort", "sort"], epsilon=1.0), "distinct columns in by"),
+        (lambda: Means(SCHEMA, "x", by=[], epsilon=1.0), "at least one, got \\[\\]"),
+        (lambda: Means(CROWDED, "x", by=["a", "b"], epsilon=1.0), "at most 1,023 groups by a, b"),
         (lambda: TwoWay(SCHEMA, "sort", "sort", epsilon=1.0), "two different columns"),
         (lambda: Describe(SCHEMA, epsilon=-1.0), "epsilon"),
         (lambda: Counts(SCHEMA, "sort", epsilon=-1.0), "epsilon"),
