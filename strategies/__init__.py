@@ -13,7 +13,7 @@ from .analytics.heavy_hitters import HeavyHittersResult as HeavyHittersResult
 from .analytics.means import Means as Means
 from .analytics.means import MeansResult as MeansResult
 from .analytics.quantiles import Quantiles as Quantiles
-from .analytics.quantiles import QuantilesResult as QuantilesResult
+from .analytics.quantiles_result import QuantilesResult as QuantilesResult
 from .analytics.synthesize import Synthesize as Synthesize
 from .analytics.synthesize_result import SynthesizeResult as SynthesizeResult
 from .analytics.two_way import TwoWay as TwoWay

@@ -33,7 +33,8 @@ from .cells import Levels, ShareEstimator, cell_question
 from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
 from .means import Means, MeansResult
-from .quantiles import Quantiles, QuantilesResult
+from .quantiles import Quantiles
+from .quantiles_result import QuantilesResult
 
 _QUARTILES = (0.25, 0.5, 0.75)  # as in pandas' describe
 _TYPICAL = 0.25  # assumed standard deviation, in units of half the distance of the bounds

@@ -3,16 +3,14 @@
 import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from flwr.app import ArrayRecord
 
-from ldp_flower.data.schema import Numeric, Schema
+from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
-from ldp_flower.presentation import charts
-from ldp_flower.presentation.words import counted, to_error
+from ldp_flower.presentation.words import counted
 from ldp_flower.questions import Cell, SharesBelow
 from ldp_flower.randomizers import (
     KRandomizedResponse,
@@ -29,7 +27,8 @@ from ..forecasts.populations import table_users
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime import Ask, Card, Cohort, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
-from ..runtime.result import HALF_WIDTH_95, Estimates, Result, frame
+from ..runtime.result import HALF_WIDTH_95
+from ..runtime.run_store import LATER
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from ..sums.budget import Budget
@@ -42,95 +41,9 @@ from .column import (
     learn_step_at_node,
     users_for_step_estimate,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from pandas import DataFrame
-
-
-@dataclass(repr=False, kw_only=True)
-class QuantilesResult(Result):
-    """Quantiles of a column, in its units.
-
-    Attributes
-    ----------
-    column : str
-        Name of the column.
-    levels : ndarray of float64, shape (k,)
-        Levels of the quantiles: shares of the users below them.
-    values : ndarray of float64, shape (k,)
-        The quantiles. They are moved to round numbers if the noise is larger than the change.
-    std_error : ndarray of float64, shape (k,)
-        Distance to the further end of the interval, divided by 1.96. It is 0 if the interval is a
-        single value that many users share.
-    lower, upper : ndarray of float64, shape (k,)
-        Ends of 95 % intervals, which need not be symmetric. They contain the values that tests of
-        the reports at thresholds do not reject. They are valid for every distribution, also with
-        ties, gaps and steps. An interval spans a gap in which no user has an entry.
-    step : float or None
-        Number of which nearly all entries are multiples, if one was found.
-    users_std_error : ndarray of float64, shape (k,), or None
-        The part of ``std_error`` that is by the noise of nodes, if the noise is there.
-    """
-
-    column: str
-    levels: Floats
-    values: Floats
-    std_error: Floats
-    lower: Floats
-    upper: Floats
-    step: float | None = None
-    users_std_error: Floats | None = None
-
-    def __post_init__(self) -> None:
-        self.arrays = ArrayRecord([self.levels, self.values])
-
-    def table(self) -> "DataFrame":
-        """Return the quantiles in the order of the strategy's levels.
-
-        Returns
-        -------
-        DataFrame
-            ``quantile``, in percent of the users; its value, in a column named after the table's;
-            ``standard error``; ``lower`` and ``upper``. The last four are in the column's units.
-        """
-        return frame(
-            {
-                "quantile": [f"{100 * level:.6g} %" for level in self.levels],
-                self.column: self.values,
-                "standard error": self.std_error,
-                "lower": self.lower,
-                "upper": self.upper,
-            }
-        )
-
-    def estimates(self) -> Estimates:
-        """Return the quantiles and their standard errors, for a series of collections."""
-        names = [f"{self.column} {100 * level:.6g} %" for level in self.levels]
-        return Estimates(names, self.values, self.std_error, self.users_std_error)
-
-    @property
-    def _height(self) -> float:
-        return charts.height_of(len(self.levels))
-
-    def _draw(self, axes: "Axes") -> None:
-        places = np.arange(len(self.levels))
-        spans = [self.values - self.lower, self.upper - self.values]
-        axes.errorbar(self.values, places, xerr=spans, fmt="o", ms=4, lw=1.5, color=charts.GREEN)
-        axes.set_yticks(places, [f"{level:.4g}" for level in self.levels])
-        axes.set_ylim(len(places) - 0.4, -0.6)
-        axes.set_ylabel("share below")
-        axes.set_xlabel(f"{charts.label(self.column)}, with 95 % intervals")
-
-    def _findings(self) -> list[str]:
-        rows = zip(self.levels, self.values, self.lower, self.upper, strict=True)
-        return [
-            f"{level:.4g} of {self.column} is below {to_error(value, (upper - lower) / 4)} "
-            f"(95 % interval {to_error(lower, (upper - lower) / 4)} to "
-            f"{to_error(upper, (upper - lower) / 4)})"
-            for level, value, lower, upper in rows
-        ]
-
+from .group_functions import GroupFunctions
+from .groups import Groups
+from .quantiles_result import QuantilesResult
 
 # Number of rounds, and growth of their size from one to the next, with bits and with cells. Later
 # rounds have better thresholds, so they are larger. With four rounds of cells, each twice as large,
@@ -150,6 +63,7 @@ _MIN_Z = 2.0  # smallest distance of a level from 0 and 1, in standard errors of
 # Largest standard error of a rank. At this limit one quartile in ten may still lie nearly anywhere
 # within the bounds at epsilon 1 and 2, and none at 4; with .125, every other quartile.
 _MOST_ERROR = 0.05
+_MOST_GROUP_ERROR = 0.1  # the same for the median of a group of average size
 
 
 class _Reports(NamedTuple):
@@ -194,6 +108,9 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     levels : sequence of float
         Levels of the quantiles, that is, the shares of the users below them: at most 99 distinct
         numbers within (0, 1).
+    by : str or sequence of str, optional
+        A column of categories, which defines groups, or several columns. The group of a user is
+        that of the row that it draws.
 
     Notes
     -----
@@ -217,6 +134,10 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     gaps and steps. With bits they are some three times as wide as those of a known density. Up to
     12 % of the users report whether their entries are multiples of a round step. If nearly all
     entries are, estimates and ends of intervals are multiples of the step.
+
+    With groups, a tenth of the users tells where entries are, and the others report the pair of
+    their group and of their entry's cell (:class:`~.group_functions.GroupFunctions`). Steps are not
+    looked for. An interval ends at edges of cells.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -238,10 +159,13 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
     column: str = field(kw_only=False)
     levels: Sequence[float] = field(kw_only=False)
+    by: str | Sequence[str] | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._column = NumericColumn.of(self.schema, self.column)
+        self._groups = Groups.of(self.schema, self.by)
+        self._functions = GroupFunctions(self.schema, self._column, self._groups, self.epsilon)
         self.levels = _level_tuple(self.levels)
         RandomizedResponse(self.epsilon)  # raises an error now if epsilon is invalid
 
@@ -251,9 +175,16 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         schema, users = table_users(max(dim, 2))
         yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
         yield cls(schema, "y", [0.5], epsilon=epsilon), users
+        if dim > 3:
+            groups = Schema({"x": Numeric(-2, 2), "sort": Categories(["a", "b"])})
+            rows = np.arange(6000)
+            table = {"x": rows % 41 / 10 - 2, "sort": np.array(["a", "b"])[rows % 2]}
+            yield cls(groups, "x", [0.5], by="sort", epsilon=epsilon), groups.users(table)
 
     def _asked(self, run: Run) -> Protocol:
-        """Estimate the column's step, then search all quantiles at once."""
+        """Estimate the column's step, then search all quantiles at once; or those of groups."""
+        if self.by is not None:
+            return (yield from self._of_groups(run))
         if self.noise != "user":
             (cohort,) = run.cohorts([run.num_users])
             budget = Budget.of(run, self.delta)
@@ -279,6 +210,42 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         if entries.hardly_any:
             result.notes = [_HARDLY_ANY.format(self.column)]
         return result
+
+    def _of_groups(self, run: Run) -> Protocol:
+        """Estimate the distribution functions of all groups, and their quantiles."""
+        if self.noise == "user":
+            functions = yield from self._functions.of_users(run)
+        else:
+            (cohort,) = run.cohorts([run.num_users])
+            functions = yield from self._functions.of_nodes(cohort, Budget.of(run, self.delta))
+        found = [self.of_nodes(function) for function in functions]
+        hidden = np.repeat([function.is_hidden for function in functions], len(self.levels))
+        values, error, lower, upper, noise = (
+            np.where(hidden, nothing, np.concatenate([getattr(each, name) for each in found]))
+            for name, nothing in (
+                *(("values", np.nan), ("std_error", np.inf), ("lower", np.nan)),
+                *(("upper", np.nan), ("users_std_error", np.inf)),
+            )
+        )
+        names = [
+            name
+            for name, function in zip(self._groups.names, functions, strict=True)
+            if function.is_hidden
+        ]
+        return QuantilesResult(
+            column=self.column,
+            levels=np.tile(self.levels, len(found)),
+            values=values,
+            std_error=error,
+            lower=lower,
+            upper=upper,
+            users_std_error=None if self.noise == "user" else noise,
+            keys={
+                name: np.repeat(categories, len(self.levels)).tolist()
+                for name, categories in self._groups.keys.items()
+            },
+            notes=[_EMPTY.format(self._groups.by, ", ".join(names))] if names else [],
+        )
 
     def function(
         self, cohort: Cohort, budget: Budget, share: float = 1.0
@@ -333,12 +300,13 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
     def synthetic(self, setting: Setting) -> ColumnUsers | None:
         """Return users with a column; the error is the root mean square of those in rank."""
-        if self.noise == "user":
+        if self.noise == "user" and self.by is None:
             return None
         many = ", root mean square of all" if len(self.levels) > 1 else ""
         error = f"rank error of a quantile{many}"
         return column_users(
-            self.schema, [self.column], setting, error, error_of_ranks, stated=False
+            *(self.schema, [self.column, *self._groups.columns], setting, error, error_of_ranks),
+            stated=False,
         )
 
     def expect(self, setting: Setting) -> Expectation:
@@ -377,7 +345,9 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         """Return a TooFew if quantiles could not be located within the bounds, or None."""
         if self.noise != "user":
             needed = users_for_ranks(self.epsilon, self.delta, _RANK_AT_NODE)
-            return self._few_at_node(num_users, needed)
+            return self._few_at_node(num_users, len(self._groups.names) * needed)
+        if self.by is not None:
+            return self._hidden_groups(num_users)
         needed = self._reports(num_users).needed(self.levels)
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
@@ -386,6 +356,18 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             f"anywhere within the bounds at epsilon {self.epsilon:g}.",
             "noise",
             advice="Fewer and less extreme levels take fewer.",
+        )
+
+    def _hidden_groups(self, num_users: int) -> TooFew | None:
+        """Return a TooFew if medians of groups of average size would be lost in noise, or None."""
+        few = self._too_few(num_users)
+        if few or (error := self._functions.error(num_users)) <= _MOST_GROUP_ERROR:
+            return few
+        return TooFew(
+            f"With {num_users:,} users at epsilon {self.epsilon:g} a group of {self._groups.by!r} "
+            f"that holds 1 / {len(self._groups.names)} of them has a median whose error in rank is "
+            f"{error:.2g}. Nobody has been asked.",
+            "noise",
         )
 
     def _sizes(self, reports: _Reports, users: int) -> list[int]:
@@ -436,6 +418,9 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 _HARDLY_ANY = (
     "Hardly any user may have an entry in {!r}: then the quantiles are of noise and nothing else. "
     "Texts, such as dates or '1,5', are no numbers."
+)
+_EMPTY = (
+    "Groups of {!r} that may be empty have no quantiles: {}. Ask more users, or for fewer groups."
 )
 _WIDE = (
     "The quantile of {!r} at {:g} may lie nearly anywhere within the bounds: more users or a "
