@@ -8,6 +8,9 @@ from .analytics.difference import Difference as Difference
 from .analytics.difference_result import DifferenceResult as DifferenceResult
 from .analytics.distribution import Distribution as Distribution
 from .analytics.distribution_result import DistributionResult as DistributionResult
+from .analytics.group_distributions import (
+    GroupDistributionsResult as GroupDistributionsResult,
+)
 from .analytics.heavy_hitters import HeavyHitters as HeavyHitters
 from .analytics.heavy_hitters import HeavyHittersResult as HeavyHittersResult
 from .analytics.means import Means as Means

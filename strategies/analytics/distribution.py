@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
-from ..forecasts.columns import ColumnUsers, column_users, error_of_function
+from ..forecasts.columns import Columns, ColumnUsers, column_users, error_of_function
 from ..forecasts.formulas import expected_function
 from ..forecasts.populations import table_users
 from ..numerics.density import (
@@ -31,8 +31,9 @@ from ..numerics.value_scale import ValueScale
 from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
 from ..runtime.population import fewest_users
+from ..runtime.run_store import LATER
 from ..sums.budget import Budget
-from ..sums.tree import ask_function, users_for_ranks
+from ..sums.tree import Function, ask_function, users_for_ranks
 from .base import ColumnStrategy
 from .column import (
     ATOM,
@@ -45,6 +46,9 @@ from .column import (
     users_for_step_estimate,
 )
 from .distribution_result import DistributionResult
+from .group_distributions import GroupDistributionsResult
+from .group_functions import GroupFunctions, audit_runs_of_groups
+from .groups import Groups
 
 logger = logging.getLogger("flwr")
 
@@ -94,6 +98,9 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     ----------
     column : str
         A column of numbers. It may be the target. Its bounds are public and need not be tight.
+    by : str or sequence of str, optional
+        A column of categories, which defines groups, or several columns. The result is then a
+        :class:`GroupDistributionsResult`. The group of a user is that of the row that it draws.
 
     Raises
     ------
@@ -111,6 +118,10 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     of the users report whether their entries are multiples of a round step. If nearly all entries
     are, cells end between multiples, and the distribution function rises at the multiples only.
     Otherwise the bounds and 0 each get a separate cell.
+
+    With groups, a tenth of the users tells where entries are, and the others report the pair of
+    their group and of their entry's cell (:class:`~.group_functions.GroupFunctions`). No density is
+    smoothed, and steps are not looked for.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -127,10 +138,13 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     )
 
     column: str = field(kw_only=False)
+    by: str | Sequence[str] | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._column = NumericColumn.of(self.schema, self.column)
+        self._groups = Groups.of(self.schema, self.by)
+        self._functions = GroupFunctions(self.schema, self._column, self._groups, self.epsilon)
         DiscreteSquareWave(self.epsilon, _MAX_CELLS)  # raises an error now if epsilon is invalid
 
     @classmethod
@@ -138,6 +152,9 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         """Yield a run on the distribution of a feature."""
         schema, users = table_users(max(dim, 2))
         yield cls(schema, "x1", epsilon=epsilon), users
+        if dim > 3:
+            for run, own in audit_runs_of_groups(epsilon):
+                yield cls(run, "x", by="sort", epsilon=epsilon), own
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
@@ -146,6 +163,8 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Query for cells that cover the scale, then twice for cells of about equal mass."""
+        if self.by is not None:
+            return (yield from self._of_groups(run))
         if self.noise != "user":
             return (yield from self._of_nodes(run))
         notes = self._notes(run.num_users)
@@ -180,6 +199,20 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         linear = linear_estimates(counted, likely, _normals(cells.edges))
         return self._result(cells.edges, draws, linear, step, notes)
 
+    def _of_groups(self, run: Run) -> Generator[Ask, Any, GroupDistributionsResult]:
+        """Return the distribution functions of all groups."""
+        functions = yield from self._functions.ask(run, self.delta)
+        restore = self._column.kind.restore
+        return GroupDistributionsResult(
+            column=self.column,
+            groups=self._groups.names,
+            keys=self._groups.keys,
+            results=[
+                self._told(replace(each, edges=restore(each.edges)), None) for each in functions
+            ],
+            notes=self._functions.notes(functions),
+        )
+
     def _of_nodes(self, run: Run) -> Generator[Ask, Any, DistributionResult]:
         """Return the distribution function that a tree of histograms of all users gives."""
         (cohort,) = run.cohorts([run.num_users])
@@ -189,14 +222,18 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         step = yield from learn_step_at_node(cohort, budget, self._column, STEP_SHARE)
         found = yield from ask_function(cohort, budget, place, kind.ends, 1 - STEP_SHARE)
         found = replace(found, edges=kind.restore(found.edges))
+        result = self._told(found, step)
+        self._note_few_entries(result.linear, result.notes)
+        return result
+
+    def _told(self, found: Function, step: float | None) -> DistributionResult:
+        """Return the result of a distribution function in the column's units."""
         if step is not None:
             found = found.at_multiples(step)
         linear = found.linear(_normals(found.edges)[:-1])
-        notes: list[str] = []
-        self._note_few_entries(linear, notes)
         edges = found.edges.copy()
         if step is None:
-            edges[0] -= ATOM * (kind.high - kind.low)  # the first cell holds the lower bound
+            edges[0] -= ATOM * self._column.span  # the first cell holds the lower bound
         return DistributionResult(
             column=self.column,
             edges=edges,
@@ -205,7 +242,6 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             linear=linear,
             without_entry=max(1 - found.present, 0.0),
             step=step,
-            notes=notes,
         )
 
     def _counted(
@@ -262,7 +298,10 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     def _refusal(self, num_users: int) -> TooFew | None:
         if self.noise != "user":
-            return self._few_at_node(num_users, users_for_ranks(self.epsilon, self.delta, _USEFUL))
+            needed = users_for_ranks(self.epsilon, self.delta, _USEFUL)
+            return self._few_at_node(num_users, len(self._groups.names) * needed)
+        if self.by is not None:
+            return self._too_few(num_users) or self._functions.refusal(num_users)
         needed = math.ceil(max(self._error(1) ** 2 / _USEFUL**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
@@ -274,12 +313,12 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     def synthetic(self, setting: Setting) -> ColumnUsers | None:
         """Return users with a column; the error is the largest of its distribution function."""
-        if self.noise == "user":
+        if self.noise == "user" and self.by is None:
             return None
         error = "largest error of the distribution function"
-        return column_users(
-            self.schema, [self.column], setting, error, error_of_function, stated=False
-        )
+        names = [self.column, *self._groups.columns]
+        judge = error_of_function if self.by is None else _error_of_functions
+        return column_users(self.schema, names, setting, error, judge, stated=False)
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the expected largest error of the distribution function."""
@@ -326,6 +365,11 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             notes.append(_HARDLY_ANY.format(self.column))
         elif held < _FEW:
             notes.append(_FEW_ENTRIES.format(held, error, self.column, 1 / held))
+
+
+def _error_of_functions(result: Any, columns: Columns) -> float:
+    """Return the largest error of the distribution functions of groups."""
+    return max(error_of_function(result.of(group), columns) for group in result.groups)
 
 
 _BLUNT = (

@@ -5,15 +5,17 @@ counted in all groups at once: a user reports the pair of its group and its cell
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ldp_flower.data.schema import Schema
+from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.users import Users
 from ldp_flower.questions import BinShares, Cell, CellShares, TableCell
 from ldp_flower.randomizers import best_frequency_oracle
+from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import project_on_simplex
@@ -27,6 +29,7 @@ from .groups import Groups
 
 _TELL, _EVEN = 0.1, 32  # share of the users, or of the budget, that tells the edges; first cells
 _CELLS = (4, 8, 16, 32)  # candidates for the number of cells of a group
+_MOST_ERROR = 0.1  # largest error in rank of a median at which a run still starts
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,17 @@ class GroupFunctions:
     groups: Groups
     epsilon: float
 
-    def error(self, num_users: int) -> float:
-        """Return the standard error by noise of the median's rank in a group of average size."""
-        return self._error(num_users, self._cells(num_users))
+    def refusal(self, num_users: int) -> TooFew | None:
+        """Return why groups of average size would be lost in noise, or None if they are not."""
+        error = self._error(num_users, self._cells(num_users))
+        if error <= _MOST_ERROR:
+            return None
+        return TooFew(
+            f"With {num_users:,} users at epsilon {self.epsilon:g} a group of {self.groups.by!r} "
+            f"that holds 1 / {len(self.groups.names)} of them has a median whose error in rank is "
+            f"{error:.2g}. Nobody has been asked.",
+            "noise",
+        )
 
     def _cells(self, num_users: int) -> int:
         """Return the number of cells of a group: intervals are two errors and a cell wide."""
@@ -48,11 +59,29 @@ class GroupFunctions:
         return min(options, key=lambda cells: 2 * self._error(num_users, cells) + 1 / cells)
 
     def _error(self, num_users: int, cells: int) -> float:
+        """Return the standard error by noise of the median's rank in a group of average size."""
         number = len(self.groups.names)
         noise = ShareEstimator(self.epsilon, number * cells).noise(num_users) / num_users
         return number * math.sqrt(cells / 2 * noise)
 
-    def of_users(self, run: Run) -> Generator[Ask, Any, list[Function]]:
+    def ask(self, run: Run, delta: float) -> Generator[Ask, Any, list[Function]]:
+        """Return the functions of all groups, with noise where the run has it."""
+        if run.settings.noise == "user":
+            return (yield from self._of_users(run))
+        (cohort,) = run.cohorts([run.num_users])
+        return (yield from self._of_nodes(cohort, Budget.of(run, delta)))
+
+    def notes(self, functions: Sequence[Function]) -> list[str]:
+        """Return a note with the names of the groups that may be empty, in a list, if any."""
+        pairs = zip(self.groups.names, functions, strict=True)
+        if not (empty := [name for name, function in pairs if function.is_hidden]):
+            return []
+        return [
+            f"Groups of {self.groups.by!r} that may be empty, so that nothing is known of them: "
+            f"{', '.join(empty)}. Ask more users, or for fewer groups."
+        ]
+
+    def _of_users(self, run: Run) -> Generator[Ask, Any, list[Function]]:
         """Return the functions from single reports: first of cells, then of pairs."""
         tellers = max(run.min_reports, int(_TELL * run.num_users))
         left = max(run.num_users - tellers, 1)
@@ -68,17 +97,15 @@ class GroupFunctions:
         noise = found.covariance - sampling(found.likely, found.users)
         return self._functions(edges, found.cells, noise, found.users)
 
-    def of_nodes(self, cohort: Cohort, budget: Budget) -> Generator[Ask, Any, list[Function]]:
+    def _of_nodes(self, cohort: Cohort, budget: Budget) -> Generator[Ask, Any, list[Function]]:
         """Return the functions from two noisy sums over nodes."""
         even, number = self._even, len(self.groups.names)
-        asked = Ask(
-            cohort, BinShares(self.column.coordinates, even[1:-1]), budget.cells(_EVEN, _TELL)
-        )
-        told = yield asked
+        question = BinShares(self.column.coordinates, even[1:-1])
+        told = yield Ask(cohort, question, budget.cells(_EVEN, _TELL))
         edges = adapted(even, np.maximum(told.mean, 0.0), _CELLS[-1])
         mechanism = budget.cells(number * _CELLS[-1], 1 - _TELL)
-        question = CellShares(*self._table, edges=edges[1:-1])
-        found = yield Ask(cohort, question, mechanism)
+        shares = CellShares(*self._table, edges=edges[1:-1])
+        found = yield Ask(cohort, shares, mechanism)
         return self._functions(edges, found.mean, np.diag(found.std_error**2), found.count)
 
     @property
@@ -95,6 +122,14 @@ class GroupFunctions:
         size = len(edges) - 1
         parts = [slice(start, start + size) for start in range(0, len(cells), size)]
         return [Function(edges, cells[part], noise[part, part], users) for part in parts]
+
+
+def audit_runs_of_groups(epsilon: float) -> Iterator[tuple[Schema, Users]]:
+    """Yield a table of numbers ``x`` in groups by ``sort``, large enough at this epsilon."""
+    schema = Schema({"x": Numeric(-2, 2), "sort": Categories(["a", "b"])})
+    rows = np.arange(math.ceil(6000 * max(1.0, 2 / epsilon) ** 2))
+    table = {"x": rows % 41 / 10 - 2, "sort": np.array(["a", "b"])[rows % 2]}
+    yield schema, schema.users(table)
 
 
 def adapted(even: Floats, mass: Floats, cells: int) -> Floats:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation.words import counted
@@ -41,7 +41,7 @@ from .column import (
     learn_step_at_node,
     users_for_step_estimate,
 )
-from .group_functions import GroupFunctions
+from .group_functions import GroupFunctions, audit_runs_of_groups
 from .groups import Groups
 from .quantiles_result import QuantilesResult
 
@@ -63,7 +63,6 @@ _MIN_Z = 2.0  # smallest distance of a level from 0 and 1, in standard errors of
 # Largest standard error of a rank. At this limit one quartile in ten may still lie nearly anywhere
 # within the bounds at epsilon 1 and 2, and none at 4; with .125, every other quartile.
 _MOST_ERROR = 0.05
-_MOST_GROUP_ERROR = 0.1  # the same for the median of a group of average size
 
 
 class _Reports(NamedTuple):
@@ -176,10 +175,8 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
         yield cls(schema, "y", [0.5], epsilon=epsilon), users
         if dim > 3:
-            groups = Schema({"x": Numeric(-2, 2), "sort": Categories(["a", "b"])})
-            rows = np.arange(6000)
-            table = {"x": rows % 41 / 10 - 2, "sort": np.array(["a", "b"])[rows % 2]}
-            yield cls(groups, "x", [0.5], by="sort", epsilon=epsilon), groups.users(table)
+            for run, own in audit_runs_of_groups(epsilon):
+                yield cls(run, "x", [0.5], by="sort", epsilon=epsilon), own
 
     def _asked(self, run: Run) -> Protocol:
         """Estimate the column's step, then search all quantiles at once; or those of groups."""
@@ -213,11 +210,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
     def _of_groups(self, run: Run) -> Protocol:
         """Estimate the distribution functions of all groups, and their quantiles."""
-        if self.noise == "user":
-            functions = yield from self._functions.of_users(run)
-        else:
-            (cohort,) = run.cohorts([run.num_users])
-            functions = yield from self._functions.of_nodes(cohort, Budget.of(run, self.delta))
+        functions = yield from self._functions.ask(run, self.delta)
         found = [self.of_nodes(function) for function in functions]
         hidden = np.repeat([function.is_hidden for function in functions], len(self.levels))
         values, error, lower, upper, noise = (
@@ -227,11 +220,6 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
                 *(("upper", np.nan), ("users_std_error", np.inf)),
             )
         )
-        names = [
-            name
-            for name, function in zip(self._groups.names, functions, strict=True)
-            if function.is_hidden
-        ]
         return QuantilesResult(
             column=self.column,
             levels=np.tile(self.levels, len(found)),
@@ -244,7 +232,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
                 name: np.repeat(categories, len(self.levels)).tolist()
                 for name, categories in self._groups.keys.items()
             },
-            notes=[_EMPTY.format(self._groups.by, ", ".join(names))] if names else [],
+            notes=self._functions.notes(functions),
         )
 
     def function(
@@ -347,7 +335,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             needed = users_for_ranks(self.epsilon, self.delta, _RANK_AT_NODE)
             return self._few_at_node(num_users, len(self._groups.names) * needed)
         if self.by is not None:
-            return self._hidden_groups(num_users)
+            return self._too_few(num_users) or self._functions.refusal(num_users)
         needed = self._reports(num_users).needed(self.levels)
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
@@ -356,18 +344,6 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             f"anywhere within the bounds at epsilon {self.epsilon:g}.",
             "noise",
             advice="Fewer and less extreme levels take fewer.",
-        )
-
-    def _hidden_groups(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if medians of groups of average size would be lost in noise, or None."""
-        few = self._too_few(num_users)
-        if few or (error := self._functions.error(num_users)) <= _MOST_GROUP_ERROR:
-            return few
-        return TooFew(
-            f"With {num_users:,} users at epsilon {self.epsilon:g} a group of {self._groups.by!r} "
-            f"that holds 1 / {len(self._groups.names)} of them has a median whose error in rank is "
-            f"{error:.2g}. Nobody has been asked.",
-            "noise",
         )
 
     def _sizes(self, reports: _Reports, users: int) -> list[int]:
@@ -418,9 +394,6 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 _HARDLY_ANY = (
     "Hardly any user may have an entry in {!r}: then the quantiles are of noise and nothing else. "
     "Texts, such as dates or '1,5', are no numbers."
-)
-_EMPTY = (
-    "Groups of {!r} that may be empty have no quantiles: {}. Ask more users, or for fewer groups."
 )
 _WIDE = (
     "The quantile of {!r} at {:g} may lie nearly anywhere within the bounds: more users or a "

@@ -49,6 +49,8 @@ def runs():
         if name not in SLOW and issubclass(protocol, LdpStrategy):
             for strategy, users in list(protocol.audit_runs(4, 4.0))[:1]:
                 yield name, simulate(strategy, users, seed=0)
+    *_, (strategy, users) = PROTOCOLS["Distribution"].audit_runs(4, 4.0)  # of groups
+    yield "Distribution by", simulate(strategy, users, seed=0)
     for result in made_by_hand():
         yield type(result).__name__, result
 
