@@ -92,7 +92,7 @@ class GroupFunctions:
         oracle = best_frequency_oracle(self.epsilon, _EVEN + 1, tellers)
         told = yield Ask(first, Cell(self.column.coordinates, even[1:-1]), oracle)
         edges = adapted(even, project_on_simplex(told.mean[:-1]), cells)
-        question = TableCell(*self._table, edges=edges[1:-1])
+        question = TableCell(*self._table, edges=edges[None, 1:-1])
         found = yield from estimator.estimate(waves, question)
         noise = found.covariance - sampling(found.likely, found.users)
         return self._functions(edges, found.cells, noise, found.users)
@@ -104,7 +104,7 @@ class GroupFunctions:
         told = yield Ask(cohort, question, budget.cells(_EVEN, _TELL))
         edges = adapted(even, np.maximum(told.mean, 0.0), _CELLS[-1])
         mechanism = budget.cells(number * _CELLS[-1], 1 - _TELL)
-        shares = CellShares(*self._table, edges=edges[1:-1])
+        shares = CellShares(*self._table, edges=edges[None, 1:-1])
         found = yield Ask(cohort, shares, mechanism)
         return self._functions(edges, found.mean, np.diag(found.std_error**2), found.count)
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Users, simulate
+from ldp_flower import Users, assigned_arms, simulate
 
 from .cell import MadeUp
 
@@ -39,7 +39,7 @@ _POINTS = np.linspace(0, 1, 4097)
 
 
 #: Errors that all runs of a cell tell together, one of each column or cell.
-_ERRORS_TOLD = {"Means": 24, "Counts": 24, "TwoWay": 24, "Describe": 24}
+_ERRORS_TOLD = {"Means": 24, "Difference": 24, "Counts": 24, "TwoWay": 24, "Describe": 24}
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,15 @@ def _means(cell: Cell, rng: np.random.Generator, seed: int) -> Floats:
     table = dict(zip(strategy.columns, entries.T, strict=True))
     found = simulate(strategy, strategy.schema.users(table, groups=_groups(cell)), seed=seed)
     return found.means[:, 0] - entries.mean(axis=0)
+
+
+def _difference(cell: Cell, rng: np.random.Generator, seed: int) -> Floats:
+    """Return the difference of two arms of one law."""
+    strategy = cell.strategy
+    arms = assigned_arms(strategy.by, np.arange(cell.users))
+    table = {strategy.column: numbers(cell, rng)[:, 0], strategy.by: np.array(["a", "b"])[arms]}
+    found = simulate(strategy, strategy.schema.users(table), seed=seed)
+    return np.array([found.difference])
 
 
 def _counts(cell: Cell, rng: np.random.Generator, seed: int) -> Floats:
@@ -160,6 +169,7 @@ def _heavy_hitters(cell: Cell, rng: np.random.Generator, seed: int) -> Floats:
 
 _ERRORS: dict[str, Callable[[Cell, np.random.Generator, int], Floats]] = {
     "Means": _means,
+    "Difference": _difference,
     "Counts": _counts,
     "TwoWay": _two_way,
     "Quantiles": _quantiles,
@@ -175,6 +185,8 @@ def cells() -> Iterator[Cell]:
         turn = round(10 * epsilon) + users // 100 + rows
         for number, shape in ((1, _NUMBERS[turn % 3]), (4, _NUMBERS[(turn + 1) % 3])):
             yield Cell("Means", users, number, rows, epsilon, shape)
+        if rows == 1:
+            yield Cell("Difference", users, 1, rows, epsilon, _NUMBERS[turn % 3])
         for number, shape in ((3, EVEN), (30, ZIPF)):
             yield Cell("Counts", users, number, rows, epsilon, shape)
         for number, shape in ((2, ZIPF), (5, EVEN)):

@@ -112,17 +112,17 @@ def test_a_cell_beside_a_category_is_that_of_the_drawn_rows_number():
     x = [10.0, 20.0, 20.1, 150.0, np.nan]
     users = SCHEMA.users({"x": x, "sort": [*"abcab"], "flag": [0] * 5})
     places = np.array([*SCHEMA.places("sort"), *SCHEMA.places("x")])
-    edges = SCHEMA.kind("x").coded(np.array([20.0, 100.0]))
+    edges = SCHEMA.kind("x").coded(np.array([[20.0, 100.0]]))
     question = TableCell(places, np.array([3.0]), edges=edges)
     assert question.num_cells == 9 and question.width(SCHEMA.num_features) == 1
     present = users.take(np.arange(4))
     assert compute(present, question).ravel().tolist() == [0, 3, 7, 2]
     shares = compute(present, CellShares(places, np.array([3.0]), edges))
     assert shares.argmax(axis=1).tolist() == [0, 3, 7, 2] and (shares.sum(axis=1) == 1).all()
-    for wrong in (edges[::-1], np.zeros(0), np.float64(1.0)):
+    for wrong in (edges[:, ::-1], np.zeros(0), np.float64(1.0)):
         with pytest.raises(MessageError, match="edges"):
             TableCell(places, np.array([3.0]), edges=np.asarray(wrong))
-    with pytest.raises(MessageError, match="levels or edges"):
+    with pytest.raises(MessageError, match="or edges"):
         TableCell(places, np.array([3.0]), 2, -1.0, 1.0, edges=edges)
 
 
