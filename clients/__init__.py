@@ -8,8 +8,9 @@ paid once.
 """
 
 from .app import LdpClientApp, attach
-from .private_training.network_app import NetworkClientApp, NetworkUsersApp
+from .private_training.network_app import NetworkClientApp
 from .private_training.record_mod import RecordDpSgdMod, dp_sgd
+from .private_training.users_app import NetworkUsersApp
 from .reply import Refusal
 from .update_mod import LdpUpdateMod
 from .user_update_mod import LdpUserUpdateMod, OneUser, user_of

@@ -1,4 +1,4 @@
-"""Apps for a silo or for users that train a network sent as data, without any code of a run."""
+"""App for a silo that trains a network sent as data, without any code of a run."""
 
 import logging
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
@@ -16,7 +16,6 @@ from ldp_flower.guarantee.training import (
     ARRAYS,
     NETWORK,
     RIDER,
-    LocalTraining,
     NetworkRound,
     digest,
     split_query,
@@ -29,18 +28,14 @@ from ldp_flower.randomness import RandomSource, SystemRandom
 from ..node import (
     CheckedQuery,
     EffectivePolicy,
-    LoadUsers,
     Node,
     Seed,
-    UsersNode,
     called,
     check_own,
 )
 from ..reply import Received, Refusal, reply_with
-from ..update_mod import CallNext, whole_node
-from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
+from ..update_mod import whole_node
 from .child import Arrays, Child, ChildLimits, Round
-from .denormals import flushed
 from .record_mod import NUM_EXAMPLES, as_reply, asked_round, check_plan, report_of
 from .records import Data, Form, Loaded
 
@@ -310,136 +305,3 @@ def network_in(graph: Graph, content: RecordDict, name: str) -> Network:
     except Exception as error:  # NumPy's reader fails in many ways on forged headers
         raise MessageError("Expected parameters as NumPy arrays.") from error
     return Network(graph, arrays)
-
-
-_AT_ONCE = 1 << 24  # number of intermediate numbers of a user's rows in memory at a time
-
-
-class NetworkUsersApp(ClientApp):
-    """A ClientApp whose users train the networks of ``LdpFedAvg(network=...)``.
-
-    Parameters
-    ----------
-    load_users : callable
-        As in :class:`LdpUserUpdateMod`. A row of features is one record, in C order.
-    policy, seed
-        As in :class:`LdpUserUpdateMod`.
-    limits : Limits, optional
-        Limits of the networks that the app accepts.
-
-    Raises
-    ------
-    ValueError
-        If an argument has a wrong type.
-
-    Notes
-    -----
-    In a deployment, ``node_config`` is as for :class:`LdpUserUpdateMod`. The app needs the extra
-    ``torch``.
-
-    Guarantee
-    ---------
-    1. The guarantee of :class:`LdpUserUpdateMod` holds, at pure epsilon. No code of a run is
-       executed, so its exceptions for apps that remember or send what they have seen do not apply.
-    2. A network is refused, with a text about the network, before data are loaded and budget is
-       spent.
-    3. A user's update follows from this user's rows alone. An update that is not finite counts
-       as 0.
-    4. Not covered: the time that training takes beyond ``reply-after``, and a kernel that ends the
-       process. In contrast to :class:`NetworkClientApp`, kernels run in the node's process.
-    """
-
-    def __init__(
-        self,
-        load_users: LoadUsers,
-        policy: PrivacyPolicy | None = None,
-        seed: Seed = None,
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__()
-        mod = _NetworkMod(load_users, policy, seed, limits or Limits())
-
-        @self.train()
-        def train(message: Message, context: Context) -> Message:
-            return mod(message, context, lambda own, _: own)  # the mod itself trains
-
-
-class _NetworkMod(LdpUserUpdateMod):
-    """The mod that checks a network before it asks users, and trains it instead of an app."""
-
-    def __init__(
-        self, load_users: LoadUsers, policy: PrivacyPolicy | None, seed: Seed, limits: Limits
-    ) -> None:
-        super().__init__(load_users, policy, seed)
-        self._limits = limits
-
-    def _answer(self, received: Received, context: Context, call_next: CallNext) -> RecordDict:
-        content = received.message.content
-        if not content.array_records and RIDER in content:  # the census
-            return super()._answer(received, context, call_next)
-        try:
-            if NETWORK not in content.config_records:
-                raise MessageError("This client trains networks that come as data only.")
-            asked = LocalTraining.from_config(content.config_records[NETWORK])
-            graph = parsed(asked.text, self._limits)
-            ((name, _),) = content.array_records.items()
-            network = network_in(graph, content, name)
-            local = _Local(network, asked, self._limits)
-        except (MessageError, NetworkError) as error:
-            raise Refusal(Refusal.MALFORMED, str(error)) from error
-        except ValueError as error:
-            raise Refusal(Refusal.MALFORMED, "Expected one ArrayRecord, the model.") from error
-
-        def train(message: Message, context: Context) -> Message:
-            arrays = local.trained(user_of(message))
-            record = ArrayRecord({key: Array(array) for key, array in arrays.items()})
-            return Message(RecordDict({name: record}), reply_to=message)
-
-        return super()._answer(received, context, train)
-
-    def _require_fit(self, node: Node, content: RecordDict) -> None:
-        assert isinstance(node, UsersNode)
-        text = str(content.config_records[NETWORK]["text"])
-        width = parsed(text, self._limits).record.size
-        if node.users.num_features != width:
-            raise Refusal(
-                Refusal.MALFORMED,
-                f"The network takes rows of {width} numbers, and users have "
-                f"{node.users.num_features}.",
-            )
-
-
-class _Local:
-    """A network that is trained on the rows of one user at a time."""
-
-    def __init__(self, network: Network, asked: LocalTraining, limits: Limits) -> None:
-        self._network, self._asked, self._form = network, asked, Form.of(network, limits)
-        self._at_once = max(1, _AT_ONCE // max(1, network.check(limits).intermediates))
-
-    @flushed()
-    def trained(self, user: OneUser) -> Arrays:
-        """Return all parameters after the training steps on a user's rows."""
-        import torch
-        from torch.func import grad, vmap
-
-        from ldp_flower.models.interpreter import RecordLoss
-
-        graph: Graph = self._network.graph
-        rows = user.features.reshape(-1, *graph.record.shape)
-        goals = user.targets.reshape(-1, *[1] * len(self._form.target.shape))
-        records, targets, _ = self._form.fitted(rows, goals, len(rows))
-        constants = {name: torch.tensor(array) for name, array in self._network.arrays.items()}
-        kept = {name: constants.pop(name) for name in graph.trainable}
-        loss = RecordLoss.of(graph, constants)
-        given = [torch.from_numpy(records), torch.from_numpy(targets)]
-        if len(records):
-            with torch.no_grad():
-                given += vmap(loss.known, chunk_size=self._at_once)(given[0])
-            in_dims = (None, *[0] * len(given))
-            each = vmap(grad(loss), in_dims=in_dims, chunk_size=self._at_once)
-            for _ in range(self._asked.steps):
-                found = each(kept, *given)
-                kept = {
-                    n: v - self._asked.learning_rate * found[n].mean(0) for n, v in kept.items()
-                }
-        return {**self._network.arrays, **{name: value.numpy() for name, value in kept.items()}}

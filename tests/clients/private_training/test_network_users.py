@@ -9,7 +9,7 @@ from test_network_app import MISFITS, deployed, network, record_of
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import NetworkUsersApp, OneUser, Refusal
-from ldp_flower.clients.private_training.network_app import _Local
+from ldp_flower.clients.private_training.users_app import _Local
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.training import NETWORK, LocalTraining
 from ldp_flower.models import Limits, Network, interpreter

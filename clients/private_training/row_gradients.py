@@ -1,0 +1,66 @@
+"""Gradients of a network's loss on the rows of one user, computed apart from all other users."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ldp_flower.models.graph import Limits
+from ldp_flower.models.network import Network
+from ldp_flower.validation import Floats
+
+from .records import Form
+
+if TYPE_CHECKING:
+    from .gradients import Tensors
+
+_AT_ONCE = 1 << 24  # number of intermediate numbers of a user's rows in memory at a time
+
+
+class RowGradients:
+    """Mean gradients of a network's loss on one user's rows, with respect to what is trained.
+
+    Raise NetworkError if the network is refused.
+    """
+
+    def __init__(self, network: Network, limits: Limits) -> None:
+        self.network, self._form = network, Form.of(network, limits)
+        self._at_once = max(1, _AT_ONCE // max(1, network.check(limits).intermediates))
+
+    @property
+    def parameters(self) -> "Tensors":
+        """The network's trainable parameters."""
+        import torch
+
+        return {name: torch.tensor(self.network.arrays[name]) for name in self._trainable}
+
+    @property
+    def _trainable(self) -> list[str]:
+        return self.network.graph.trainable
+
+    def on(self, features: Floats, targets: Floats) -> Callable[["Tensors"], "Tensors"]:
+        """Return the function from parameters to the mean gradient on these rows; 0 without rows.
+
+        A row is one record, in C order.
+        """
+        import torch
+        from torch.func import grad, vmap
+
+        from ldp_flower.models.interpreter import RecordLoss
+
+        graph = self.network.graph
+        rows = features.reshape(-1, *graph.record.shape)
+        goals = targets.reshape(-1, *[1] * len(self._form.target.shape))
+        records, wanted, _ = self._form.fitted(rows, goals, len(rows))
+        if not len(records):
+            return lambda kept: {name: torch.zeros_like(value) for name, value in kept.items()}
+        constants = {
+            name: torch.tensor(array)
+            for name, array in self.network.arrays.items()
+            if name not in self._trainable
+        }
+        loss = RecordLoss.of(graph, constants)
+        given = [torch.from_numpy(records), torch.from_numpy(wanted)]
+        with torch.no_grad():
+            given += vmap(loss.known, chunk_size=self._at_once)(given[0])
+        in_dims = (None, *[0] * len(given))
+        each = vmap(grad(loss), in_dims=in_dims, chunk_size=self._at_once)
+        return lambda kept: {name: found.mean(0) for name, found in each(kept, *given).items()}

@@ -1,0 +1,133 @@
+"""App for users who train a network sent as data, without any code of a run."""
+
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.messages import MessageError
+from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining
+from ldp_flower.models.graph import Limits, NetworkError
+from ldp_flower.models.network import Network
+from ldp_flower.models.parsing import parsed
+
+from ..node import LoadUsers, Node, Seed, UsersNode
+from ..reply import Received, Refusal
+from ..update_mod import CallNext
+from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
+from .child import Arrays
+from .denormals import flushed
+from .network_app import network_in
+from .row_gradients import RowGradients
+
+
+class NetworkUsersApp(ClientApp):
+    """A ClientApp whose users train the networks of ``LdpFedAvg(network=...)``.
+
+    Parameters
+    ----------
+    load_users : callable
+        As in :class:`LdpUserUpdateMod`. A row of features is one record, in C order.
+    policy, seed
+        As in :class:`LdpUserUpdateMod`.
+    limits : Limits, optional
+        Limits of the networks that the app accepts.
+
+    Raises
+    ------
+    ValueError
+        If an argument has a wrong type.
+
+    Notes
+    -----
+    In a deployment, ``node_config`` is as for :class:`LdpUserUpdateMod`. The app needs the extra
+    ``torch``.
+
+    Guarantee
+    ---------
+    1. The guarantee of :class:`LdpUserUpdateMod` holds, at pure epsilon. No code of a run is
+       executed, so its exceptions for apps that remember or send what they have seen do not apply.
+    2. A network is refused, with a text about the network, before data are loaded and budget is
+       spent.
+    3. A user's update follows from this user's rows alone. An update that is not finite counts
+       as 0.
+    4. Not covered: the time that training takes beyond ``reply-after``, and a kernel that ends the
+       process. In contrast to :class:`NetworkClientApp`, kernels run in the node's process.
+    """
+
+    def __init__(
+        self,
+        load_users: LoadUsers,
+        policy: PrivacyPolicy | None = None,
+        seed: Seed = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__()
+        mod = _NetworkMod(load_users, policy, seed, limits or Limits())
+
+        @self.train()
+        def train(message: Message, context: Context) -> Message:
+            return mod(message, context, lambda own, _: own)  # the mod itself trains
+
+
+class _NetworkMod(LdpUserUpdateMod):
+    """The mod that checks a network before it asks users, and trains it instead of an app."""
+
+    def __init__(
+        self, load_users: LoadUsers, policy: PrivacyPolicy | None, seed: Seed, limits: Limits
+    ) -> None:
+        super().__init__(load_users, policy, seed)
+        self._limits = limits
+
+    def _answer(self, received: Received, context: Context, call_next: CallNext) -> RecordDict:
+        content = received.message.content
+        if not content.array_records and RIDER in content:  # the census
+            return super()._answer(received, context, call_next)
+        try:
+            if NETWORK not in content.config_records:
+                raise MessageError("This client trains networks that come as data only.")
+            asked = LocalTraining.from_config(content.config_records[NETWORK])
+            graph = parsed(asked.text, self._limits)
+            ((name, _),) = content.array_records.items()
+            network = network_in(graph, content, name)
+            local = _Local(network, asked, self._limits)
+        except (MessageError, NetworkError) as error:
+            raise Refusal(Refusal.MALFORMED, str(error)) from error
+        except ValueError as error:
+            raise Refusal(Refusal.MALFORMED, "Expected one ArrayRecord, the model.") from error
+
+        def train(message: Message, context: Context) -> Message:
+            arrays = local.trained(user_of(message))
+            record = ArrayRecord({key: Array(array) for key, array in arrays.items()})
+            return Message(RecordDict({name: record}), reply_to=message)
+
+        return super()._answer(received, context, train)
+
+    def _require_fit(self, node: Node, content: RecordDict) -> None:
+        assert isinstance(node, UsersNode)
+        text = str(content.config_records[NETWORK]["text"])
+        width = parsed(text, self._limits).record.size
+        if node.users.num_features != width:
+            raise Refusal(
+                Refusal.MALFORMED,
+                f"The network takes rows of {width} numbers, and users have "
+                f"{node.users.num_features}.",
+            )
+
+
+class _Local:
+    """A network that is trained on the rows of one user at a time."""
+
+    def __init__(self, network: Network, asked: LocalTraining, limits: Limits) -> None:
+        self._asked, self._gradients = asked, RowGradients(network, limits)
+
+    @flushed()
+    def trained(self, user: OneUser) -> Arrays:
+        """Return all parameters after the training steps on a user's rows."""
+        gradients = self._gradients
+        mean = gradients.on(user.features, user.targets)
+        kept = gradients.parameters
+        for _ in range(self._asked.steps):
+            found = mean(kept)
+            kept = {n: v - self._asked.learning_rate * found[n] for n, v in kept.items()}
+        arrays = gradients.network.arrays
+        return {**arrays, **{name: value.numpy() for name, value in kept.items()}}
