@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -40,10 +41,7 @@ def attach(
     check_loader(load_users)
     check_own(policy, seed)
     own = checked(statistics)
-    client = _Client(load_users, policy, seed, own, wire_types_with(own))
-    app.query(CENSUS)(client.census)
-    app.query(QUERY)(client.report)
-    app.query(COMMIT)(client.commit)
+    QueryHandlers(load_users, policy, seed, own).register(app)
 
 
 class LdpClientApp(ClientApp):
@@ -137,14 +135,19 @@ class LdpClientApp(ClientApp):
 
 
 @dataclass(frozen=True)
-class _Client:
-    """The handlers of one ClientApp."""
+class QueryHandlers:
+    """The handlers of one ClientApp for queries to its users."""
 
     load_users: LoadUsers
     policy: PrivacyPolicy | None
     seed: Seed
     statistics: OwnStatistics
-    forms: Mapping[str, WireType]
+
+    def register(self, app: ClientApp) -> None:
+        """Let an app answer by these handlers."""
+        app.query(CENSUS)(self.census)
+        app.query(QUERY)(self.report)
+        app.query(COMMIT)(self.commit)
 
     def census(self, message: Message, context: Context) -> Message:
         """Answer the census: the node's number of users, their keys, and its schema if known."""
@@ -168,7 +171,7 @@ class _Client:
         def answer(received: Received) -> RecordDict:
             records = dict(received.message.content.items())
             given = records.pop(SET, None)
-            query = self._query(RecordDict(records))
+            query = self.read(RecordDict(records))
             try:
                 members = None if given is None else Members.from_record(given)
             except MessageError as error:
@@ -186,7 +189,7 @@ class _Client:
         """Commit to a query whose noise is shared."""
 
         def answer(received: Received) -> RecordDict:
-            query = self._query(received.message.content)
+            query = self.read(received.message.content)
             if not query.randomizer.shared:
                 raise Refusal(Refusal.MALFORMED, "A node commits to shared noise only.")
             terms = self._terms(received, context)
@@ -197,9 +200,14 @@ class _Client:
 
         return reply_with(message, context, self.policy, answer)
 
-    def _query(self, content: RecordDict) -> Query:
+    @cached_property
+    def _forms(self) -> Mapping[str, WireType]:
+        return wire_types_with(self.statistics)
+
+    def read(self, content: RecordDict) -> Query:
+        """Return the query in a message; raise Refusal if there is none that the app knows."""
         try:
-            return Query.from_record_dict(content, self.forms)
+            return Query.from_record_dict(content, self._forms)
         except MessageError as error:
             raise Refusal.malformed(error) from error
 

@@ -1,12 +1,18 @@
 """Gradients of a network's loss on the rows of one user, computed apart from all other users."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from ldp_flower.models.graph import Limits
 from ldp_flower.models.network import Network
+from ldp_flower.questions import NetworkGradient
 from ldp_flower.validation import Floats
 
+from ..statistics.sizes import shortened
+from .denormals import flushed
 from .records import Form
 
 if TYPE_CHECKING:
@@ -64,3 +70,33 @@ class RowGradients:
         in_dims = (None, *[0] * len(given))
         each = vmap(grad(loss), in_dims=in_dims, chunk_size=self._at_once)
         return lambda kept: {name: found.mean(0) for name, found in each(kept, *given).items()}
+
+
+class GradientStatistic:
+    """The statistic of :class:`NetworkGradient`, for networks within an app's limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        # All users of a query share its network.
+        self._checked: MutableMapping[NetworkGradient, RowGradients] = WeakKeyDictionary()
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Limits]]:
+        # Simulations send apps to other processes, and weak references cannot be sent.
+        return type(self), (self._limits,)
+
+    def checked(self, question: NetworkGradient) -> RowGradients:
+        """Return the gradients of a question's network; raise NetworkError if it is refused."""
+        if (found := self._checked.get(question)) is None:
+            found = RowGradients(question.network(self._limits), self._limits)
+            self._checked[question] = found
+        return found
+
+    @flushed()
+    def __call__(self, features: Floats, targets: Floats, question: NetworkGradient) -> Floats:
+        """Return one user's value."""
+        gradients = self.checked(question)
+        kept = gradients.parameters
+        mean = gradients.on(features, targets)(kept)
+        flat = [mean[name].numpy().ravel() for name in kept]
+        value: Floats = shortened(np.concatenate(flat)[None].astype(np.float64), question)[0]
+        return value

@@ -4,24 +4,30 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.messages import MessageError
+from ldp_flower.guarantee.messages import MessageError, Query
 from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining
 from ldp_flower.models.graph import Limits, NetworkError
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
+from ldp_flower.questions import NetworkGradient
 
+from ..app import QueryHandlers
 from ..node import LoadUsers, Node, Seed, UsersNode
 from ..reply import Received, Refusal
+from ..statistics import OwnStatistics
 from ..update_mod import CallNext
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from .child import Arrays
 from .denormals import flushed
 from .network_app import network_in
-from .row_gradients import RowGradients
+from .row_gradients import GradientStatistic, RowGradients
 
 
 class NetworkUsersApp(ClientApp):
     """A ClientApp whose users train the networks of ``LdpFedAvg(network=...)``.
+
+    With noise at the user, users report an update by a few steps of their own. With noise at the
+    node, or shared by nodes, their gradients are added up, and the server takes the steps.
 
     Parameters
     ----------
@@ -39,17 +45,19 @@ class NetworkUsersApp(ClientApp):
 
     Notes
     -----
-    In a deployment, ``node_config`` is as for :class:`LdpUserUpdateMod`. The app needs the extra
-    ``torch``.
+    In a deployment, ``node_config`` is as for :class:`LdpUserUpdateMod` and, for sums, as for
+    :class:`LdpClientApp`. Nodes that share their noise take ``ldp-flower supernode --app``. The app
+    needs the extra ``torch``.
 
     Guarantee
     ---------
-    1. The guarantee of :class:`LdpUserUpdateMod` holds, at pure epsilon. No code of a run is
-       executed, so its exceptions for apps that remember or send what they have seen do not apply.
+    1. The guarantee of :class:`LdpUserUpdateMod` holds for updates, at pure epsilon, and that of
+       :class:`LdpClientApp` for gradients. No code of a run is executed, so the exceptions for apps
+       that remember or send what they have seen do not apply.
     2. A network is refused, with a text about the network, before data are loaded and budget is
-       spent.
-    3. A user's update follows from this user's rows alone. An update that is not finite counts
-       as 0.
+       spent. The app answers no query but the one for gradients.
+    3. A user's update or gradient follows from this user's rows alone, to the last bit. One that is
+       not finite counts as 0.
     4. Not covered: the time that training takes beyond ``reply-after``, and a kernel that ends the
        process. In contrast to :class:`NetworkClientApp`, kernels run in the node's process.
     """
@@ -62,11 +70,34 @@ class NetworkUsersApp(ClientApp):
         limits: Limits | None = None,
     ) -> None:
         super().__init__()
-        mod = _NetworkMod(load_users, policy, seed, limits or Limits())
+        limits = limits or Limits()
+        mod = _NetworkMod(load_users, policy, seed, limits)
+        statistics: OwnStatistics = {NetworkGradient: GradientStatistic(limits)}
+        _GradientHandlers(load_users, policy, seed, statistics).register(self)
 
         @self.train()
         def train(message: Message, context: Context) -> Message:
             return mod(message, context, lambda own, _: own)  # the mod itself trains
+
+
+_OTHERS = "This client trains networks that come as data only."
+
+
+class _GradientHandlers(QueryHandlers):
+    """Handlers of queries for users' gradients, which refuse all other queries."""
+
+    def read(self, content: RecordDict) -> Query:
+        """Return the query in a message; raise Refusal if there is none, or for its network."""
+        query = super().read(content)
+        if not isinstance(question := query.question, NetworkGradient):
+            raise Refusal(Refusal.MALFORMED, _OTHERS)
+        statistic = self.statistics[NetworkGradient]
+        assert isinstance(statistic, GradientStatistic)
+        try:
+            statistic.checked(question)
+        except NetworkError as error:
+            raise Refusal(Refusal.MALFORMED, str(error)) from error
+        return query
 
 
 class _NetworkMod(LdpUserUpdateMod):
@@ -84,7 +115,7 @@ class _NetworkMod(LdpUserUpdateMod):
             return super()._answer(received, context, call_next)
         try:
             if NETWORK not in content.config_records:
-                raise MessageError("This client trains networks that come as data only.")
+                raise MessageError(_OTHERS)
             asked = LocalTraining.from_config(content.config_records[NETWORK])
             graph = parsed(asked.text, self._limits)
             ((name, _),) = content.array_records.items()

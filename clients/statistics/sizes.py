@@ -72,8 +72,8 @@ def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
     return mean_over_rows(users, np.ones(len(both)), squares)
 
 
-def shortened(values: Floats, question: q.Shortened) -> Floats:
-    """Compute :class:`Shortened` from the inner question's values."""
+def shortened(values: Floats, question: q.Shortened | q.NetworkGradient) -> Floats:
+    """Return vectors clipped to a question's length, with the indicator of clipping."""
     known = np.asarray(np.isfinite(values).all(axis=1))
     unit, lengths = directions(np.where(known[:, None], values, 0.0))
     kept = unit * np.minimum(lengths, question.radius)[:, None]

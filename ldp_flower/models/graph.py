@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ..validation import PlainFields, check_integer
 
@@ -179,6 +179,11 @@ class Limits(PlainFields):
         super().__post_init__()
         for each in fields(self):
             check_integer(each.name, getattr(self, each.name), 1)
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return limits that no network exceeds, for one that was checked before."""
+        return cls(*[1 << 62] * len(fields(cls)))
 
     def require(self, limit: str, size: int, what: str) -> None:
         """Raise NetworkError if ``size``, the number of ``what``, exceeds the limit of a name."""

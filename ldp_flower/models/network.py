@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..validation import Floats
 from .checking import NetworkCost, measure, target_of
 from .graph import LOSSES, RECORD, Graph, Limits, NetworkError, Reference, Tensor
 from .parsing import parsed
@@ -165,6 +166,26 @@ class Network:
                 for row in rows
             ]
             return torch.stack(each).numpy()
+
+    @property
+    def vector(self) -> Floats:
+        """All parameters, one after the other in the graph's order, as float64."""
+        parts = [np.ravel(self.arrays[name]) for name in self.graph.parameters]
+        return np.concatenate([np.zeros(0), *parts])
+
+    @classmethod
+    def of_vector(cls, graph: Graph, vector: Floats) -> Self:
+        """Undo :attr:`vector`; raise NetworkError if the vector does not match the graph."""
+        sizes = [tensor.size for tensor in graph.parameters.values()]
+        if vector.dtype != np.float64 or vector.shape != (sum(sizes),):
+            raise NetworkError(f"Expected {sum(sizes)} parameters as one vector of float64.")
+        parts = np.split(vector, np.cumsum(sizes)[:-1])
+        named = zip(graph.parameters.items(), parts, strict=True)
+        with np.errstate(all="ignore"):  # a number beyond four bytes becomes infinite: refused
+            return cls(
+                graph,
+                {name: part.astype(t.dtype).reshape(t.shape) for (name, t), part in named},
+            )
 
     def with_arrays(self, arrays: Arrays) -> Self:
         """Return a copy of the network with new values of some parameters."""

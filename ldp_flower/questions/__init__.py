@@ -8,6 +8,7 @@ and a question for which the node's app supplies a statistic (:func:`wire_types_
 from .base import *
 from .columns import *
 from .features import *
+from .networks import *
 from .registry import *
 from .regression import *
 from .sizes import *

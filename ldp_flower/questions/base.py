@@ -39,6 +39,7 @@ class Per(Enum):
     ONE = auto()  # the array holds one number, of either sign
     CHOSEN = auto()  # the array lists coordinates
     MARK = auto()  # the array lists places on a scale, and may have any length
+    LETTER = auto()  # the array has the bytes of a text
 
 
 class Rows(Enum):
@@ -59,6 +60,7 @@ PerInner = Annotated[Floats, Per.INNER]
 Marks = Annotated[Floats, Per.MARK]
 Signed = Annotated[float, Per.ONE]
 Coordinates = Annotated[NDArray[np.int64], Per.CHOSEN]
+Letters = Annotated[NDArray[np.uint8], Per.LETTER]
 Prior = Annotated[float, "centre"]  # its name on the wire is "centre"
 
 

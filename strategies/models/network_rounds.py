@@ -156,8 +156,6 @@ def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
         raise MessageError("Expected the trained parameters of this network.") from error
 
 
-#: Limits on the server's network. They are very large, since it was checked before the run.
-_ANY = Limits(*[1 << 62] * 7)
 _COLOURS = (charts.BLUE, charts.GREEN, charts.PURPLE, charts.RED)
 
 
@@ -203,7 +201,7 @@ class RecordDpSgdResult(Result):
     def network(self) -> Network:
         """The trained network. ``network.to_torch(module)`` loads it into the original module."""
         arrays = {name: array.numpy() for name, array in self.arrays.items()}
-        return Network(parsed(self.text, _ANY), arrays)
+        return Network(parsed(self.text, Limits.none()), arrays)
 
     def table(self) -> "DataFrame":
         """Return one row for each round.

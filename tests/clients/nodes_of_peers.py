@@ -52,6 +52,8 @@ def committed(name, key, ephemeral, asked):
 class Hospitals:
     """The folders of some operators, and what their nodes answer."""
 
+    app = LdpClientApp
+
     def __init__(self, folder, dim=DIM, **policy):
         self.folder, self.dim = folder, dim
         self.policy = {"max-epsilon": 3.0, "max-delta": 1e-5, "noise": "shared"}
@@ -93,7 +95,7 @@ class Hospitals:
         file = self.folder / name
         token = operators_files.set(KeyFiles(f"{file}.key", f"{file}.toml"))
         try:
-            return LdpClientApp(lambda _: users)(message, context)
+            return self.app(lambda _: users)(message, context)
         finally:
             operators_files.reset(token)
 

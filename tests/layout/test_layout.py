@@ -185,7 +185,7 @@ MAY_IMPORT = {
     "validation": set(),
     "randomness": {"validation"},
     "randomizers": {"validation", "randomness"},
-    "questions": {"validation", "randomness", "randomizers"},
+    "questions": {"validation", "randomness", "randomizers", "models"},
     "data": {"validation", "guarantee"},
     "guarantee": {"validation", "randomness", "randomizers", "questions", "renamed"},
     "accounting": {"validation", "randomizers", "renamed"},
