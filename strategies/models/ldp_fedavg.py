@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from typing import TYPE_CHECKING, Literal, Self
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
@@ -21,8 +20,12 @@ from ldp_flower.validation import Count, Positive, check_integer, check_number, 
 
 from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Result, Run, TooFewReports
-from ..runtime.population import fewest_users
+from ..runtime.at_node import AtNode
+from ..runtime.population import SizeOnlyPopulation, fewest_users
 from ..runtime.run import Arguments
+from ..sums import networks
+from ..sums.budget import Budget
+from .record_dp_sgd import linear_network
 from .schedule import LONGEST_STEP, REFUSE_ABOVE, WARN_ABOVE, Reporting, Schedule, expected
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
@@ -87,6 +90,13 @@ _BEFORE_A_RUN = (
     "A run needs at least {} users as well: `ldp-flower check APP` says before it what it lacks."
 )
 
+# Arguments that have no effect on sums over nodes.
+_NOT_AT_NODE = (
+    *("fraction_train", "min_train_nodes", "train_metrics_aggr_fn", "model", "clip"),
+    *("path_length", "learning_rate", "optimizer", "sparsity", "local_steps"),
+    *("local_learning_rate", "message_type", "arrayrecord_key", "configrecord_key"),
+)
+
 _ONE_A_NODE = (
     "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod (protects records) or "
     "LdpUserUpdateMod (patients)."
@@ -94,7 +104,7 @@ _ONE_A_NODE = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpFedAvg(LdpStrategy[FedAvgResult]):
+class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
     """Strategy for federated averaging in which every user reports its update privately, once.
 
     A user is a node (:class:`ldp_flower.clients.LdpUpdateMod`) or one of several users of a node
@@ -104,7 +114,12 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     to the model. Messages and records are those of Flower's ``FedAvg``, so an app needs no change
     except the mod.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    With noise at the node, or shared by nodes, a network is trained by DP-SGD instead: users of
+    :class:`ldp_flower.clients.NetworkUsersApp` answer every step by their mean gradient, clipped,
+    and nodes report sums of these with noise.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
+    :class:`~..runtime.at_node.AtNode`.
 
     Parameters
     ----------
@@ -199,7 +214,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         page="model-updates",
     )
 
-    instead_at_node = 'RecordDpSgd(network, unit="user")'
     plans_with = frozenset({"num_features"})
     sized = False
 
@@ -260,7 +274,10 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         if self.optimizer is not None:
             check_unused(self, "with an optimizer", "path_length", "learning_rate")
             self.optimizer = ServerOptimizer.of(self.optimizer)
-        self._reporting(1)  # raises an error now if epsilon is invalid
+        if self.noise == "user":
+            self._reporting(1)  # raises an error now if epsilon is invalid
+        else:
+            self._check_at_node()
         if self.trainable is not None:
             self.trainable = check_trainable(self.trainable)
         if self.network is None:
@@ -282,6 +299,13 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                     f"Expected {name} to be a name that no other record has, got "
                     f"{getattr(self, name)!r}."
                 )
+
+    def _check_at_node(self) -> None:
+        """Raise ValueError unless there is a network, and no argument without effect on sums."""
+        if self.network is None:
+            raise ValueError(f"Expected a network with noise={self.noise!r}, got None.")
+        where = f"with noise={self.noise!r}, where all users answer steps of a fitted length"
+        check_unused(self, where, *_NOT_AT_NODE)
 
     @property
     def fewest_nodes(self) -> int:
@@ -403,9 +427,9 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return LocalTraining(text, self.local_steps, float(self.local_learning_rate))
 
     @property
-    def carrier(self) -> str:
-        """Type of the messages: that of the app's train function."""
-        return self.message_type
+    def carrier(self) -> str | None:
+        """Type of the messages: that of the app's train function, or None for sums."""
+        return self.message_type if self.noise == "user" else None
 
     def _arguments(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
@@ -417,8 +441,9 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         if self.network is not None:
             if initial_arrays is not None:
                 raise ValueError("Expected no initial_arrays with a network, which has its own.")
-            arrays = {name: Array(np.asarray(a)) for name, a in self.network.arrays.items()}
-            initial_arrays = ArrayRecord(arrays)
+            initial_arrays = networks.arrays_of(self.network)
+        if train_config and self.noise != "user":
+            raise ValueError("Expected no train_config: nodes run no app of this run.")
         if not isinstance(initial_arrays, ArrayRecord):
             raise ValueError(
                 "Expected initial_arrays to be an ArrayRecord, the model to start from, got "
@@ -438,6 +463,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Query each cohort for its mean update and move the model along it."""
+        if self.noise != "user":
+            return (yield from self._of_nodes(run))
         trained, rounds = self._trained(run), self._rounds(run.arguments.num_rounds)
         initial, theta = run.arguments.initial_arrays, trained.start
         assert initial is not None
@@ -494,6 +521,21 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             ],
         )
 
+    def _of_nodes(self, run: Run) -> Protocol:
+        """Query all users for their mean gradient in each step, by sums over nodes."""
+        assert self.network is not None
+        budget, dim = Budget.of(run, self.delta), self.network.num_trainable
+        steps = run.arguments.num_rounds or networks.STEPS
+        found = yield from networks.train(run, budget, self.network, steps)
+        few = networks.too_few(budget, dim, WARN_ABOVE)
+        return FedAvgResult(
+            model=found.arrays,
+            noise_to_signal=networks.noise_to_signal(budget, dim),
+            path_length=found.path_length,
+            noise=found.noise,
+            notes=[] if few is None else [f"{few} Expect a poor network."],
+        )
+
     @staticmethod
     def _config(number: int, arguments: Arguments) -> ConfigRecord:
         return ConfigRecord({**arguments.train_config, "server-round": number})
@@ -513,10 +555,14 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the strategy to plan with: default arguments at this epsilon, for any setting."""
-        return cls(epsilon=epsilon)
+        if setting.num_features is None:
+            raise ValueError("Expected num_features, the model's parameters, got None.")
+        return cls(epsilon=epsilon, network=linear_network(setting.num_features))
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the expected q of a model with ``num_features`` parameters and default rounds."""
+        if self.noise != "user":
+            return self._expected_of_nodes(setting)
         if setting.num_features is None:
             raise ValueError("Expected num_features, the model's parameters, got None.")
         reporting = self._reporting(setting.num_features)
@@ -524,8 +570,31 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             raise WouldRefuse(refusal)
         return expected(self._schedule(reporting, setting.num_users, self._rounds(0)), reporting)
 
+    def _expected_of_nodes(self, setting: Setting) -> Expectation:
+        run = Run(self, SizeOnlyPopulation(setting.num_users, setting.num_nodes or 1))
+        try:
+            self._check_enough(run)
+        except TooFewReports as refused:
+            raise WouldRefuse(refused.refusal) from None
+        assert self.network is not None
+        budget = Budget.of(run, self.delta)
+        return networks.expected(budget, self.network.num_trainable)
+
+    def _check_enough(self, run: Run) -> None:
+        """Raise TooFewReports if users or nodes are too few for sums with this noise."""
+        assert self.network is not None
+        budget, dim = Budget.of(run, self.delta), self.network.num_trainable
+        few = self._too_few(run.num_users)
+        if few is None and not self.force:
+            few = networks.too_few(budget, dim, REFUSE_ABOVE)
+        if few is not None:
+            raise TooFewReports(few)
+
     def check_census(self, run: Run) -> None:
         """Raise TooFewReports with all reasons if the census has too few users."""
+        if self.noise != "user":
+            self._check_enough(run)
+            return
         reporting = self._reporting(len(self._trained(run).start))
         rounds = self._rounds(run.arguments.num_rounds)
         if refusal := self._refused(reporting, run.num_users, rounds):

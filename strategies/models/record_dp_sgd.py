@@ -25,6 +25,7 @@ from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
 from ..runtime.facts import PrivacySpent
 from ..runtime.result import HALF_WIDTH_80
 from ..runtime.run import Arguments
+from ..sums.networks import arrays_of
 from .network_rounds import NetworkAsk, RecordDpSgdResult
 
 #: Values of q above which a run warns and is refused. Linear models of digits
@@ -216,7 +217,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
 
     protects = "record"
     instead_at_node = (
-        'RecordDpSgd without noise=, whose noise is at the node always (unit="user" protects users)'
+        "LdpFedAvg(network=...); the noise of RecordDpSgd is at the node always, and unit='user' "
+        "protects users"
     )
     plans_with = frozenset({"num_features", "rows_per_user"})
     sized = False
@@ -338,8 +340,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
                 "Expected no initial_arrays, num_rounds or train_config: the network has its "
                 "arrays, and RecordDpSgd its num_rounds."
             )
-        arrays = {name: Array(np.asarray(array)) for name, array in self.network.arrays.items()}
-        return Arguments(ArrayRecord(arrays))
+        return Arguments(arrays_of(self.network))
 
     @property
     def charged(self) -> str:
