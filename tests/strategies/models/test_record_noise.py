@@ -30,6 +30,20 @@ def test_the_noise_of_a_run_is_what_the_plan_says():
     assert result.privacy.seeded and result.privacy.unit == "record" and not result.privacy.exact
 
 
+@pytest.mark.parametrize("records", [50, 5000])
+def test_by_default_all_noise_adds_up_to_one_length_and_steps_are_not_too_long(records):
+    """All targets are 0, as above: what is trained is noise alone."""
+    dim, silos = 300, 4
+    rows = np.zeros((records, dim), np.float32), np.zeros(records, np.float32)
+    app = NetworkClientApp(lambda context: rows, seed=1)
+    strategy = RecordDpSgd(linear_network(dim), **PLAN, max_grad_norm=3.0, force=True)
+    result = strategy.start(InProcessGrid(app, silos), num_nodes=silos)
+    length = np.linalg.norm(result.network.arrays["weight"])
+    path = min(7 / result.noise_to_signal, 2 * 4)  # two steps of 4 at most
+    expected = path * result.noise_to_signal
+    assert length == pytest.approx(expected, rel=4 * math.sqrt(0.5 / dim))
+
+
 def test_more_silos_records_or_steps_are_less_noise():
     def of(silos, records, **changes):
         own = DpSgdPlan(**{**PLAN, "max_grad_norm": 1.0, **changes})
