@@ -298,7 +298,7 @@ def simulate(
         argument is of the wrong type; if no row of the users can be used, or no row has the
         target that a model of a table needs; if arms are not those that a strategy assigns.
     """
-    from ..clients import LdpClientApp
+    from ..clients import LdpClientApp, NetworkUsersApp
 
     _check_strategy(strategy)
     everyone = _everyone(users, num_users)
@@ -308,7 +308,12 @@ def simulate(
     def load_users(context: Context) -> UserSource:
         return everyone.partition(int(context.node_config["partition-id"]), num_nodes)
 
-    grid = TellingGrid(LdpClientApp(load_users, policy, seed, statistics), num_nodes)
+    app = (
+        LdpClientApp(load_users, policy, seed, statistics)
+        if getattr(strategy, "network", None) is None
+        else NetworkUsersApp(load_users, policy, seed)
+    )
+    grid = TellingGrid(app, num_nodes)
     try:
         # Flower's log of a run is meant for long runs.
         with silenced("flwr", below=logging.WARNING), said_once():

@@ -284,7 +284,6 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
             check_unused(self, "without a network", "local_steps", "local_learning_rate")
         else:
             check_unused(self, "with a network, which says it", "trainable")
-            self.trainable = check_trainable(self.network.graph.trainable)
             self._local()  # raises an error now if arguments are invalid
         if self.message_type != "train" and not self.message_type.startswith("train."):
             raise ValueError(
@@ -450,16 +449,20 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
                 f"{type(initial_arrays).__name__}."
             )
         check_integer("num_rounds", num_rounds, 0)
-        Trained.of(initial_arrays, self.trainable)  # raises an error now if the model is invalid
+        Trained.of(initial_arrays, self._trainable)  # raises an error now if the model is invalid
         self._rounds(num_rounds)
         return Arguments(initial_arrays, num_rounds, ConfigRecord({**(train_config or {})}))
 
     def _identity(self, arguments: Arguments) -> dict[str, object]:
         return vars(arguments)
 
+    @property
+    def _trainable(self) -> Sequence[str] | None:
+        return self.trainable if self.network is None else self.network.graph.trainable
+
     def _trained(self, run: Run) -> Trained:
         assert run.arguments.initial_arrays is not None
-        return Trained.of(run.arguments.initial_arrays, self.trainable)
+        return Trained.of(run.arguments.initial_arrays, self._trainable)
 
     def protocol(self, run: Run) -> Protocol:
         """Query each cohort for its mean update and move the model along it."""

@@ -174,7 +174,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     instead_at_node: ClassVar[str] = (
         "Means, Counts, TwoWay, Difference, Quantiles, Distribution, Describe, Synthesize, "
         "HeavyHitters, UserLevelMean, PrivateRegression, PrivateClassification, "
-        "PrivateEvaluation, LdpIht or SparseRegression"
+        "PrivateEvaluation, LdpIht, SparseRegression or LdpFedAvg(network=)"
     )
 
     epsilon: float

@@ -76,7 +76,7 @@ def expected(budget: Budget, dim: int) -> Expectation:
         high=ratio * (1 + spread),
         rounds=STEPS,
         randomizers=(budget.ball(dim + 1, _RADIUS, 1.0, STEPS),),
-        assumes=(f"The network has {counted(dim, 'parameter')}, of which all are trained.",),
+        assumes=(f"The model has {dim:,} parameters, of which all are trained.",),
         notes=(
             "Networks of digits had accuracies of some .4, .7 and .9 at q = .9, .4 and .1.",
             "How well the network would do without privacy is not known to a plan.",

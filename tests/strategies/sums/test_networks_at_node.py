@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Error, Message
 
-from ldp_flower import InProcessGrid, Users
+from ldp_flower import InProcessGrid, PrivacyPolicy, Users, simulate
 from ldp_flower.clients import NetworkUsersApp
 from ldp_flower.expectation import WouldRefuse
 from ldp_flower.models import Network
@@ -93,6 +93,13 @@ def test_all_users_train_in_every_step_and_pay_once(noise):
     )
 
 
+def test_a_simulation_takes_the_app_for_networks():
+    strategy = LdpFedAvg(epsilon=20.0, network=network(), noise="node")
+    policy = PrivacyPolicy(1.0, max_delta=1e-5, noise="node")
+    with pytest.raises(RuntimeError, match="policy does not allow"):  # and not: unknown statistic
+        simulate(strategy, people(), seed=2, num_nodes=2, policy=policy)
+
+
 def population():
     return SizeOnlyPopulation(USERS, NODES)
 
@@ -135,7 +142,8 @@ def test_too_few_users_are_refused_with_the_number_that_is_enough():
 def test_a_plan_states_the_noise_of_a_run():
     strategy = LdpFedAvg(epsilon=20.0, network=network(), noise="node")
     setting = Setting(num_users=USERS, num_features=2 * DIM, num_nodes=NODES)
-    found = expectation(strategy, setting)
+    found = expectation(LdpFedAvg(epsilon=20.0, network=network()).at_node(), setting)
+    assert found == expectation(strategy, setting)
     assert found.value == pytest.approx(trained("node", rounds=1).noise_to_signal)
     assert found.rounds == networks.STEPS
     with pytest.raises(WouldRefuse):
