@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from flwr.app import ArrayRecord, Message, MetricRecord
@@ -20,6 +21,7 @@ from ldp_flower.randomness import public_coin
 from ldp_flower.refusals import TooFew
 
 from .ask import Ask, Asked, with_known_noise
+from .at_node import SPARE
 from .exchange import Exchange
 from .facts import SPENT, Step
 from .hooks import Hooks
@@ -216,18 +218,24 @@ class LiveRun(Run):
         return metrics
 
     def _again(self, ask: Asked) -> Ask | None:
-        """Return a lost question of shared noise with what is left of the plan, or None.
+        """Return a lost question of shared noise with what is left of the spare, or None.
 
         Masks cancel only if all members answer. So a node that fails between its commit and its sum
-        costs the whole step.
+        costs the whole step. The rest of the plan is for the steps to come.
         """
         if not isinstance(ask, Ask) or not ask.shared or ask.chosen is None:
             return None
         mechanism = ask.randomizer
         assert isinstance(mechanism, NodeSum)
-        asked = [each.randomizer for each in self._asked if isinstance(each, Ask)]
-        used = sum(each.parts for each in asked if isinstance(each, NodeSum))
-        left = min(mechanism.parts, math.floor(PARTS * self.share) - used)
+        sums = [
+            (each.question, each.randomizer.parts)
+            for each in self._asked
+            if isinstance(each, Ask) and isinstance(each.randomizer, NodeSum)
+        ]
+        repeated = sum(parts for (first, _), (then, parts) in pairwise(sums) if then is first)
+        spare = math.floor(SPARE * PARTS * self.share) - repeated
+        used = sum(parts for _, parts in sums)
+        left = min(mechanism.parts, spare, math.floor(PARTS * self.share) - used)
         try:
             chosen = self._exchange.chosen(self.number)
             return replace(ask, randomizer=replace(mechanism, parts=left), chosen=chosen)

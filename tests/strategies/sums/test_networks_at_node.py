@@ -113,6 +113,15 @@ def test_a_seed_gives_the_same_network_and_noise_is_at_the_node_only_if_asked():
         trained("node", 1)
 
 
+def test_lost_steps_of_shared_noise_never_cost_a_second_plan():
+    """One of ten steps is asked again by the spare, the next one with what is left of it."""
+    found = trained("shared", 3, 6, 8, 9)
+    assert accuracy(found) > 0.85
+    lost = [number for number, step in enumerate(found.steps) if number and not step.reports]
+    assert lost == [3, 6, 8, 9]
+    assert (found.privacy.epsilon, found.privacy.delta) == (20.0, 1e-6)
+
+
 def test_arguments_without_effect_are_errors():
     made = partial(LdpFedAvg, epsilon=1.0)
     with pytest.raises(ValueError, match="Expected a network with noise='node'"):
