@@ -190,6 +190,15 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
     normalised updates without a signal ends in its first half if a useful signal would have been
     detected by then. If no signal is detected in the whole run, a note of the result says so.
 
+    With noise at the node or shared (DP-SGD by Abadi et al. 2016, without sampling), all users
+    answer each of ``num_rounds`` steps, by default 30. A step is the users' mean gradient over its
+    clip, times a length. The planned lengths are such that the noise of all steps adds up to a
+    length of 20, and they are fitted as above. The clip begins at 0.01 and follows the share of
+    clipped gradients, which each step tells: 40 over the signal to noise of a sum, between .05 and
+    .5. Here q = 2.06 sqrt(d) / (n sqrt(2 rho h / K)) for n users on K nodes, h of which are relied
+    on for noise (1 with noise at the node), and rho of ``epsilon`` and ``delta`` by
+    zero-concentrated differential privacy.
+
     ``weighted_by_key``, ``fraction_evaluate``, ``min_evaluate_nodes`` and
     ``evaluate_metrics_aggr_fn`` have no meaning here and are refused with a reason, except for
     ``fraction_evaluate=0``. Weights and metrics are data of the nodes.
@@ -201,6 +210,11 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
     2. Every user answers one query; cohorts are disjoint and cut by public hashes.
     3. No matter what the strategy sends, the clients' mods and ledgers enforce this on their side.
        An app without the mod protects nobody.
+    4. With ``noise="node"``, 1 and 2 are instead: protected are all records of a user, against
+       everybody but the node that holds them, at (``epsilon``, ``delta``) for all steps together,
+       which all users answer. With ``noise="shared"`` they are so if at most as many other nodes
+       collude with the server as operators tolerate (``max-dishonest``); if all others do, at the
+       epsilon ``privacy.alone`` of the result.
     """
 
     card = Card(

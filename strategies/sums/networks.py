@@ -78,7 +78,7 @@ def expected(budget: Budget, dim: int) -> Expectation:
         randomizers=(budget.ball(dim + 1, _RADIUS, 1.0, STEPS),),
         assumes=(f"The model has {dim:,} parameters, of which all are trained.",),
         notes=(
-            "Networks of digits had accuracies of some .4, .7 and .9 at q = .9, .4 and .1.",
+            "A linear model of digits had accuracies of .42, .64, .83, .91 at q = .8, .4, .2, .1.",
             "How well the network would do without privacy is not known to a plan.",
         ),
     )
