@@ -198,7 +198,9 @@ def test_shared_sums_of_gradients_cancel_their_masks(tmp_path):
     expected = (means * np.minimum(1, CLIP / lengths)).sum(axis=0) / asked.randomizer.unit
     assert (np.abs(found[:-1] - expected) < 7 * SIGMA * np.sqrt(len(NAMES))).all()
     for name in NAMES:
-        assert set(hospitals.ledger(name).spent().values()) == {Cost(1.0, 1e-6)}
+        assert set(hospitals.ledger(name).spent().values()) == {
+            Cost(1.0, 1e-6, alone=asked.randomizer.alone)
+        }
     cut = dataclasses.replace(QUESTION, text=QUESTION.text[:-1])
     assert hospitals.commit(NAMES[0], query(2, cut, honest=HONEST)) == Refusal.MALFORMED
     assert len(NAMES) >= HONEST + DISHONEST and USERS

@@ -151,7 +151,7 @@ def test_too_few_users_are_refused_with_the_number_that_is_enough():
 def test_a_plan_states_the_noise_of_a_run():
     strategy = LdpFedAvg(epsilon=20.0, network=network(), noise="node")
     setting = Setting(num_users=USERS, num_features=2 * DIM, num_nodes=NODES)
-    found = expectation(LdpFedAvg(epsilon=20.0, network=network()).at_node(), setting)
+    found = expectation(LdpFedAvg(epsilon=20.0, network=network()).with_noise("node"), setting)
     assert found == expectation(strategy, setting)
     assert found.value == pytest.approx(trained("node", rounds=1).noise_to_signal)
     assert found.rounds == networks.STEPS
