@@ -49,7 +49,7 @@ def test_coefficients_and_their_errors(features, rows):
     """
     squares = []
     for seed in range(3):
-        users, theta = people(features, 5000, seed, rows)
+        users, theta = people(features, 5000 // rows, seed, rows)
         found = fitted(users, 1, 3.0, seed, rows)
         assert set(found.support) == set(np.flatnonzero(theta))
         off, known = (found.coef - theta)[theta != 0], found.std_error[theta != 0]
