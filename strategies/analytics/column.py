@@ -92,11 +92,19 @@ class NumericColumn:
         return steps_from(coarsest, min(number, _MOST_STEPS))
 
     @property
-    def grain(self) -> tuple[NDArray[np.int64], float, float, int]:
-        """Arguments of the questions about the entries' steps, in standardised units."""
+    def steps_at_node(self) -> Floats:
+        """The candidates with noise at the node: two more, the first of which is beyond the span.
+
+        If 0 is within the bounds, it is the only multiple of the first, and so is told from entries
+        at the next ones. There, more candidates do not cost more noise.
+        """
+        return steps_from(10 * float(self.steps[0]), len(self.steps) + 2)
+
+    def grain(self, steps: Floats) -> tuple[NDArray[np.int64], float, float, int]:
+        """Return the arguments of questions about the entries' steps, in standardised units."""
         origin, one = (float(self.kind.restore(at)) for at in (0.0, 1.0))
         scale = one - origin
-        return self.coordinates, -origin / scale, float(self.steps[0]) / scale, len(self.steps)
+        return self.coordinates, -origin / scale, float(steps[0]) / scale, len(steps)
 
     def standardised(self, values: ArrayLike) -> Floats:
         """Clip values in the column's units to its bounds; return them in standardised units.
@@ -128,25 +136,28 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
     if asked is None:
         return Entries()
     oracle, size = asked
-    question = Grain(*column.grain)
+    question = Grain(*column.grain(column.steps))
     answer = yield Ask(run.cohorts([size])[0], question, oracle, min_reports=0)
     if not answer.count:
         return Entries()
     spread = math.sqrt((oracle.variance + 0.25) / answer.count)
-    return _tested(answer.mean, spread, column, _FINER_STEP_Z)
+    return _tested(answer.mean, spread, column, column.steps, _FINER_STEP_Z)
 
 
 def learn_step_at_node(
     cohort: Cohort, budget: Budget, column: NumericColumn, share: float
 ) -> Generator[Ask, Estimate, float | None]:
     """Return the step of the entries from a noisy sum over nodes, if there is one."""
-    question = GrainShares(*column.grain)
-    answer = yield Ask(cohort, question, budget.cells(len(column.steps) + 2, share))
+    steps = column.steps_at_node
+    question = GrainShares(*column.grain(steps))
+    answer = yield Ask(cohort, question, budget.cells(len(steps) + 2, share))
     spread = float(answer.std_error[0])
-    return _tested(answer.mean, spread, column, _FINER_STEP_Z_AT_NODE).step
+    return _tested(answer.mean, spread, column, steps, _FINER_STEP_Z_AT_NODE).step
 
 
-def _tested(shares: Floats, spread: float, column: NumericColumn, finer_z: float) -> Entries:
+def _tested(
+    shares: Floats, spread: float, column: NumericColumn, steps: Floats, finer_z: float
+) -> Entries:
     """Return the coarsest step such that no entries on a finer one are significant, if any.
 
     ``shares`` are those of the entries with each step, with none, and without an entry; ``spread``
@@ -154,7 +165,7 @@ def _tested(shares: Floats, spread: float, column: NumericColumn, finer_z: float
     steps, and most entries at the first steps may be zeros. Hence a step is returned only if there
     are significantly many entries at steps after these.
     """
-    steps, low, high = column.steps, column.kind.low, column.kind.high
+    low, high = column.kind.low, column.kind.high
     # number of steps that have no multiple except 0 within the bounds
     beyond = int(np.sum(steps >= max(abs(low), abs(high))))
     zero = max(beyond, int(low <= 0 <= high))
