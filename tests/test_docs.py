@@ -45,6 +45,17 @@ def test_the_example_of_an_approved_study(tmp_path, monkeypatch, capsys):
     assert listed == f"format = 1\n\n{study.to_toml()}"
 
 
+def test_the_recipes(capsys):
+    names: dict[str, object] = {}
+    for example in re.findall(r"```python\n(.*?)```", (DOCS / "recipes.md").read_text(), re.DOTALL):
+        exec(example, names)
+    capsys.readouterr()
+    furthest, weeks = names["furthest"], names["table"]["weeks"].to_numpy()
+    assert np.abs(names["reached"] - [(furthest >= i).mean() for i in range(4)]).max() < 0.04
+    retained = 1 - names["weeks"].cdf(names["week"] - 0.5)
+    assert np.abs(retained - [(weeks >= k).mean() for k in names["week"]]).max() < 0.015
+
+
 def test_the_heavy_hitters_example(capsys):
     example = re.search(r"```python\n(.*?)```", (DOCS / "heavy-hitters.md").read_text(), re.DOTALL)
     exec(example[1], {})
