@@ -1,5 +1,6 @@
 """The questions that a strategy asks, collected in a simulation on synthetic users of a schema."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,8 @@ _SPREAD = 1 / 8  # standard deviation of a number, relative to its range
 class QuestionsAsked:
     """Questions, columns and places of noise, in the order in which they were first asked.
 
-    ``steps`` is the largest number of questions of a run. ``epsilon``, ``delta`` and ``alone`` are
+    ``steps`` is the largest number of questions of a run, with those that shared noise may have to
+    ask again. ``epsilon``, ``delta`` and ``alone`` are
     the largest sums of a user; ``alone`` is None without shared noise.
     """
 
@@ -66,6 +68,8 @@ def questions_asked(
 
     Raise TooFewReports if there are too few users for the strategy.
     """
+    from ..strategies.runtime.at_node import SPARE
+
     found = QuestionsAsked()
     for seed in _SEEDS:
         users = _synthetic(schema, num_users, seed)
@@ -82,9 +86,11 @@ def questions_asked(
             found.noise[place_of(query.randomizer)] = None
             read = query.question.reads(users.num_features) or ()
             found.columns |= dict.fromkeys(names[i] for i in read if i < len(names))
-        found.steps = max(found.steps, len(grid.sent))
         spent = result.privacy
         assert spent is not None
+        # The spare of a plan asks lost sums of shared noise again, which counts as a step each.
+        again = math.ceil(len(grid.sent) * SPARE / (1 - SPARE)) if spent.alone is not None else 0
+        found.steps = max(found.steps, len(grid.sent) + again)
         found.epsilon = max(found.epsilon, spent.epsilon)
         found.delta = max(found.delta, spent.delta)
         if spent.alone is not None:

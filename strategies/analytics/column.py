@@ -85,10 +85,14 @@ class NumericColumn:
         """Candidates for the round number of which nearly all entries are multiples, decreasing.
 
         They are 1 and 5 times powers of ten, from the largest power of ten within the span down to
-        1, or down to a thousandth of the first candidate if that is smaller; at most 24.
+        1, or down to a thousandth of this power if that is smaller; at most 24. If they would begin
+        at 1 or below and 0 is within the bounds, they begin at ten times as much: 0 is the only
+        multiple of the first then, and is told from entries at the next ones.
         """
         coarsest = coarsest_step(2 * self.span)
         number = 1 + 2 * round(math.log10(coarsest / min(1.0, _FINEST * coarsest)))
+        if coarsest <= 1 and self.kind.low <= 0 <= self.kind.high:
+            coarsest, number = 10 * coarsest, number + 2
         return steps_from(coarsest, min(number, _MOST_STEPS))
 
     @property

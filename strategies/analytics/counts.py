@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 12  # categories in a result's text
 
+_ALL_Z = 2.0  # standard errors from 1 within which all users may have a category
+
 
 @dataclass(repr=False, kw_only=True)
 class CountsResult(Result):
@@ -113,7 +115,9 @@ class CountsResult(Result):
             f"  {self.categories[i]}: {self.shares[i]:.1%} ± {self.std_error[i]:.1%}"
             for i in np.argsort(-self.shares, kind="stable")
         ]
-        header = f"{self.column}, of the {self.answering:.0%} of users who have one:"
+        some = self.answering + _ALL_Z * self.answering_std_error < 1
+        of = f"of the {self.answering:.0%} of users who have one" if some else "of all users"
+        header = f"{self.column}, {of}:"
         return [header, *first_of(lines, _SHOWN)]
 
 

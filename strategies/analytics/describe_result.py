@@ -132,13 +132,21 @@ class DescribeResult(Result):
 
     def _tables(self) -> "list[DataFrame]":
         """Return a table of numbers and one of categories, with a row for each column."""
-        texts = self._shown(self.table()).set_index("statistic").T
-        texts.insert(0, "column", texts.index, allow_duplicates=True)
-        numbers = texts.iloc[: len(self.numbers)][["column", *STATISTICS]]
-        categories = texts.iloc[len(self.numbers) :]
-        if not len(categories):
-            return [numbers]
-        return [numbers, categories[["column", "count", *_OF_CATEGORIES]]]
+        from pandas import DataFrame
+
+        texts = self._shown(self.table()).to_numpy(dtype=object)  # any name may occur twice
+        cells, found = dict(zip(texts[:, 0], texts[:, 1:], strict=True)), []
+        first = slice(None, len(self.numbers))
+        rest = slice(len(self.numbers), None)
+        for own, names, of in (
+            (first, self.numbers, STATISTICS),
+            (rest, self.categorical, ("count", *_OF_CATEGORIES)),
+        ):
+            if names:
+                found.append(
+                    DataFrame({"column": names, **{name: cells[name][own] for name in of}})
+                )
+        return found
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
         """Return the table with its numbers as text, with standard errors."""

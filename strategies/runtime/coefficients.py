@@ -68,6 +68,7 @@ def _centre_and_scale(kind: object) -> tuple[float, float]:
     return float(centre), float(one_more - centre)
 
 
+_KNOWN = 2.0  # half of an interval of R2 from which on it tells nothing
 _NOISE = (
     "No coefficient is further from zero than {:.1f} standard errors, as the largest of {} may be "
     "by chance: this may be noise and nothing else. More users or a larger epsilon are needed."
@@ -251,9 +252,10 @@ class LinearResult(CoefficientResult):
         found = [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]
         if self.r2 is not None and self.r2_error is not None:
             reach = HALF_WIDTH_95 * self.r2_error
-            at_node = self.privacy is not None and self.privacy.noise == "node"
-            judges = "by the same users" if at_node else "by other users"
-            found.append(f"R2 {self.r2:.2f}, give or take {reach:.2f}, {judges}")
+            same = self.privacy is not None and self.privacy.noise != "user"
+            judges = "by the same users" if same else "by other users"
+            known = f"R2 {self.r2:.2f}, give or take {reach:.2f}, {judges}"
+            found.append(known if reach < _KNOWN else "R2 is not known")
         return found
 
 

@@ -33,7 +33,7 @@ _COLUMNS = {
 def asked(strategy: str, target: str | None, privacy: PrivacySpent | None) -> str:
     """Return a sentence with the strategy, its cost and the target, as far as given."""
     by = f" by {strategy}" if strategy else ""
-    cost = f" at epsilon {privacy.epsilon:.3g} per {privacy.unit}" if privacy else ""
+    cost = f" at {privacy}" if privacy else ""
     about = "" if target is None else f"; the target is {target}"
     return f"Estimated{by}{cost}{about}." if by or about else ""
 
@@ -59,6 +59,8 @@ def guarantee_of(privacy: PrivacySpent | None) -> list[str]:
         f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit, privacy.part)} "
         f"{TRUSTS[privacy.noise]}"
     ]
+    if privacy.alone is not None:
+        sentences.append(f"If all other nodes collude, epsilon is {privacy.alone:.3g}.")
     return sentences + [_SEEDED] * privacy.seeded + [_REAL_VALUED] * (not privacy.exact)
 
 

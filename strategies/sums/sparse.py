@@ -161,4 +161,4 @@ def regress_sparsely(
     result = LinearResult(
         coef=coef, std_error=std_error, intercept=offset, r2=r2, r2_error=error, notes=notes
     )
-    return result.with_support_note(kept), scales / unit
+    return result.with_support_note(sparsity) if sparsity else result, scales / unit
