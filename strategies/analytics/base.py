@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -13,6 +13,7 @@ from ldp_flower.data.schema import Categories, Schema
 from ldp_flower.expectation import Setting
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
+from ldp_flower.validation import Floats
 
 from ..forecasts.columns import (
     ColumnUsers,
@@ -100,8 +101,9 @@ USEFUL_SHARE = 0.1
 class CellStrategy(AtNode, ColumnStrategy[R]):
     """Base class of strategies in which each user reports its cell in a contingency table, once.
 
-    The table is that of one or more columns of categories. With noise at the node, users report no
-    cell: they count in each cell by the share of their rows there.
+    The table is that of one or more columns of categories, or of numbers that are cut into cells.
+    With noise at the node, users report no cell: they count in each cell by the share of their rows
+    there.
 
     Other parameters are those of :class:`ColumnStrategy` and :class:`~..runtime.at_node.AtNode`.
     """
@@ -109,17 +111,19 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
     plans_with = frozenset({"rows_per_user", "num_features"})
     _share_of: ClassVar[str]  # name of a cell in a plan's text
 
-    def _set_cells(self, columns: Sequence[str], num_cells: int) -> None:
+    def _set_cells(self, columns: Sequence[str], edges: Mapping[str, Floats] | None = None) -> None:
         ShareEstimator(self.epsilon, 2).noise(1000)  # raises an error now if epsilon is invalid
         self._columns_asked = list(columns)
-        self._question = cell_question(self.schema, columns)
-        self._shares = ShareEstimator(self.epsilon, num_cells)
+        categories = [name for name in columns if name not in (edges or {})]
+        self._question = cell_question(self.schema, categories, edges=edges)
+        self._shares = ShareEstimator(self.epsilon, self._question.num_cells)
 
     def shares_of_nodes(
         self, cohort: Cohort, budget: Budget, share: float = 1.0
     ) -> Generator[Ask, Estimate, ShareEstimates]:
         """Return the shares from one noisy histogram of all users."""
-        question = questions.CellShares(self._question.coordinates, self._question.sizes)
+        cell = self._question
+        question = questions.CellShares(cell.coordinates, cell.sizes, cell.edges)
         found = yield from ask_cells(cohort, budget, question, share)
         covariance = np.diag(found.std_error**2) + sampling(clipped(found.mean), found.count)
         return ShareEstimates(found.mean, covariance, found.count)

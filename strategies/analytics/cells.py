@@ -3,14 +3,16 @@
 A mean is estimated from cells, too: a number is rounded at random to one of a few levels.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
+from ldp_flower.presentation.words import number
 from ldp_flower.questions import LevelRounding, TableCell
 from ldp_flower.randomizers import (
     Estimate,
@@ -40,18 +42,32 @@ _TWO_WAVES_RATIO = 0.99  # largest variance of two waves, over that of one wave
 
 
 def cell_question(
-    schema: Schema, categories: Sequence[str], number: str | None = None, levels: int | None = None
+    schema: Schema,
+    categories: Sequence[str],
+    number: str | None = None,
+    levels: int | None = None,
+    edges: Mapping[str, Floats] | None = None,
 ) -> TableCell:
-    """Return the question that asks for a user's cell in the table of these columns."""
-    columns = [*categories, *([] if number is None else [number])]
+    """Return the question that asks for a user's cell in the table of these columns.
+
+    A number has levels. The columns of ``edges`` are numbers that are cut there instead, and come
+    after the categories.
+    """
+    cut = edges or {}
+    columns = [*categories, *([] if number is None else [number]), *cut]
     places = np.array([place for name in columns for place in schema.places(name)], np.int64)
     kinds = [schema.kind(name) for name in categories]
     sizes = np.array([len(kind.values) for kind in kinds if isinstance(kind, Categories)], float)
     if number is None:
-        return TableCell(places, sizes)
+        return TableCell(places, sizes, edges=np.array([*cut.values()]) if cut else None)
     kind = schema.kind(number)
     assert isinstance(kind, Numeric)
     return TableCell(places, sizes, levels, *kind.ends)
+
+
+def names_of_ranges(ends: Floats) -> list[str]:
+    """Return the names of the cells between increasing ends."""
+    return [f"{number(low)} to {number(high)}" for low, high in pairwise(ends)]
 
 
 def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:

@@ -162,7 +162,7 @@ class Counts(CellStrategy[CountsResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._categories = categories_of(self.schema, "column", self.column)
-        self._set_cells([self.column], len(self._categories))
+        self._set_cells([self.column])
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

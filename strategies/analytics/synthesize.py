@@ -11,7 +11,7 @@ import numpy as np
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.questions import CellShares, TableCell
+from ldp_flower.questions import CellShares
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
@@ -22,7 +22,7 @@ from ..runtime.at_node import AtNode
 from ..sums.budget import Budget
 from ..sums.statistics import ask_cells
 from .base import ColumnStrategy, categories_of
-from .cells import MOST_CELLS, ShareEstimates, ShareEstimator
+from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
 from .synthesize_result import SynthesizeResult
 
 _FIRST = 0.2  # share of the budget, or of the users, that tells where numbers are
@@ -246,18 +246,13 @@ class _Asker:
         self, names: Sequence[str], edges: dict[str, Floats], part: float
     ) -> Generator[Ask, Any, ShareEstimates]:
         """Return the shares of the cells of some columns; categories go before numbers."""
-        schema = self._strategy.schema
-        ordered = sorted(names, key=lambda name: name in edges)
-        places = np.array([place for name in ordered for place in schema.places(name)], np.int64)
-        sizes = [float(len(categories_of(schema, "columns", n))) for n in names if n not in edges]
-        cut = [edges[name] for name in ordered if name in edges]
-        cuts = np.array(cut) if cut else None
-        asked = places, np.array(sizes, np.float64)
+        categories = [name for name in names if name not in edges]
+        cut = {name: edges[name] for name in names if name in edges}
+        cell = cell_question(self._strategy.schema, categories, edges=cut)
         if self._budget and self._everyone:
-            question = CellShares(*asked, cuts)
+            question = CellShares(cell.coordinates, cell.sizes, cell.edges)
             found = yield from ask_cells(self._everyone, self._budget, question, part)
             return ShareEstimates(found.mean, np.diag(found.std_error**2), found.count)
-        cell = TableCell(*asked, edges=cuts)
         estimator = ShareEstimator(self._strategy.epsilon, cell.num_cells)
         least = self._run.min_reports
         cohorts = self._run.cohorts(estimator.sizes(int(part * self._run.num_users), least))

@@ -1,7 +1,6 @@
 """SynthesizeResult: a distribution of rows, from which tables are drawn."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..numerics.product_mixture import Codes, ProductMixture
 from ..numerics.within_cells import positions
 from ..runtime import Result
 from ..runtime.result import frame
+from .cells import names_of_ranges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ class SynthesizeResult(Result):
         if isinstance(kind, Categories):
             return list(map(str, kind.values))
         ends = quantiles(self.scales[place], np.linspace(0, 1, len(self.measured[place]) + 1))
-        return [f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends)]
+        return names_of_ranges(ends)
 
     def table(self) -> "DataFrame":
         """Return the shares of the cells of all columns.

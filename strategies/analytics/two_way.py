@@ -1,5 +1,6 @@
 """TwoWay: a strategy that estimates a contingency table and tests independence."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
@@ -9,20 +10,22 @@ from flwr.app import ArrayRecord
 from numpy.random import default_rng
 from scipy.stats import chi2
 
-from ldp_flower.data.schema import Categories, Schema
+from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.words import number
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.validation import Floats
+from ldp_flower.validation import Floats, check_integer
 
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
 from ..numerics.sample import sampling
 from ..runtime import Card, Estimates, Protocol, Result, Run, guarantees
 from ..runtime.result import frame
+from ..sums.budget import Budget
 from .base import CellStrategy, categories_of
-from .cells import MOST_CELLS, ShareEstimates
+from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, names_of_ranges
 from .counts import counts_result
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 _TABLES = 24  # number of simulated tables that estimate the noise in the deviations
 _TABLES_OF_TEST = 400  # number of simulated tables that estimate the test's null distribution
+# Numbers of cells of a number. A run takes the most with which the noise of a share is at most this
+# part of the mean share.
+_CELLS, _NOISE = (4, 6, 8, 12, 16), 0.5
 _SIGNIFICANCE = 0.05  # significance level of the test in a result's text
 
 
@@ -43,9 +49,9 @@ class TwoWayResult(Result):
     row, column : str
         Names of the two columns.
     row_categories, column_categories : list of str
-        Their categories.
+        Their categories; of a column of numbers its cells, as ``"18 to 27"``.
     shares : ndarray of float64, shape (rows, columns)
-        Unbiased estimates of the cells' shares among users with a row that has both categories.
+        Unbiased estimates of the cells' shares among users with a row that has both entries.
         They add up to 1; some may be below 0.
     std_error, users_std_error : ndarray of float64, shape (rows, columns)
         Standard errors of the shares in the population that the users are drawn from, including
@@ -62,7 +68,7 @@ class TwoWayResult(Result):
     p_value : float
         Probability of a statistic that is at least as large if the columns are independent.
     answering : float
-        Share of the users who have a row with both categories.
+        Share of the users who have a row with both entries.
     """
 
     row: str
@@ -124,16 +130,22 @@ class TwoWayResult(Result):
 
     def _draw(self, axes: "Axes") -> None:
         image = axes.imshow(self.smoothed, cmap="Greens", vmin=0.0, aspect="auto")
-        axes.set_xticks(
-            range(len(self.column_categories)), list(map(charts.label, self.column_categories))
-        )
-        axes.set_yticks(
-            range(len(self.row_categories)), list(map(charts.label, self.row_categories))
-        )
+        axes.set_xticks(*self._ticks(self.column, self.column_categories))
+        axes.set_yticks(*self._ticks(self.row, self.row_categories))
+        if len(axes.get_yticks()) > len(self.row_categories):
+            axes.invert_yaxis()  # numbers increase upwards
         axes.tick_params(axis="x", rotation=90 if len(self.column_categories) > 8 else 0)
         axes.set_xlabel(charts.label(self.column))
         axes.set_ylabel(charts.label(self.row))
         axes.figure.colorbar(image, ax=axes, label="share of users")
+
+    def _ticks(self, name: str, cells: list[str]) -> tuple[Floats, list[str]]:
+        """Return where an axis has ticks, and their labels: of numbers the ends of the cells."""
+        kind = None if self.schema is None else self.schema.kind(name)
+        if not isinstance(kind, Numeric):
+            return np.arange(len(cells)), list(map(charts.label, cells))
+        ends = np.linspace(kind.low, kind.high, len(cells) + 1)
+        return np.arange(len(ends)) - 0.5, list(map(number, ends))
 
     def _findings(self) -> list[str]:
         verdict = "go together" if self.p_value < _SIGNIFICANCE else "may be independent"
@@ -147,7 +159,7 @@ class TwoWayResult(Result):
 class TwoWay(CellStrategy[TwoWayResult]):
     """Strategy that estimates the contingency table of two columns and tests independence.
 
-    Every user draws one of its rows that has both categories at random and reports these, once.
+    Every user draws one of its rows that has both entries at random and reports its cell, once.
     All users have the same weight. Users without such a row do not affect the table.
 
     Other parameters are those of :class:`~.base.CellStrategy`.
@@ -155,7 +167,10 @@ class TwoWay(CellStrategy[TwoWayResult]):
     Parameters
     ----------
     row, column : str
-        Two columns of categories, with at most 2,047 cells together. One may be the target.
+        Two columns, with at most 2,047 cells together. One may be the target.
+    cells : int, optional
+        Number of cells of a column of numbers, which divide its bounds evenly. The default is from
+        4 to 16, such that the noise of a share is at most half of the mean share.
 
     Notes
     -----
@@ -176,24 +191,45 @@ class TwoWay(CellStrategy[TwoWayResult]):
         guarantee="pure epsilon",
         rounds="1 or 2",
         report="1-2, up to 64 with many cells",
-        use_when="two columns of some categories each may go together",
+        use_when="two columns of some categories each, or of numbers, may go together",
         fails_when="for tables of 40 cells with 10,000 users at epsilon 1, mostly noise",
         page="analytics",
     )
 
     row: str = field(kw_only=False)
     column: str = field(kw_only=False)
+    cells: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._rows = categories_of(self.schema, "row", self.row)
-        self._columns = categories_of(self.schema, "column", self.column)
         if self.row == self.column:
             raise ValueError(f"Expected two different columns, got row and column {self.row!r}.")
-        cells = len(self._rows) * len(self._columns)
-        if cells >= MOST_CELLS:
-            raise ValueError(f"Expected at most {MOST_CELLS - 1} cells of both, got {cells}.")
-        self._set_cells([self.row, self.column], cells)
+        kinds = {name: self.schema.kind(name) for name in (self.row, self.column)}
+        numbers = {name: kind for name, kind in kinds.items() if isinstance(kind, Numeric)}
+        if self.cells is not None:
+            check_integer("cells", self.cells, 2, MOST_CELLS - 1)
+            if not numbers:
+                raise ValueError(
+                    f"Expected cells with numbers as row or column, got cells={self.cells} with "
+                    f"the categories of {self.row!r} and {self.column!r}."
+                )
+        #: True if a run chooses the number of cells.
+        self.chooses_cells = bool(numbers) and self.cells is None
+        cells = self.cells or _CELLS[0]
+        names = {
+            name: names_of_ranges(np.linspace(kind.low, kind.high, cells + 1))
+            for name, kind in numbers.items()
+        }
+        self._rows, self._columns = (
+            names.get(name) or categories_of(self.schema, argument, name)
+            for argument, name in (("row", self.row), ("column", self.column))
+        )
+        if (most := len(self._rows) * len(self._columns)) >= MOST_CELLS:
+            raise ValueError(f"Expected at most {MOST_CELLS - 1} cells of both, got {most}.")
+        edges = {n: np.linspace(*kind.ends, cells + 1)[1:-1] for n, kind in numbers.items()}
+        self._set_cells([self.row, self.column], edges)
+        # Shares come with categories before numbers.
+        self._turned = self.row in numbers and self.column not in numbers
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -210,8 +246,14 @@ class TwoWay(CellStrategy[TwoWayResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Query the users for their cells; return the table and the test."""
+        if self.chooses_cells:
+            return (yield from replace(self, cells=self._cells_for(run))._asked(run))
         found = yield from self._found(run)
         shape = len(self._rows), len(self._columns)
+        if self._turned:
+            order = np.arange(len(found.cells)).reshape(shape[::-1]).T.ravel()
+            covariance = found.covariance[np.ix_(order, order)]
+            found = replace(found, cells=found.cells[order], covariance=covariance)
         shown = counts_result(f"{self.row} and {self.column}", [], found)
         chi_squared, p_value = independence(found, shape)
         return TwoWayResult(
@@ -229,6 +271,26 @@ class TwoWay(CellStrategy[TwoWayResult]):
             answering=shown.answering,
             notes=shown.notes,
         )
+
+    def _cells_for(self, run: Run) -> int:
+        """Return how many cells of a number the noise of a run's shares allows."""
+        budget = Budget.of(run, self.delta) if self.noise != "user" else None
+        found = _CELLS[0]
+        for cells in _CELLS[1:]:
+            size = math.prod(
+                cells if isinstance(self.schema.kind(name), Numeric) else len(own)
+                for name, own in ((self.row, self._rows), (self.column, self._columns))
+            )
+            if size >= MOST_CELLS:
+                break
+            if budget:
+                noise = budget.error(budget.cells(size, 1.0))
+            else:
+                each = ShareEstimator(self.epsilon, size).noise(run.num_users)
+                noise = math.sqrt(each / run.num_users)
+            if noise * size <= _NOISE:
+                found = cells
+        return found
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:

@@ -67,9 +67,10 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
     ----------
     strategy : LdpStrategy
         The strategy that runs at each collection: :class:`Means`, :class:`Counts`,
-        :class:`Quantiles`, :class:`TwoWay`, :class:`PrivateEvaluation`, or another one whose result
-        has ``estimates``. :class:`Distribution` has none: its smoothing has the same bias every
-        week, and the levels' bands missed by 13 to 20 %. The strategy's ``epsilon`` is for the
+        :class:`Quantiles`, :class:`TwoWay` (of numbers: with ``cells``),
+        :class:`PrivateEvaluation`, or another one whose result has ``estimates``.
+        :class:`Distribution` has none: its smoothing has the same bias every week, and the levels'
+        bands missed by 13 to 20 %. The strategy's ``epsilon`` is for the
         whole series, as are its ``noise``, ``delta`` and ``honest``
         (:class:`~..runtime.at_node.AtNode`), and its ``study``.
     collections : int
@@ -168,6 +169,8 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
                 "Expected a strategy with estimates to follow (Means, Counts, Quantiles, TwoWay, "
                 f"PrivateEvaluation), got {type(self.strategy).__name__}."
             )
+        if getattr(self.strategy, "chooses_cells", False):
+            raise ValueError("Expected TwoWay with cells in a series, got cells=None.")
         self.epsilon, self.min_reports = self.strategy.epsilon, self.strategy.min_reports
         self.study, self.study_key = self.strategy.study, self.strategy.study_key
         if isinstance(self.strategy, AtNode):

@@ -314,7 +314,8 @@ MODES = [
         PEOPLE,
         {"column": "y", "by": "kind", "assigned": False},
     ),
-    ("TwoWay", {**MIXED_UP, "row": "sort", "column": "flag"}, PEOPLE, {}),
+    ("TwoWay", {**MIXED_UP, "row": "sort", "column": "flag"}, PEOPLE, {"cells": 3}),
+    ("TwoWay", {**MIXED_UP, "row": "x", "column": "flag", "cells": 3}, PEOPLE, {"cells": 4}),
     ("Describe", {**MIXED_UP, "columns": ["sort"]}, PEOPLE, {"columns": ["x"]}),
     ("Synthesize", {**MIXED_UP, "columns": ["sort", "flag"]}, PEOPLE, {"columns": ["flag", "y"]}),
     (

@@ -22,7 +22,15 @@ from ldp_flower.randomizers import (
     best_frequency_oracle,
 )
 from ldp_flower.randomness import NumpyRandom
-from ldp_flower.strategies import Counts, Describe, Difference, Means, TooFewReports, TwoWay
+from ldp_flower.strategies import (
+    Counts,
+    Describe,
+    Difference,
+    Means,
+    Series,
+    TooFewReports,
+    TwoWay,
+)
 from ldp_flower.strategies.analytics.cells import Levels, ShareEstimator, cell_question
 from ldp_flower.strategies.analytics.describe import root_with_error
 from ldp_flower.strategies.numerics.denoising import project_on_simplex
@@ -341,6 +349,59 @@ def test_a_table_is_told_and_its_dependence_seen():
     np.testing.assert_allclose(project_on_simplex(np.array([0.7, 0.5, -0.3])), [0.6, 0.4, 0])
 
 
+def of_numbers(number=8000):
+    """Return a table in which three columns go together; cells of 5 have ends at even numbers."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(5, 2, number)
+    x[:400] = np.nan
+    y = np.where(rng.random(number) < 0.6, np.nan_to_num(x, nan=5.0), rng.uniform(0, 10, number))
+    return pd.DataFrame({"x": x, "sort": np.where(y > 4, "a", "b"), "y": y})
+
+
+NUMBERS = Schema(
+    {"x": Numeric(0, 10), "sort": Categories(["a", "b"])}, "y", Numeric(0, 10, centre=3, scale=4)
+)
+
+
+@pytest.mark.parametrize("noise", [{}, {"noise": "node"}, {"noise": "shared"}])
+@pytest.mark.parametrize(("row", "column"), [("x", "y"), ("x", "sort"), ("sort", "y")])
+def test_numbers_are_cut_into_even_cells(row, column, noise):
+    """Each share is within 5 standard errors; a table that is turned around would be far off."""
+    table = of_numbers()
+    strategy = TwoWay(NUMBERS, row, column, cells=5, epsilon=3.0, **noise)
+    result = simulate(strategy, NUMBERS.users(table), seed=0, num_nodes=8 if noise else 1)
+    ends = [-np.inf, 2, 4, 6, 8, np.inf]
+    cut = table.assign(x=pd.cut(table.x, ends), y=pd.cut(table.y, ends)).dropna()
+    truth = pd.crosstab(cut[row], cut[column], normalize=True).to_numpy()
+    assert (np.abs(result.shares - truth) < 5 * result.std_error).all()
+    assert np.abs(truth - truth.sum(axis=1)[:, None] * truth.sum(axis=0)).max() > 0.05
+    assert result.p_value < 1e-6
+    names = [f"{2 * i} to {2 * i + 2}" for i in range(5)]
+    assert result.column_categories == (["a", "b"] if column == "sort" else names)
+
+
+def test_axes_of_numbers_show_the_ends_of_cells():
+    users = NUMBERS.users(of_numbers())
+    result = simulate(TwoWay(NUMBERS, "x", "sort", cells=4, epsilon=3.0), users, seed=0)
+    axes = result.plot()
+    assert [each.get_text() for each in axes.get_yticklabels()] == ["0", "2.5", "5", "7.5", "10"]
+    assert list(axes.get_yticks()) == [-0.5, 0.5, 1.5, 2.5, 3.5]
+    assert axes.get_ylim()[0] < axes.get_ylim()[1]  # upwards
+    assert [each.get_text() for each in axes.get_xticklabels()] == ["a", "b"]
+
+
+def test_less_noise_allows_more_cells():
+    users = NUMBERS.users(of_numbers())
+    found = [
+        simulate(TwoWay(NUMBERS, "x", "y", epsilon=1.0, **noise), users, seed=0, num_nodes=nodes)
+        for noise, nodes in (({}, 1), ({"noise": "node"}, 10), ({"noise": "node"}, 1))
+    ]
+    sizes = [result.shares.shape for result in found]
+    assert sizes == [(4, 4), (12, 12), (16, 16)]
+    for result in found[1:]:
+        assert np.median(result.users_std_error) * result.shares.size < 0.55
+
+
 # --------------------------------------------------------------------------------- Describe
 
 
@@ -452,6 +513,13 @@ def test_too_few_users_are_refused_with_the_number_that_would_do(strategy, caplo
         (lambda: Means(SCHEMA, "x", by=[], epsilon=1.0), "at least one, got \\[\\]"),
         (lambda: Means(CROWDED, "x", by=["a", "b"], epsilon=1.0), "at most 1,023 groups by a, b"),
         (lambda: TwoWay(SCHEMA, "sort", "sort", epsilon=1.0), "two different columns"),
+        (lambda: TwoWay(SCHEMA, "sort", "kind", cells=4, epsilon=1.0), "got cells=4 with the"),
+        (lambda: TwoWay(SCHEMA, "x", "kind", cells=1, epsilon=1.0), "2 <= cells <= 2047, got 1"),
+        (lambda: TwoWay(SCHEMA, "x", "kind", cells=683, epsilon=1.0), "at most 2047 .* got 2049"),
+        (
+            lambda: Series(TwoWay(SCHEMA, "x", "kind", epsilon=1.0), collections=2),
+            "TwoWay with cells in a series, got cells=None",
+        ),
         (lambda: Describe(SCHEMA, epsilon=-1.0), "epsilon"),
         (lambda: Counts(SCHEMA, "sort", epsilon=-1.0), "epsilon"),
         (lambda: Means(SCHEMA, "x", epsilon=-1.0), "epsilon"),

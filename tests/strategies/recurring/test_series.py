@@ -224,6 +224,7 @@ STRATEGIES = [
     Means(SCHEMA, ["x", "y"], by="kind", epsilon=4.0),
     Counts(SCHEMA, "sort", epsilon=4.0),
     TwoWay(SCHEMA, "sort", "kind", epsilon=4.0),
+    TwoWay(SCHEMA, "x", "kind", cells=3, epsilon=4.0),
     Quantiles(SCHEMA, "x", [0.25, 0.5], epsilon=4.0),
     PrivateEvaluation(np.linspace(-0.5, 0.5, SCHEMA.num_features), bound=1.0, epsilon=4.0),
 ]
