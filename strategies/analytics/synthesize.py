@@ -1,34 +1,30 @@
 """Synthesize: a strategy that collects tables of pairs of columns, from which rows are drawn."""
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as declared
 from itertools import combinations
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.questions import CellShares
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
-from ..numerics.normal_scale import knots, quantiles
+from ..numerics.normal_scale import quantiles
 from ..numerics.product_mixture import PairTable, distances, fitted
-from ..runtime import Ask, Card, Protocol, Run, guarantees
+from ..runtime import Card, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..sums.budget import Budget
-from ..sums.statistics import ask_cells
 from .base import ColumnStrategy, categories_of
-from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
+from .cell_asker import CellAsker, variance_of_report
+from .cells import MOST_CELLS, ShareEstimates, ShareEstimator
 from .synthesize_result import SynthesizeResult
 
 _FIRST = 0.2  # share of the budget, or of the users, that tells where numbers are
-# Numbers of even bins that this first step may have. The noise of a share is at most this, over the
-# number of bins.
-_BINS, _BIN_NOISE = (16, 32, 64, 128, 256), 0.5
 # Numbers of cells of a column of numbers: more if the noise of a share is at most this, over the
 # cells of a pair. Fewer are sharper for models at 4,000 and 20,000 users of four tables.
 _FEW, _MANY, _MANY_NOISE = 4, 8, 0.1
@@ -136,8 +132,10 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
 
     def _asked(self, run: Run) -> Protocol:
         """Ask where numbers are, then for all pairs, and fit the distribution."""
-        asker = _Asker(self, run)
-        scales = yield from self._scales(asker)
+        asker = CellAsker(self, run)
+        scales = dict[str, Floats]()
+        for name in self._numbers:
+            scales[name] = yield from asker.scale(name, _FIRST / len(self._numbers))
         part = (1 - self._first) / len(self._pairs)
         sharp = asker.noise(_MANY**2, part) * _MANY**2 <= _MANY_NOISE
         cells = _MANY if sharp else _FEW
@@ -164,20 +162,6 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
             two_way_interval=np.array(apart.two_way[1:]),
             pairs=apart.pairs,
         )
-
-    def _scales(self, asker: "_Asker") -> Generator[Ask, Any, dict[str, Floats]]:
-        """Ask for a histogram of each column of numbers; return their quantile functions."""
-        scales = dict[str, Floats]()
-        for name in self._numbers:
-            part = _FIRST / len(self._numbers)
-            sharp = (bins for bins in _BINS if asker.noise(bins, part) * bins <= _BIN_NOISE)
-            kind = self.schema.kind(name)
-            assert isinstance(kind, Numeric)
-            even = np.linspace(*kind.ends, max(sharp, default=_BINS[0]) + 1)
-            found = yield from asker.shares([name], {name: even[1:-1]}, part)
-            shares, covariance = found.among_answering()
-            scales[name] = knots(even, shares, np.sqrt(np.diag(covariance)))
-        return scales
 
     def _in_units(self, name: str, scales: dict[str, Floats]) -> Floats:
         kind = self.schema.kind(name)
@@ -212,7 +196,7 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
             return self._few_at_node(
                 num_users, math.ceil(math.sqrt(noise) * float(np.mean(cells)) / _USEFUL)
             )
-        errors = [math.sqrt(_variance(self.epsilon, each, 10_000)) for each in cells]
+        errors = [math.sqrt(variance_of_report(self.epsilon, each, 10_000)) for each in cells]
         fewest = max((float(np.mean(np.multiply(errors, cells))) / _USEFUL) ** 2, self.min_reports)
         first = self.min_reports * len(self._numbers) / _FIRST
         # Cohorts are rounded down.
@@ -225,43 +209,6 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
             "noise",
             needed,
         )
-
-
-class _Asker:
-    """Asks for shares of tables: all users by a part of the budget, or a part of the users."""
-
-    def __init__(self, strategy: Synthesize, run: Run) -> None:
-        self._strategy, self._run = strategy, run
-        self._budget = Budget.of(run, strategy.delta) if strategy.noise != "user" else None
-        self._everyone = run.cohorts([run.num_users])[0] if self._budget else None
-
-    def noise(self, cells: int, part: float) -> float:
-        """Return the standard error of a share by a part of the budget, or of the users."""
-        if self._budget:
-            return self._budget.error(self._budget.cells(cells, part))
-        users = int(part * self._run.num_users)
-        return math.sqrt(_variance(self._strategy.epsilon, cells, users) / users)
-
-    def shares(
-        self, names: Sequence[str], edges: dict[str, Floats], part: float
-    ) -> Generator[Ask, Any, ShareEstimates]:
-        """Return the shares of the cells of some columns; categories go before numbers."""
-        categories = [name for name in names if name not in edges]
-        cut = {name: edges[name] for name in names if name in edges}
-        cell = cell_question(self._strategy.schema, categories, edges=cut)
-        if self._budget and self._everyone:
-            question = CellShares(cell.coordinates, cell.sizes, cell.edges)
-            found = yield from ask_cells(self._everyone, self._budget, question, part)
-            return ShareEstimates(found.mean, np.diag(found.std_error**2), found.count)
-        estimator = ShareEstimator(self._strategy.epsilon, cell.num_cells)
-        least = self._run.min_reports
-        cohorts = self._run.cohorts(estimator.sizes(int(part * self._run.num_users), least))
-        return (yield from estimator.estimate(cohorts, cell))
-
-
-def _variance(epsilon: float, cells: int, users: int) -> float:
-    """Return the variance of a report about one of even cells, noise and sampling together."""
-    return ShareEstimator(epsilon, cells).noise(users) + (1 - 1 / cells) / cells
 
 
 def _one_way(tables: Sequence[PairTable], columns: int) -> tuple[list[Floats], list[Floats]]:

@@ -1,0 +1,68 @@
+"""Questions about the shares of cells that share a run: its budget, or its users."""
+
+import math
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ldp_flower.data.schema import Numeric
+from ldp_flower.questions import CellShares
+from ldp_flower.validation import Floats
+
+from ..numerics.normal_scale import knots
+from ..runtime import Ask, Run
+from ..sums.budget import Budget
+from ..sums.statistics import ask_cells
+from .cells import ShareEstimates, ShareEstimator, cell_question
+
+# Numbers of even bins that the histogram of a column may have. The noise of a share is at most
+# this, over the number of bins.
+_BINS, _BIN_NOISE = (16, 32, 64, 128, 256), 0.5
+
+
+class CellAsker:
+    """Asks for shares of tables: all users by a part of the budget, or a part of the users."""
+
+    def __init__(self, strategy: Any, run: Run) -> None:
+        self._strategy, self._run = strategy, run
+        self.budget = Budget.of(run, strategy.delta) if strategy.noise != "user" else None
+        self.everyone = run.cohorts([run.num_users])[0] if self.budget else None
+
+    def noise(self, cells: int, part: float) -> float:
+        """Return the standard error of a share by a part of the budget, or of the users."""
+        if self.budget:
+            return self.budget.error(self.budget.cells(cells, part))
+        users = int(part * self._run.num_users)
+        return math.sqrt(variance_of_report(self._strategy.epsilon, cells, users) / users)
+
+    def shares(
+        self, names: Sequence[str], edges: dict[str, Floats], part: float
+    ) -> Generator[Ask, Any, ShareEstimates]:
+        """Return the shares of the cells of some columns; categories go before numbers."""
+        categories = [name for name in names if name not in edges]
+        cut = {name: edges[name] for name in names if name in edges}
+        cell = cell_question(self._strategy.schema, categories, edges=cut)
+        if self.budget and self.everyone:
+            question = CellShares(cell.coordinates, cell.sizes, cell.edges)
+            found = yield from ask_cells(self.everyone, self.budget, question, part)
+            return ShareEstimates(found.mean, np.diag(found.std_error**2), found.count)
+        estimator = ShareEstimator(self._strategy.epsilon, cell.num_cells)
+        least = self._run.min_reports
+        cohorts = self._run.cohorts(estimator.sizes(int(part * self._run.num_users), least))
+        return (yield from estimator.estimate(cohorts, cell))
+
+    def scale(self, name: str, part: float) -> Generator[Ask, Any, Floats]:
+        """Return the quantile function of a column of numbers, from a histogram of even bins."""
+        sharp = (bins for bins in _BINS if self.noise(bins, part) * bins <= _BIN_NOISE)
+        kind = self._strategy.schema.kind(name)
+        assert isinstance(kind, Numeric)
+        even = np.linspace(*kind.ends, max(sharp, default=_BINS[0]) + 1)
+        found = yield from self.shares([name], {name: even[1:-1]}, part)
+        shares, covariance = found.among_answering()
+        return knots(even, shares, np.sqrt(np.diag(covariance)))
+
+
+def variance_of_report(epsilon: float, cells: int, users: int) -> float:
+    """Return the variance of a report about one of even cells, noise and sampling together."""
+    return ShareEstimator(epsilon, cells).noise(users) + (1 - 1 / cells) / cells
