@@ -8,7 +8,7 @@ import numpy as np
 from ldp_flower import questions as q
 from ldp_flower.data.users import Users
 from ldp_flower.questions.links import LINKS
-from ldp_flower.questions.sums import EQUATIONS, FLAG, HALF, PRESENCE, SQUARE
+from ldp_flower.questions.sums import BESIDE, EQUATIONS, FLAG, HALF, PRESENCE, SQUARE
 from ldp_flower.randomizers.elementwise import directions, row_dots
 from ldp_flower.validation import Floats
 
@@ -72,6 +72,44 @@ def moments(users: Users, question: q.Moments) -> Floats:
     present = shares if cells > 1 else shares - 0.5
     parts = shares * (means - 0.5), shares * (means**2 - 0.5) * SQUARE, present * PRESENCE
     return np.concatenate(parts, axis=1)
+
+
+def _numbers(users: Users, question: q.Numbers) -> Floats:
+    """Return rows' numbers from -1 to 1, shape (rows, columns)."""
+    columns = [entries_of(users, int(place)) for place in question.coordinates]
+    shares = (np.column_stack(columns) - question.lows) / (question.highs - question.lows)
+    return np.asarray(2 * np.clip(shares, 0.0, 1.0) - 1)
+
+
+@answers(q.Products)
+def products(users: Users, question: q.Products) -> Floats:
+    """Compute :class:`Products`."""
+    numbers = _numbers(users, question)
+    columns = numbers.shape[1]
+    first, second = np.triu_indices(columns)
+    lost = np.where(first == second, 1.0, math.sqrt(2)) / columns
+    of_users, of_means = BESIDE
+    rows = np.concatenate(
+        [
+            np.full((len(numbers), 1), of_users),
+            numbers * (of_means / math.sqrt(columns)),
+            numbers[:, first] * numbers[:, second] * lost,
+        ],
+        axis=1,
+    )
+    return mean_over_rows(users, np.ones(len(rows)), rows)
+
+
+@answers(q.CorrelationSpread)
+def correlation_spread(users: Users, question: q.CorrelationSpread) -> Floats:
+    """Compute :class:`CorrelationSpread`."""
+    z = (_numbers(users, question) - question.means) / question.scales
+    first, second = np.triu_indices(z.shape[1], 1)
+    squares = z[:, first] ** 2 + z[:, second] ** 2
+    influence = z[:, first] * z[:, second] - question.correlations * squares / 2
+    mean = mean_over_rows(users, np.ones(len(z)), influence)
+    spread = np.minimum((mean / question.bound) ** 2, 1.0) - 0.5
+    return np.asarray(spread * (users.num_rows > 0)[:, None])
 
 
 @answers(q.MeanAndSquares)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from .base import (
+    AboutColumns,
     AboutFeatures,
     Coordinates,
     Marks,
@@ -150,6 +151,84 @@ class Moments(Cells):
     def width(self, num_features: int) -> int:
         """Return three times the number of cells."""
         return 3 * self.num_cells
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers(AboutColumns):
+    """Base class: about several columns of numbers, from -1 at ``lows`` to 1 at ``highs``, clipped.
+
+    All are in the columns' standardised units. Rows without an entry in one of the columns do not
+    count.
+    """
+
+    rows: ClassVar[Rows] = Rows.PRESENT
+
+    coordinates: Coordinates
+    lows: Marks
+    highs: Marks
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shape = self.coordinates.shape
+        if self.lows.shape != shape or self.highs.shape != shape or not len(self.coordinates):
+            raise MessageError("Expected a low and a high number for each of one column or more.")
+        if not (self.lows < self.highs).all():
+            raise MessageError("Expected lows < highs.")
+
+
+#: Weights of the number of users and of the mean, beside the products, in :class:`Products`.
+BESIDE = 0.25, 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Products(Numbers):
+    """First and second moments of several columns of numbers, about the middle of their limits.
+
+    Let u be the k numbers of a row. The value has 1 over the user's rows, the mean of u over the
+    root of k, both times :data:`BESIDE`, and the mean of ``u u'`` over k, an upper triangle whose
+    entries off the diagonal are multiplied by the root of 2. Zeros without rows. The value is no
+    longer than :attr:`radius`.
+    """
+
+    stem: ClassVar[str] = "products"
+
+    radius: ClassVar[float] = math.hypot(1.0, *BESIDE)
+
+    def width(self, num_features: int) -> int:
+        """Return the number of moments, with the number of users."""
+        columns = len(self.coordinates)
+        return (columns + 1) * (columns + 2) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationSpread(Numbers):
+    """Squares of the user's influences on correlations, one for each pair of columns.
+
+    Let z be a row's numbers less ``means`` and over ``scales``. Its influence on a correlation r is
+    ``z_i z_j - r (z_i**2 + z_j**2) / 2``. The value is the square of the mean over the user's rows
+    over ``bound**2``, at most 1, less a half. ``correlations`` are those of the pairs, row by row.
+    Zeros without rows.
+    """
+
+    stem: ClassVar[str] = "correlation_spread"
+
+    means: Marks
+    scales: Marks
+    correlations: Marks
+    bound: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        columns = len(self.coordinates)
+        pairs = columns * (columns - 1) // 2
+        if self.means.shape != (columns,) or self.scales.shape != (columns,):
+            raise MessageError("Expected a mean and a scale for each column.")
+        if not (self.scales > 0).all() or self.correlations.shape != (pairs,):
+            raise MessageError("Expected positive scales, and a correlation for each pair.")
+
+    def width(self, num_features: int) -> int:
+        """Return the number of pairs."""
+        return len(self.correlations)
 
 
 #: Weight of the two numbers that say whether a user's mean row is shortened, in

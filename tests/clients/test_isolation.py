@@ -98,6 +98,9 @@ def questions(name, dim):
     if name in ("table_cell", "level_rounding", "cell_shares", "moments"):
         yield from cells(name, dim)
         return
+    if name in ("products", "correlation_spread"):
+        yield from of_numbers(name, dim)
+        return
     slots = WIRE_TYPES[name].slots
     optional = [{slot.wire} for slot in slots if slot.per is None and not slot.required]
     optional = [one for one in optional if not any(one <= pair for pair in TOGETHER)]
@@ -139,6 +142,21 @@ def questions(name, dim):
         width = question.width(dim)
         question.check(dim, width)
         yield question, width
+
+
+def of_numbers(name, dim):
+    """Return a question about all features and the target."""
+    columns = np.arange(dim + 1)
+    pairs = np.linspace(-0.5, 0.5, dim * (dim + 1) // 2)
+    arrays = {"coordinates": columns, "lows": -1.0 - columns, "highs": 2.0 + columns}
+    spread = {"means": columns / 9, "scales": 0.5 + columns, "correlations": pairs}
+    of_spread = name == "correlation_spread"
+    question = question_from_wire(
+        name, arrays | (spread if of_spread else {}), {"bound": 3.0} if of_spread else {}
+    )
+    width = question.width(dim)
+    question.check(dim, width)
+    yield question, width
 
 
 def cells(name, dim):
