@@ -1,5 +1,7 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
+from .analytics.correlation import Correlation as Correlation
+from .analytics.correlation import CorrelationResult as CorrelationResult
 from .analytics.counts import Counts as Counts
 from .analytics.counts import CountsResult as CountsResult
 from .analytics.describe import Describe as Describe

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 PROTOCOLS = tuple(
     "PrivateClassification PrivateEvaluation PrivateRegression SparseMean SparseRegression "
     "LabelLdpIht LdpIht NonInteractiveIht MultiRoundRegression TwoRoundRegression UserLevelMean "
-    "Counts Describe Difference Distribution HeavyHitters Means Quantiles Synthesize TwoWay "
-    "LdpFedAvg RecordDpSgd ConstrainedMean ConstrainedRegression KernelRidgeRegression SmoothGlm "
-    "Series DpIht KnowledgeTransfer PeelingDpIht PeelingTransfer PrivateFrankWolfe".split()
+    "Correlation Counts Describe Difference Distribution HeavyHitters Means Quantiles Synthesize "
+    "TwoWay LdpFedAvg RecordDpSgd ConstrainedMean ConstrainedRegression KernelRidgeRegression "
+    "SmoothGlm Series DpIht KnowledgeTransfer PeelingDpIht PeelingTransfer PrivateFrankWolfe".split()
 )
 #: The protocol whose nodes train networks; its audit is another one.
 OF_NETWORKS = "RecordDpSgd"

@@ -173,7 +173,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     #: The strategy that answers a question like this one's with noise at the node.
     instead_at_node: ClassVar[str] = (
         "Means, Counts, TwoWay, Difference, Quantiles, Distribution, Describe, Synthesize, "
-        "HeavyHitters, UserLevelMean, PrivateRegression, PrivateClassification, "
+        "Correlation, HeavyHitters, UserLevelMean, PrivateRegression, PrivateClassification, "
         "PrivateEvaluation, LdpIht, SparseRegression or LdpFedAvg(network=)"
     )
 
@@ -186,7 +186,8 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if cls.__doc__ and cls.guarantee and "card" in vars(cls):
-            more = (AT_NODE,) if issubclass(cls, AtNode) else ()
+            either = issubclass(cls, AtNode) and "user" in cls.noises
+            more = (AT_NODE,) if either else ()
             cls.__doc__ = with_guarantee(cls.__doc__, (*cls.guarantee, *more))
 
     def __post_init__(self) -> None:

@@ -24,15 +24,17 @@ NON_INTERACTIVE = "Every user answers one question, which depends on no data (no
 ENFORCED = "Clients enforce this by their randomizers and ledgers, whatever the strategy sends."
 
 # Of strategies that can have noise at the node.
-AT_NODE = (
-    'With ``noise="node"``, 1 and 2 are instead: protected are all records of a user, against '
-    "everybody but the node that holds them, at (``epsilon``, ``delta``) for all questions of the "
-    'run together, which all users answer. With ``noise="shared"`` they are so if at most as many '
-    "other nodes collude with the server as operators tolerate (``max-dishonest``); if all others "
-    "do, at the epsilon ``privacy.alone`` of the result."
+_OF_SUMS = (
+    "are all records of a user, against everybody but the node that holds them, at "
+    "(``epsilon``, ``delta``) for all questions of the run together, which all users answer. With "
+    '``noise="shared"`` they are so if at most as many other nodes collude with the server as '
+    "operators tolerate (``max-dishonest``); if all others do, at the epsilon ``privacy.alone`` of "
+    "the result."
 )
+AT_NODE = f'With ``noise="node"``, 1 and 2 are instead: protected {_OF_SUMS}'
 
 PER_USER = (USER, ASKED_ONCE, ENFORCED)
+AT_NODE_ONLY = (f"Protected {_OF_SUMS}", ENFORCED)
 
 
 def with_guarantee(docstring: str, points: tuple[str, ...]) -> str:

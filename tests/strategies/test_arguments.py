@@ -299,6 +299,7 @@ MODES = [
         PEOPLE,
         {"column": "y", "by": "kind"},
     ),
+    ("Correlation", {**MIXED_UP, "columns": ["x", "y"]}, PEOPLE, {"columns": ["y", "x"]}),
     ("Counts", {**MIXED_UP, "column": "sort"}, PEOPLE, {}),
     ("Means", {**MIXED_UP, "columns": "x"}, PEOPLE, {"columns": "y"}),
     ("Means", {**MIXED_UP, "columns": "x", "by": "sort"}, PEOPLE, {"by": "kind"}),

@@ -1,0 +1,142 @@
+"""Correlations of columns of numbers from noisy sums over nodes, with their intervals."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.questions import CorrelationSpread, Products
+from ldp_flower.questions.sums import BESIDE
+from ldp_flower.randomizers import Estimate
+from ldp_flower.validation import Floats
+
+from ..runtime import Ask, Cohort
+from .budget import Budget
+
+_CLEAR = 4.0  # a variance is this many standard errors by noise, at least
+_BOUND = 6.0  # of a user's influence on a correlation
+_NORMAL = 1.95996
+
+
+@dataclass(frozen=True)
+class PairCorrelations:
+    """Correlations of pairs of columns, row by row of the matrix; NaN if noise hides them."""
+
+    correlation: Floats  # (pairs,), as are the others
+    std_error: Floats  # by noise and by sampling
+    lower: Floats
+    upper: Floats
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Estimated moments of k numbers from -1 to 1, and their standard errors by noise."""
+
+    present: float  # share of the users with rows
+    means: Floats  # (k,): over all users, 0 without rows, as are the products
+    products: Floats  # (k, k)
+    errors: tuple[float, float, float, float]  # of a share, mean, square, product
+
+    def correlations(self) -> tuple[Floats, Floats]:
+        """Return the correlations of pairs and their errors by noise; NaN if that hides them."""
+        p, means = self.present, self.means
+        of_share, of_mean, of_square, of_product = self.errors
+        scaled = p * self.products - np.outer(means, means)  # covariances times p**2
+        variances = np.diag(scaled)
+        # A noisy moment is the same one in both variances and in the covariance.
+        errors = np.hypot(p * of_square, 2 * means * of_mean)
+        errors = np.hypot(errors, np.diag(self.products) * of_share)
+        hidden = (variances < _CLEAR * errors) | (p < _CLEAR * of_share)
+        variances = np.where(hidden, np.nan, variances)
+        first, second = np.triu_indices(len(means), 1)
+        sizes = np.sqrt(variances[first] * variances[second])
+        found = scaled[first, second] / sizes
+        half = found / 2
+        # Derivatives by the product, both squares, both means and the share, in this order.
+        slopes = [
+            of_product * p / sizes,
+            of_square * half * p / variances[first],
+            of_square * half * p / variances[second],
+            of_mean * (2 * half * means[first] / variances[first] - means[second] / sizes),
+            of_mean * (2 * half * means[second] / variances[second] - means[first] / sizes),
+            of_share
+            * (
+                self.products[first, second] / sizes
+                - half * self.products[first, first] / variances[first]
+                - half * self.products[second, second] / variances[second]
+            ),
+        ]
+        return found, np.sqrt(np.sum(np.square(slopes), axis=0))
+
+    def places(self) -> tuple[Floats, Floats]:
+        """Return the means and the standard deviations among users with rows; 1 if hidden."""
+        means = self.means / self.present
+        variances = np.diag(self.products) / self.present - means**2
+        return means, np.sqrt(np.where(variances > 0, variances, 1.0))
+
+
+def _ask_moments(
+    cohort: Cohort, budget: Budget, columns: tuple[NDArray[np.int64], Floats, Floats], share: float
+) -> Generator[Ask, Any, _Moments]:
+    size = len(columns[0])
+    question = Products(*columns)
+    found: Estimate = yield Ask(cohort, question, moments_mechanism(budget, size, share))
+    of_users, of_means = BESIDE[0], BESIDE[1] / math.sqrt(size)
+    means = found.mean[1 : size + 1] / of_means
+    products = np.zeros((size, size))
+    products[np.triu_indices(size)] = found.mean[size + 1 :] * size
+    products = (products + products.T) / math.sqrt(2)
+    products[np.diag_indices(size)] /= math.sqrt(2)
+    noise = float(found.std_error[0])
+    errors = noise / of_users, noise / of_means, noise * size, noise * size / math.sqrt(2)
+    return _Moments(max(found.mean[0] / of_users, 1e-9), means, products, errors)
+
+
+def moments_mechanism(budget: Budget, columns: int, share: float) -> Any:
+    """Return the mechanism for the moments of so many columns."""
+    return budget.ball((columns + 1) * (columns + 2) // 2, Products.radius, share)
+
+
+def ask_correlations(
+    cohort: Cohort,
+    budget: Budget,
+    columns: tuple[NDArray[np.int64], Floats, Floats],
+    shares: tuple[float, float],
+) -> Generator[Ask, Any, PairCorrelations]:
+    """Return the correlations of columns, given their places and their lower and upper limits.
+
+    The shares of the budget are those of the moments and of the spread of users' influences.
+    """
+    moments = yield from _ask_moments(cohort, budget, columns, shares[0])
+    found, by_noise = moments.correlations()
+    likely = np.clip(np.nan_to_num(found), -1.0, 1.0)
+    pairs = len(likely)
+    question = CorrelationSpread(*columns, *moments.places(), likely, _BOUND)
+    answer: Estimate = yield Ask(
+        cohort, question, budget.ball(pairs, math.sqrt(pairs) / 2, shares[1])
+    )
+    users, present = max(answer.count, 1), min(moments.present, 1.0)
+    # One error up, so that the error of sampling is hardly ever stated too small, and at least that
+    # of a normal distribution.
+    spread = (answer.mean / present + 0.5 + answer.std_error / present) * _BOUND**2
+    sampling = np.sqrt(np.maximum(spread, (1 - likely**2) ** 2) / (users * present))
+    errors = np.hypot(by_noise, sampling)
+    inside = np.maximum(1 - errors, 0.0)
+    found = np.where(inside > 0, found, np.nan)
+    centre = np.clip(found, -inside, inside)
+    z, width = np.arctanh(centre), _NORMAL * errors / (1 - centre**2)
+    # Noise is normal about r, and sampling about Fisher's z: the interval holds for both.
+    return PairCorrelations(
+        np.clip(found, -1.0, 1.0),
+        np.where(np.isnan(found), np.nan, errors),
+        np.clip(found - _NORMAL * errors, -1.0, np.tanh(z - width)),
+        np.clip(found + _NORMAL * errors, np.tanh(z + width), 1.0),
+    )
+
+
+def noise_of_product(budget: Budget, columns: int, share: float) -> float:
+    """Return the error by noise of the mean product of two numbers from -1 to 1."""
+    return budget.error(moments_mechanism(budget, columns, share)) * columns / math.sqrt(2)
