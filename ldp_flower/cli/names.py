@@ -8,7 +8,8 @@ PROTOCOLS = tuple(
     "LabelLdpIht LdpIht NonInteractiveIht MultiRoundRegression TwoRoundRegression UserLevelMean "
     "Correlation Counts Describe Difference Distribution HeavyHitters Means Quantiles Synthesize "
     "TwoWay LdpFedAvg RecordDpSgd ConstrainedMean ConstrainedRegression KernelRidgeRegression "
-    "SmoothGlm Series DpIht KnowledgeTransfer PeelingDpIht PeelingTransfer PrivateFrankWolfe".split()
+    "SmoothGlm Series DpIht KnowledgeTransfer PeelingDpIht PeelingTransfer "
+    "PrivateFrankWolfe".split()
 )
 #: The protocol whose nodes train networks; its audit is another one.
 OF_NETWORKS = "RecordDpSgd"

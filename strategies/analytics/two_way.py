@@ -143,9 +143,9 @@ class TwoWayResult(Result):
         """Return where an axis has ticks, and their labels: of numbers the ends of the cells."""
         kind = None if self.schema is None else self.schema.kind(name)
         if not isinstance(kind, Numeric):
-            return np.arange(len(cells)), list(map(charts.label, cells))
+            return np.arange(float(len(cells))), list(map(charts.label, cells))
         ends = np.linspace(kind.low, kind.high, len(cells) + 1)
-        return np.arange(len(ends)) - 0.5, list(map(number, ends))
+        return np.arange(float(len(ends))) - 0.5, list(map(number, ends))
 
     def _findings(self) -> list[str]:
         verdict = "go together" if self.p_value < _SIGNIFICANCE else "may be independent"
