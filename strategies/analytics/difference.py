@@ -15,6 +15,7 @@ from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.arms import assigned_arms, end_of_first, salt_of
 from ldp_flower.guarantee.messages import NUMBERS
+from ldp_flower.presentation.words import number
 from ldp_flower.questions import TableCell
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
@@ -39,7 +40,7 @@ _BEYOND = 0.75
 _HALVES = np.linspace(0.1, 1.0, 19)  # candidate half-widths of the window
 _MIDDLES = 41  # number of candidates for its middle
 _USEFUL = 0.25  # largest standard error, for numbers in [-1, 1], at which a run still starts
-_WHOLE = 0.02  # part of the bounds' distance below which a window needs no note
+_WHOLE = 0.02  # part of the bounds' distance that a window may leave out without a note
 
 
 class Window(NamedTuple):
@@ -226,10 +227,10 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
             difference=float(means[1] - means[0]) if clear.all() else math.nan,
             std_error=stated if clear.all() else math.inf,
             window=ends,
-            notes=self._notes(ends, window.half < 1 - _WHOLE, clear),
+            notes=self._notes(ends, clear),
         )
 
-    def _notes(self, ends: Floats, clipped: bool, clear: NDArray[np.bool_]) -> list[str]:
+    def _notes(self, ends: Floats, clear: NDArray[np.bool_]) -> list[str]:
         notes = []
         if not clear.all():
             hidden = ", ".join(self._arms[i] for i in np.flatnonzero(~clear))
@@ -237,11 +238,15 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
                 f"Hardly any user in {hidden} of {self.by!r} has a number in {self.column!r}: the "
                 "difference is not estimated. Texts, such as '1,5', are no numbers."
             )
-        if clipped:
+        kind, near = self._kind, _WHOLE * (self._kind.high - self._kind.low)
+        low, high = ends.tolist()
+        sides = [f"below {number(low)}"] * (low > kind.low + near)
+        sides += [f"above {number(high)}"] * (high < kind.high - near)
+        if sides:
             notes.append(
-                f"Numbers of {self.column!r} beyond {ends[0]:.3g} to {ends[1]:.3g} count as these "
-                f"ends. The standard error allows for arms that differ by {_BEYOND:.0%} of what "
-                "lies beyond; ask with window=False if rare large numbers may be the difference."
+                f"The effect on numbers of {self.column!r} {' and '.join(sides)} is not counted in "
+                f"full. If {self._arms[1]!r} changes these most, the true difference is larger: "
+                "use window=False."
             )
         return notes
 

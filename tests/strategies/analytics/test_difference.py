@@ -137,7 +137,10 @@ def test_public_arms_have_a_fraction_of_the_error_of_private_ones():
     public, whole, private, private_whole = (result.std_error for result in found)
     assert public < 0.7 * private and whole < 0.7 * private_whole and public < 0.7 * whole
     assert np.ptp(found[0].window) < 70 and found[1].window.tolist() == [0, 100]
-    assert "beyond" in found[0].notes[0] and not found[1].notes
+    note, (low, high) = found[0].notes[0], found[0].window
+    assert f"numbers of 'spend' below {low:.4g} and above {high:.4g} is not counted in full" in note
+    assert "If 'new' changes these most, the true difference is larger" in note
+    assert not found[1].notes
 
 
 def test_the_error_of_a_difference_has_the_covariance_of_both_means():
