@@ -321,8 +321,8 @@ def plan(
     are 24 runs with the given numbers, or 3 if results state the error. With other numbers there
     are a sixth as many, on the synthetic users whose errors were nearest to the median. Between
     these numbers, the error is interpolated as a power of the number. With noise at the user,
-    errors of quantiles, distributions and frequent items follow from formulas, as does the noise of
-    models that an app trains.
+    errors of quantiles, distributions, differences and frequent items follow from formulas, as does
+    the noise of models that an app trains.
     """
     setting = Setting(
         num_users=num_users,

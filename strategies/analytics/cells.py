@@ -283,6 +283,15 @@ class Levels:
         """
         return _worst(self.epsilon, self.groups, self.number)
 
+    def variance_of(self, numbers: Floats) -> float:
+        """Return the variance that a report adds to a mean, if all groups have these numbers."""
+        near = rounded(numbers, self.number).mean(axis=0)
+        return _variance(self._oracle, self.groups, near, float(numbers.mean()))
+
+    @cached_property
+    def _oracle(self) -> FrequencyOracle:
+        return oracle_of(self.epsilon, max(2, self.groups * self.number), 1)
+
     def pilot(self, num_users: int, fewest: int) -> int:
         """Return the number of users who report on their rounding; 0 if rounding is negligible."""
         if (1 / (self.number - 1)) ** 2 / 2 < _MATTERS * self.variance:
@@ -349,18 +358,25 @@ class Levels:
         return np.asarray(self._blocks * gradients / held[:, None])
 
 
+def rounded(numbers: Floats, number: int) -> Floats:
+    """Return the probabilities, shape (numbers, levels), of the levels that numbers round to."""
+    levels = np.linspace(-1.0, 1.0, number)
+    return np.asarray(np.maximum(1 - np.abs(levels - numbers[:, None]) * (number - 1) / 2, 0.0))
+
+
 @lru_cache(maxsize=1024)
 def _worst(epsilon: float, groups: int, number: int) -> float:
     """Return the largest variance over positions, where all users of a group have one number."""
     oracle = oracle_of(epsilon, max(2, groups * number), 1)
-    levels = np.linspace(-1.0, 1.0, number)
-    worst = 0.0
-    for place in np.linspace(0.0, 1.0, _PLACES):
-        near = np.maximum(1 - np.abs(levels - place) * (number - 1) / 2, 0.0) / groups
-        from_here = levels - place
-        noise = float(from_here @ oracle.covariance(near) @ from_here)
-        worst = max(worst, noise * groups**2)
-    return worst
+    places = np.linspace(0.0, 1.0, _PLACES)
+    each = zip(places, rounded(places, number), strict=True)
+    return max(_variance(oracle, groups, near, place) for place, near in each)
+
+
+def _variance(oracle: FrequencyOracle, groups: int, near: Floats, mean: float) -> float:
+    """Return the variance that a report adds to a group's mean; all groups have the same levels."""
+    from_here = np.linspace(-1.0, 1.0, len(near)) - mean
+    return float(from_here @ oracle.covariance(near / groups) @ from_here) * groups**2
 
 
 class GroupMeans(NamedTuple):

@@ -4,7 +4,8 @@ import math
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from itertools import chain
+from typing import Any, Self
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.expectation import Setting
+from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.arms import assigned_arms, end_of_first, salt_of
 from ldp_flower.guarantee.messages import NUMBERS
 from ldp_flower.presentation.words import number
@@ -21,7 +22,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats, check_fraction, check_unused
 
-from ..forecasts.columns import SPREAD, Columns, ColumnUsers, column_users
+from ..forecasts.columns import HUMP_SHAPE, OWN_ENTRY, SPREAD, Columns, ColumnUsers, column_users
 from ..numerics.denoising import project_on_simplex
 from ..runtime import Ask, Card, Cohort, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
@@ -31,24 +32,17 @@ from ..sums.budget import Budget
 from .base import ColumnStrategy, categories_of, too_noisy
 from .cells import Levels, ShareEstimator, cell_question
 from .difference_result import DifferenceResult
+from .difference_window import HUMP, LEVELS, SKEWED, Window, best_window, stated_errors, telling
 from .means import GROUP_Z, Means
 
-# Share of the users whose rounded numbers tell the window, and the number of their levels.
-_TELL, _LEVELS = 0.08, 9
-# The arms may differ in what lies beyond the window by so much of it: this is one standard error.
-_BEYOND = 0.75
-_HALVES = np.linspace(0.1, 1.0, 19)  # candidate half-widths of the window
-_MIDDLES = 41  # number of candidates for its middle
+_TELL = 0.08  # share of the users whose rounded numbers tell the window
+_ERROR = "standard error of a difference, in widths of the bounds"
+_SKEWED = (
+    "In a skewed column (exponential, with a mean of a fifth of the bounds' distance) it is about "
+    "{}."
+)
 _USEFUL = 0.25  # largest standard error, for numbers in [-1, 1], at which a run still starts
 _WHOLE = 0.02  # part of the bounds' distance that a window may leave out without a note
-
-
-class Window(NamedTuple):
-    """An interval within [-1, 1] to which numbers are clipped."""
-
-    middle: float = 0.0
-    half: float = 1.0
-    beyond: float = 0.0  # mean distance of the numbers from it
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -187,8 +181,8 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
     def _window(self, cohort: Cohort, noise: float) -> Generator[Ask, Estimate, Window]:
         """Query users for their numbers' levels between the bounds; return the best window."""
-        question = cell_question(self.schema, [], self.column, _LEVELS)
-        found = yield from ShareEstimator(self.epsilon, _LEVELS).estimate([cohort], question)
+        question = cell_question(self.schema, [], self.column, LEVELS)
+        found = yield from ShareEstimator(self.epsilon, LEVELS).estimate([cohort], question)
         return best_window(project_on_simplex(found.among_answering()[0]), noise)
 
     def _within(self, window: Window) -> TableCell:
@@ -217,7 +211,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         half, middle = (high - low) / 2, (high + low) / 2
         ends = middle + half * (window.middle + np.array([-1, 1]) * window.half)
         means = middle + half * (window.middle + window.half * mean)
-        stated = half * math.hypot(window.half * noise, _BEYOND * window.beyond)
+        stated = half * window.error(noise)
         return DifferenceResult(
             column=self.column,
             by=self.by,
@@ -257,6 +251,11 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         first = run.population.between(0, end_of_first(self.allocation)).size
         return [first, run.num_users - first]
 
+    def _planned_arms(self, num_users: int) -> list[int]:
+        """Return the expected numbers of :meth:`_sizes_of_arms`."""
+        first = int(self.allocation * num_users)
+        return [first, num_users - first] if self.assigned else [num_users]
+
     def _sizes(self, arms: list[int]) -> tuple[int, list[list[int]]]:
         """Return the number of users who tell the window, and the sizes of each arm's waves."""
         tellers = [self.window * max(self.min_reports, int(_TELL * users)) for users in arms]
@@ -274,9 +273,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
                 return refusal
             if self.noise != "user":
                 return None
-        first = int(self.allocation * num_users)
-        arms = [first, num_users - first] if self.assigned else [num_users]
-        _, waves = self._sizes(arms)
+        _, waves = self._sizes(self._planned_arms(num_users))
         if min(size for own in waves for size in own) < self.min_reports:
             return self.too_small(num_users)
         variance = num_users * self._noise([sum(own) for own in waves])
@@ -319,28 +316,43 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         schema = Schema({"x": Numeric(0, 1), "arm": Categories(["a", "b"])})
         return cls(schema, "x", by="arm", assigned=True, epsilon=epsilon)
 
-    def synthetic(self, setting: Setting) -> ColumnUsers:
-        """Return users with a column of numbers; the error is the stated standard error."""
-        error = "standard error of a difference, in widths of the bounds"
-        large = self._levels.shares.is_large(setting.num_users)
+    def synthetic(self, setting: Setting) -> ColumnUsers | None:
+        """Return users with a column of numbers; the error is the stated standard error.
+
+        With noise at the user the windows of a few runs would differ too much: see :meth:`expect`.
+        """
+        if self.noise == "user":
+            return None
         names = [self.column, self.by]
-        return column_users(
-            *(self.schema, names, setting, error, _stated), stand_in=large, useless=SPREAD
+        return column_users(self.schema, names, setting, _ERROR, _stated, useless=SPREAD)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the standard error that runs with noise at the user state, by windows drawn."""
+        if refusal := self.refusal(setting.num_users):
+            raise WouldRefuse(refusal)
+        tellers, waves = self._sizes(self._planned_arms(setting.num_users))
+        noise = self._noise([sum(own) for own in waves])
+        hump, skewed = (
+            stated_errors(law, noise, self._levels, tellers) / 2 for law in (HUMP, SKEWED)
+        )
+        low, value, high = np.quantile(hump, (0.1, 0.5, 0.9)).tolist()
+        oracles = [self._levels.shares.oracles(own) for own in waves]
+        return Expectation(
+            error=_ERROR,
+            value=value,
+            low=low,
+            high=high,
+            rounds=sum(map(len, waves)) + bool(tellers),
+            randomizers=tuple(dict.fromkeys(chain(telling(self.epsilon, tellers), *oracles))),
+            assumes=(self._assumed_arms, HUMP_SHAPE, OWN_ENTRY),
+            notes=(_SKEWED.format(number(np.median(skewed))),),
         )
 
-
-def best_window(shares: Floats, noise: float) -> Window:
-    """Return the window with the smallest standard error of the difference.
-
-    ``shares`` are those of evenly spaced levels from -1 to 1, ``noise`` is the variance of the
-    difference by noise if the window is the whole range.
-    """
-    levels, half = np.linspace(-1, 1, len(shares)), _HALVES[:, None]
-    middles = np.linspace(-1, 1, _MIDDLES) * (1 - half)
-    beyond = np.maximum(np.abs(levels - middles[..., None]) - half[..., None], 0.0) @ shares
-    errors = noise * half**2 + (_BEYOND * beyond) ** 2
-    place = np.unravel_index(int(errors.argmin()), errors.shape)
-    return Window(float(middles[place]), float(_HALVES[place[0]]), float(beyond[place]))
+    @property
+    def _assumed_arms(self) -> str:
+        if self.assigned:
+            return f"Arms are assigned, with {self.allocation:.0%} of the users in the first."
+        return "Arms are private (assigned=False), and of one size."
 
 
 def _stated(result: Any, columns: Columns) -> float:

@@ -27,11 +27,11 @@ _STAND_IN = 10  # number of users whom a user represents at most
 _STATED, _MEASURED = 3, 12  # numbers of runs
 _MEAN, _QUARTILES = 1, slice(3, 6)  # rows of a description, as in pandas
 _EVEN = "Categories are equally frequent."
-_HUMP = (
+HUMP_SHAPE = (
     "A column of numbers has one hump. Its standard deviation, and the distance of its mean from "
     "the middle, are an eighth of the distance of the bounds."
 )
-_OWN_ENTRY = "Every user has an entry, and numbers are no multiples of a round step."
+OWN_ENTRY = "Every user has an entry, and numbers are no multiples of a round step."
 _ROWS = "Of the variance of a user's rows {:.0%} is between users."
 
 
@@ -136,7 +136,7 @@ def column_users(
         runs=_STATED if stated else _MEASURED,
         **others,
     )
-    assumes = [_HUMP] * any(numbers) + [_EVEN] * (not all(numbers)) + [_OWN_ENTRY]
+    assumes = [HUMP_SHAPE] * any(numbers) + [_EVEN] * (not all(numbers)) + [OWN_ENTRY]
     assumes += [_ROWS.format(users.variance_between)] * (users.rows > 1)
     most = int(np.clip(_MOST_VALUES / users.size, _FEWEST, _MOST))
     limits: dict[str, Any] = {"max_users": most}

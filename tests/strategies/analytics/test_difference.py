@@ -9,10 +9,11 @@ from scipy.stats import binom, chi2, norm
 from ldp_flower import Categories, Numeric, Schema, assigned_arms, simulate
 from ldp_flower.audit import recorded_queries
 from ldp_flower.guarantee.messages import NodeKeys
+from ldp_flower.planning import Setting, expectation, plan
 from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.strategies import Difference, DifferenceResult
 from ldp_flower.strategies.analytics.cells import Levels, ShareEstimates
-from ldp_flower.strategies.analytics.difference import best_window
+from ldp_flower.strategies.analytics.difference_window import best_window
 
 SCHEMA = Schema({"spend": Numeric(0, 100), "arm": Categories(["old", "new"])})
 LAWS = {
@@ -171,6 +172,33 @@ def test_a_window_is_as_narrow_as_noise_is_large():
     assert all(abs(each.middle) + each.half <= 1 + 1e-12 for each in windows)
     place = np.abs(np.linspace(-1, 1, 9) - windows[1].middle) - windows[1].half
     assert windows[1].beyond == pytest.approx(np.maximum(place, 0) @ shares)
+
+
+# ------------------------------------------------------------------------------ plans
+
+
+@pytest.mark.parametrize("assigned", [True, False])
+def test_a_plan_and_the_curve_of_another_agree(assigned):
+    strategy = Difference(SCHEMA, "spend", by="arm", epsilon=2.0, assigned=assigned)
+    curve = plan(strategy, num_users=12_000).table().set_index(["users", "epsilon"])["error"]
+    few = plan(strategy, num_users=3000).expected.value
+    assert curve[3000, 2.0] == few > 1.5 * curve[12_000, 2.0]
+
+
+@pytest.mark.parametrize(("epsilon", "options"), [(2.0, {"assigned": True}), (4.0, {})], ids=str)
+def test_runs_state_the_error_that_was_planned(epsilon, options):
+    """Of a normal and a skewed column: windows vary by a fifth or less, so medians of 30 by .05."""
+    strategy = Difference(SCHEMA, "spend", by="arm", epsilon=epsilon, **options)
+    expected = expectation(strategy, Setting(num_users=6000))
+    assert ("Arms are assigned" in expected.assumes[0]) == strategy.assigned
+    skewed = float(expected.notes[0].split()[-1].rstrip("."))
+    rng = np.random.default_rng(0)
+    arms = np.array(["old", "new"])[rng.integers(2, size=2000)]
+    normal, exponential = rng.normal(62.5, 12.5, 2000), rng.exponential(20, 2000)
+    for numbers, planned in ((normal, expected.value), (exponential, skewed)):
+        users = SCHEMA.users({"spend": numbers, "arm": arms})
+        stated = [run_in_memory(strategy, users, s, 6000).result.std_error for s in range(30)]
+        assert np.median(stated) / 100 == pytest.approx(planned, rel=0.2)
 
 
 # --------------------------------------------------------------------- result, refusals
