@@ -62,7 +62,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         Column of numbers. A user's number is the mean of its rows, within the bounds. If arms are
         not assigned, it is the mean of its rows in the arm of a row that is drawn at random.
     by : str
-        Column of two categories, the arms.
+        Column of two categories, the arms. The first category is arm 0.
     assigned : bool (default: False)
         True if the arms are those of :func:`~ldp_flower.assigned_arms`, with the column's name as
         the name of the experiment. Users are then asked by arm, which is public, and report
@@ -108,6 +108,14 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        kind = self.schema.kind(self.column)
+        if not isinstance(kind, Numeric):
+            raise ValueError(
+                f"Expected column from the columns of numbers, got {self.column!r}, one of "
+                "categories. For a rate, let the device send 0 or 1, declare Numeric(0, 1), and "
+                "take window=False."
+            )
+        self._kind = kind
         self._means = Means(
             self.schema,
             self.column,
@@ -131,9 +139,6 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
                     f"Expected assigned=False with noise={self.noise!r}, got True: in sums of "
                     "nodes arms stay private, and hardly add to the error."
                 )
-        kind = self.schema.kind(self.column)
-        assert isinstance(kind, Numeric)
-        self._kind = kind
         self._levels = Levels(self.epsilon, 1 if self.assigned else 2)
 
     @classmethod
@@ -306,8 +311,9 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         if others := len(np.unique(user[known & (own != arms)])):
             raise ValueError(
                 f"Expected the arms of assigned_arms({self.by!r}, range(num_users)) in "
-                f"{self.by!r}, got others for {others:,} of {len(users):,} users. Arms that "
-                "something else has assigned are private: leave out assigned."
+                f"{self.by!r}, got others for {others:,} of {len(users):,} users. If you made "
+                "them by assigned_arms, keep the order of the rows, and list the category of arm 0 "
+                "first. Arms that something else has assigned are private: leave out assigned."
             )
 
     @classmethod

@@ -63,7 +63,7 @@ def test_arms_of_two_experiments_are_independent():
 def test_users_with_other_arms_are_refused():
     """Of a table whose arms another coin assigned, which would show no difference."""
     strategy = Difference(SCHEMA, "spend", by="arm", epsilon=1.0, assigned=True)
-    with pytest.raises(ValueError, match="others for 2,000 of 4,000 users"):
+    with pytest.raises(ValueError, match=r"others for 2,000 of 4,000 users\. If you made them"):
         simulate(strategy, table(np.arange(4000) % 2 ^ assigned_arms("arm", np.arange(4000)) ^ 1))
 
 
@@ -235,7 +235,7 @@ def test_arms_without_numbers_have_no_difference():
     ("options", "words"),
     [
         ({"by": "spend"}, "by to be a column of categories"),
-        ({"column": "arm"}, "columns of numbers, got 'arm'"),
+        ({"column": "arm"}, "columns of numbers, got 'arm', one of categories. For a rate"),
         ({"schema": Schema({"spend": Numeric(0, 1), "arm": Categories([*"abc"])})}, "two arms"),
         ({"allocation": 1.0, "assigned": True}, "0 < allocation < 1, got 1.0"),
         ({"allocation": 0.3}, "allocation"),
