@@ -22,7 +22,7 @@ from ldp_flower.strategies import (
     PrivateClassification,
     PrivateRegression,
     Quantiles,
-    SparseRegression,
+    SparseMean,
     TooFewReports,
     TwoWay,
 )
@@ -170,16 +170,16 @@ def test_a_mean_in_memory_is_that_of_the_integers_that_nodes_add_up():
         (Means, {"noise": "server"}, r"Expected noise in \('user', 'node', 'shared'\) with Means"),
         (Means, {"num_nodes": 0}, "num_nodes"),
         (Means, {"num_nodes": 1001}, "num_nodes"),
-        (SparseRegression, {"num_nodes": 4}, "Expected no num_nodes with noise='user', got 4"),
+        (SparseMean, {"num_nodes": 4}, "Expected no num_nodes with noise='user', got 4"),
         (
-            SparseRegression,
+            SparseMean,
             {"noise": "node"},
-            r"Expected noise in \('user',\) with SparseRegression, got 'node'",
+            r"Expected noise in \('user',\) with SparseMean, got 'node'",
         ),
     ],
 )
 def test_arguments_without_effect_are_refused(protocol, given, said):
-    features = {"num_features": 8} if protocol in (LdpIht, SparseRegression) else {}
+    features = {"num_features": 8} if protocol in (LdpIht, SparseMean) else {}
     with pytest.raises(ValueError, match=said):
         plan(protocol, num_users=1000, epsilon=1.0, **features, **given)
 
@@ -217,5 +217,5 @@ def test_the_command_shows_every_noise_side_by_side():
     assert few.count("refused") >= 2
     for wrong in (["--nodes", "10", "--html", "page.html"], ["--noise", "node"]):
         assert CliRunner().invoke(app, [*asked, *wrong]).exit_code == 2
-    wrong = ["plan", "SparseRegression", "--users", "4000", "--features", "8", "--nodes", "10"]
+    wrong = ["plan", "SparseMean", "--users", "4000", "--features", "8", "--nodes", "10"]
     assert CliRunner().invoke(app, wrong).exit_code == 2
