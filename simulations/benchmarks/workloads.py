@@ -229,6 +229,7 @@ WORKLOADS: dict[str, Workload] = {
         _of_table("Describe", columns=["kind", "x0"], epsilon=4.0), people, 20_000, 8
     ),
     "Means": Workload(_of_table("Means", "x0"), people, 100_000, 8),
+    "Difference": Workload(_of_table("Difference", "x0", by="kind"), people, 100_000, 8),
     "Correlation": Workload(_of_table("Correlation", ["x0", "y"], epsilon=4.0), people, 20_000, 8),
     "Counts": Workload(_of_table("Counts", "kind"), people, 100_000, 8),
     "Quantiles": Workload(_of_table("Quantiles", "x0", [0.1, 0.5, 0.9]), people, 100_000, 8),

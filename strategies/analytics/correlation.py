@@ -109,6 +109,7 @@ class CorrelationResult(Result):
                 text = "–" if math.isnan(value) else f"{value:.2f}"
                 dark = abs(value) > 0.6
                 axes.text(column, row, text, ha="center", va="center", color="w" if dark else "k")
+        axes.set_xlabel("columns")
         axes.figure.colorbar(image, ax=axes, label="correlation")
 
     def _findings(self) -> list[str]:

@@ -52,5 +52,5 @@ def test_users_at_hand_and_generated_ones_are_sources():
 @pytest.mark.parametrize("other", [[], np.zeros((3, DIM)), pd.DataFrame({"x": [1.0]}), None, {}])
 def test_tables_are_none(other):
     assert not isinstance(other, UserSource)
-    with pytest.raises(ValueError, match=r"see Users\.from_rows"):
+    with pytest.raises(ValueError, match=r"see Users\.from_rows|make them by schema\.users"):
         simulate(NonInteractiveIht(DIM, sparsity=1, epsilon=4.0), other, seed=1)

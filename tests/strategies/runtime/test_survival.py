@@ -242,7 +242,7 @@ ESTIMATES = {
     *("LdpIht", "SparseRegression", "SparseMean", "UserLevelMean", "MultiRoundRegression"),
     *("TwoRoundRegression", "DpIht", "KnowledgeTransfer", "PeelingDpIht", "PrivateFrankWolfe"),
     *("PrivateEvaluation", "PeelingTransfer", "Quantiles", "Counts"),
-    *("TwoWay", "Means", "Describe", "Synthesize", "LabelLdpIht"),
+    *("TwoWay", "Means", "Describe", "Difference", "Synthesize", "LabelLdpIht"),
 }
 # A series has its own store, and tests of its own.
 NAMES = [name for name in PROTOCOLS if name not in ("LdpFedAvg", "RecordDpSgd", "Series")]
