@@ -391,27 +391,27 @@ def one_less_in_a_rehearsal(found):
 
 
 def plant_census(monkeypatch, count=with_rows):
-    honest = app._Client._open
+    honest = app.QueryHandlers._open
 
     def opened(self, received, context, terms):
         found = honest(self, received, context, terms)
         counted = {**found.census(), "users": count(found)}
         return SimpleNamespace(census=lambda: counted, users=found.users)
 
-    class Told(app._Client):
+    class Told(app.QueryHandlers):
         def census(self, message, context):
             self._open = lambda *given: opened(self, *given)
             reply = super().census(message, context)
             del self._open
             return reply
 
-    monkeypatch.setattr(app, "_Client", Told)
+    monkeypatch.setattr(app, "QueryHandlers", Told)
 
 
 def plant_metadata(monkeypatch, change):
     """What users hold shows in a reply's metadata."""
     loaded = {}
-    honest, opened = app.reply_with, app._Client._open
+    honest, opened = app.reply_with, app.QueryHandlers._open
 
     def open_(self, received, context, terms):
         found = opened(self, received, context, terms)
@@ -424,7 +424,7 @@ def plant_metadata(monkeypatch, change):
             change(reply)
         return reply
 
-    monkeypatch.setattr(app._Client, "_open", open_)
+    monkeypatch.setattr(app.QueryHandlers, "_open", open_)
     monkeypatch.setattr(app, "reply_with", reply_with)
 
 
