@@ -1,5 +1,6 @@
 """The file of a study's runs: how its rows are made and chosen."""
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
@@ -58,7 +59,19 @@ def sweep_of(
         count, it returns ``seconds``, too.
     """
     key = [*(field.name for field in fields(setting)), "method", "seed"]
+    _let_workers_import(measure)
     return Sweep(key, [*key, *measured, "seconds"], _Row(measure))
+
+
+def _let_workers_import(function: Callable[..., Any]) -> None:
+    """Give a function of the running command the name by which other processes import it.
+
+    Python's workers do not import the ``__main__`` of a package that runs as ``python -m``.
+    """
+    command = sys.modules["__main__"]
+    if function.__module__ == "__main__" and command.__spec__ is not None:
+        function.__module__ = command.__spec__.name
+        sys.modules[function.__module__] = command
 
 
 def select(runs: pd.DataFrame, setting: Any, method: str) -> pd.DataFrame:
