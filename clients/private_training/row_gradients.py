@@ -1,6 +1,7 @@
 """Gradients of a network's loss on the rows of one user, computed apart from all other users."""
 
 from collections.abc import Callable, MutableMapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary
 
@@ -31,16 +32,20 @@ class RowGradients:
         self.network, self._form = network, Form.of(network, limits)
         self._at_once = max(1, _AT_ONCE // max(1, network.check(limits).intermediates))
 
-    @property
+    @cached_property
     def parameters(self) -> "Tensors":
-        """The network's trainable parameters."""
+        """The network's trainable parameters, which are the same for all users."""
+        return self._tensors(True)
+
+    @cached_property
+    def _constants(self) -> "Tensors":
+        return self._tensors(False)
+
+    def _tensors(self, trainable: bool) -> "Tensors":
         import torch
 
-        return {name: torch.tensor(self.network.arrays[name]) for name in self._trainable}
-
-    @property
-    def _trainable(self) -> list[str]:
-        return self.network.graph.trainable
+        arrays, ordered = self.network.arrays, self.network.graph.parameters.items()
+        return {n: torch.tensor(arrays[n]) for n, of in ordered if of.trainable == trainable}
 
     def on(self, features: Floats, targets: Floats) -> Callable[["Tensors"], "Tensors"]:
         """Return the function from parameters to the mean gradient on these rows; 0 without rows.
@@ -58,12 +63,7 @@ class RowGradients:
         records, wanted, _ = self._form.fitted(rows, goals, len(rows))
         if not len(records):
             return lambda kept: {name: torch.zeros_like(value) for name, value in kept.items()}
-        constants = {
-            name: torch.tensor(array)
-            for name, array in self.network.arrays.items()
-            if name not in self._trainable
-        }
-        loss = RecordLoss.of(graph, constants)
+        loss = RecordLoss.of(graph, self._constants)
         given = [torch.from_numpy(records), torch.from_numpy(wanted)]
         with torch.no_grad():
             given += vmap(loss.known, chunk_size=self._at_once)(given[0])

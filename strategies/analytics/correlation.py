@@ -143,11 +143,11 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
     -----
     A fifth of the budget tells where each column's numbers are. Its limits are the quantiles at
     normal scores of 2.5 (if noise is large) to 4 on either side, so that wide bounds cost little.
-    A second sum has the numbers and
-    their products, from -1 to 1 between the limits. A third one has the squares of users'
-    influences on the correlations, so that errors hold for columns that are not normal. Intervals
-    are those of Fisher's z, whose standard error is that of the correlation r over ``1 - r**2``,
-    together with r and 1.96 standard errors on either side, since noise is normal about r.
+    A second sum has the numbers and their products, from -1 to 1 between the limits. A third one
+    has the squares of users' influences on the correlations, so that errors hold for columns that
+    are not normal. Intervals are those of Fisher's z, whose standard error is that of the
+    correlation r over ``1 - r**2``, together with r and 1.96 standard errors on either side, since
+    noise is normal about r.
     """
 
     guarantee = guarantees.AT_NODE_ONLY
