@@ -143,7 +143,7 @@ def test_the_command_says_what_was_found(monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        *("TwoWay", "Quantiles", "Describe", "PrivateRegression"),
+        *("TwoWay", "Quantiles", "Correlation", "Describe", "PrivateRegression"),
         pytest.param("Synthesize", marks=pytest.mark.long),
     ],
 )
