@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..expectation import Plannable, Setting, WouldRefuse
-from ..randomizers.real_valued.gaussian import zcdp_epsilon, zcdp_rho
+from ..randomizers.sum_budget import plan_epsilon, plan_rho
 from .variants import expectation
 
 #: Assumed standard deviation of users' values, relative to the width of their bounds. It adds a
@@ -61,8 +61,8 @@ def plan_series(
     at_node = (math.inf,) * 3
     if setting.num_nodes is not None and "node" in protocol.noises:
         # The epsilon at which a run of its own has the noise of one collection.
-        rho = zcdp_rho(epsilon, planned.delta) / collections
-        one: Any = protocol.planned_for(setting, zcdp_epsilon(rho, planned.delta))
+        rho = plan_rho(epsilon, planned.delta) / collections
+        one: Any = protocol.planned_for(setting, plan_epsilon(rho, planned.delta))
         third, error = _expected(replace(one, noise="node"), setting)
         other, at_node = other or third, (error, *level_errors(error, drift, collections))
     return SeriesPlan(what or other or "error", split, panel, *levels, permanent, *at_node)

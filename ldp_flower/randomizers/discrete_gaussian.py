@@ -16,11 +16,12 @@ from ..randomness import RandomSource, Words
 
 Integers = NDArray[np.int64]
 
-LOG_SIGMA = 20
+LOG_SIGMA = 26
 #: Standard deviation of the noise on every sum of integers. A plan chooses the values' scale.
 SIGMA = 1 << LOG_SIGMA
 
-_FARTHEST = 1 << 31  # a draw beyond 2,048 sigma has a probability below exp(-2e6): it is redrawn
+# A draw beyond 64 sigma, of probability below exp(-2047), is redrawn: squares keep to 64 bits.
+_FARTHEST = 1 << 32
 _AHEAD = 256  # words read at a time, at least: most decisions take few, and each reading takes time
 _AT_ONCE = 1 << 17  # draws at a time, which bounds the memory
 
@@ -122,8 +123,8 @@ def discrete_gaussian(size: int, rng: RandomSource, log_sigma: int = LOG_SIGMA) 
     rng : RandomSource
         Private randomness: one stream, for these draws alone (words of shape ``(1, n)`` are drawn,
         and some are left over).
-    log_sigma : int (default: 20)
-        Logarithm to base 2 of the standard deviation, 0 to 20.
+    log_sigma : int (default: 26)
+        Logarithm to base 2 of the standard deviation, 0 to 26.
 
     Returns
     -------

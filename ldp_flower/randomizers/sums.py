@@ -18,12 +18,13 @@ from ..validation import Floats, check_fraction, check_integer, check_range
 from .base import Estimate, Randomizer, Reports, Summary
 from .discrete_gaussian import SIGMA, Integers, discrete_gaussian
 from .elementwise import directions, row_dots
-from .real_valued.gaussian import zcdp_epsilon, zcdp_rho
+from .sum_budget import MOST_DRAWS, plan_epsilon, plan_rho
 
 #: Parts of a plan's budget. Every report of the plan costs some of them.
 PARTS = 10_000
 _SMALLEST_DELTA = 1e-30
 _COARSEST = 64  # integers that stand for the largest value: fewer would round values away
+_FINEST = 1 << 31  # and so many at most: their squares add up in 63 bits
 _MOST_HONEST = 256  # a sum has at most so many nodes
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
 
@@ -48,16 +49,16 @@ class NodeSum(Randomizer):
     Notes
     -----
     Source: Canonne, Kamath & Steinke (2020), Theorem 4, that discrete Gaussian noise of variance
-    s**2 on an integer vector of sensitivity D is (D**2 / 2 s**2)-zCDP, and their Corollary 13 for
-    (epsilon, delta); zCDP adds up over reports that are chosen adaptively (Bun & Steinke 2016).
+    s**2 on an integer vector of sensitivity D is (D**2 / 2 s**2)-zCDP, which adds up over reports
+    that are chosen adaptively (Bun & Steinke 2016). For (epsilon, delta) see ``plan_rho``.
 
     Guarantee
     ---------
     1. Protected: everything of one user, against any other data of that user, at (``epsilon``,
        ``delta``) for all reports of the plan together. The number of a node's users is public.
-    2. A report costs ``parts / 10,000`` of rho = ``zcdp_rho(epsilon, delta)``: two values of one
+    2. A report costs ``parts / 10,000`` of rho = ``plan_rho(epsilon, delta)``: two values of one
        user differ by at most the diameter of the domain in integers, which is checked in integers,
-       and the noise has the standard deviation 2**20. With ``honest`` h, this is so of the sum of
+       and the noise has the standard deviation 2**26. With ``honest`` h, this is so of the sum of
        h such noises; a user whose node's noise alone is unknown has h times rho (``alone``).
     3. The draws are exact: no floating-point number has a part in them. Sums are 64-bit integers.
     4. A value that is not finite becomes 0, so the guarantee holds for every input.
@@ -82,6 +83,11 @@ class NodeSum(Randomizer):
             raise ValueError(f"Expected delta >= {_SMALLEST_DELTA:g}, got {self.delta}.")
         check_integer("parts", self.parts, 1, PARTS)
         check_integer("honest", self.honest, 1, _MOST_HONEST)
+        if self.dim > (most := MOST_DRAWS * self.parts // PARTS):
+            raise ValueError(
+                f"Expected dim <= {most:,} with {self.parts} of {PARTS:,} parts, got {self.dim:,}: "
+                "ask for fewer coordinates, or in fewer reports."
+            )
         if self.one < _COARSEST:
             raise ValueError(
                 f"Expected a larger epsilon or more parts: at epsilon {self.epsilon:g}, "
@@ -105,17 +111,17 @@ class NodeSum(Randomizer):
         """Epsilon of the whole plan, at the same delta, if all nodes but the user's collude."""
         if not self.shared:
             return self.epsilon
-        return zcdp_epsilon(self.honest * zcdp_rho(self.epsilon, self.delta), self.delta)
+        return plan_epsilon(self.honest * plan_rho(self.epsilon, self.delta), self.delta)
 
     @property
     def rho(self) -> float:
-        """Zero-concentrated privacy parameter of this report."""
-        return zcdp_rho(self.epsilon, self.delta) * self.parts / PARTS
+        """Cost of this report: the squared diameter over twice the variance of the noise."""
+        return plan_rho(self.epsilon, self.delta) * self.parts / PARTS
 
     @cached_property
     def one(self) -> int:
         """The integer that the largest value becomes, rounded down so that no report costs more."""
-        return math.floor(SIGMA * math.sqrt(2 * self.rho * self.honest) / self.diameter)
+        return min(_FINEST, int(SIGMA * math.sqrt(2 * self.rho * self.honest) / self.diameter))
 
     @property
     def unit(self) -> float:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from ldp_flower.randomizers.real_valued.gaussian import zcdp_rho
+from ldp_flower.randomizers.sum_budget import plan_rho
 from ldp_flower.randomizers.sums import PARTS, BallSum, CellSum, NodeSum
 from ldp_flower.refusals import TooFew
 
@@ -35,8 +35,8 @@ class Budget:
 
     @cached_property
     def rho(self) -> float:
-        """Zero-concentrated privacy parameter of the whole run."""
-        return zcdp_rho(self.epsilon, self.delta) * self.of_run
+        """Cost of the whole run (:mod:`ldp_flower.randomizers.sum_budget`)."""
+        return plan_rho(self.epsilon, self.delta) * self.of_run
 
     def signal(self, share: float) -> float:
         """Signal of all users over the noise of all nodes, for values of length 1 by this share."""

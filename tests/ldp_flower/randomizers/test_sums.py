@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.randomizers import BallSum, CellSum, randomizer_from_config
 from ldp_flower.randomizers.discrete_gaussian import SIGMA
-from ldp_flower.randomizers.real_valued.gaussian import zcdp_rho
+from ldp_flower.randomizers.sum_budget import plan_rho
 from ldp_flower.randomizers.sums import PARTS
 from ldp_flower.randomness import KeyedRandom, derive
 
@@ -55,7 +55,7 @@ def test_points_at_the_border_stay_within():
 def test_a_report_costs_its_part_of_the_budget_and_no_more(kind, parts):
     mechanism = kind(1.0, 1e-6, 3, parts)
     spent = (mechanism.diameter * mechanism.one) ** 2 / (2 * SIGMA**2)
-    allowed = zcdp_rho(1.0, 1e-6) * parts / PARTS
+    allowed = plan_rho(1.0, 1e-6) * parts / PARTS
     assert spent <= allowed
     larger = (mechanism.diameter * (mechanism.one + 1)) ** 2 / (2 * SIGMA**2)
     assert larger > allowed

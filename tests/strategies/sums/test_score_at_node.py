@@ -56,7 +56,7 @@ def test_r2_is_within_its_interval_and_always_known(number, runs=12):
 
 def test_more_users_and_a_better_model_have_a_smaller_error():
     def error(number, share):
-        return np.median([scored("gamma", number, share, seed)[1] for seed in range(9)])
+        return np.median([scored("gamma", number, share, seed)[1] for seed in range(25)])
 
     assert error(20_000, 0.6) < 0.6 * error(4000, 0.6)
     assert error(4000, 0.9) < 0.6 * error(4000, 0.5)
