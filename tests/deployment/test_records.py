@@ -21,7 +21,7 @@ OF_UNIT = {"record": f'unit="record" num-records={COUNT}', "user": 'noise="node"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", OF_UNIT)
+@pytest.mark.parametrize("unit", [pytest.param("record", marks=pytest.mark.long), "user"])
 def test_nodes_without_an_app_train_a_network(tmp_path, unit):
     """For records, and for patients with three images each."""
     sys.path.insert(0, str(APP))

@@ -296,7 +296,7 @@ def test_zeros_show_no_step(bounds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.long), 8.0])
 def test_an_interval_of_one_value_is_sure_of_it(epsilon):
     """70 % zeros, and the quantile at .75: 0 +- 0 in up to 6 % of runs before, now in one of 400.
 
@@ -410,7 +410,7 @@ def test_a_column_without_a_number_is_not_told_by_more_users():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.long), 4.0])
 def test_quartiles_at_the_named_number_are_somewhere(epsilon):
     """Fewer than a quarter of 36 lie nearly anywhere within the bounds, as every other one did."""
     known, wide = Schema({"x": Numeric(-1, 1)}), 0

@@ -96,7 +96,10 @@ def test_what_goes_unsaid_is_right(features, epsilon):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dim", "num_users", "mean", "maximum"),
-    [(32, 30_000, 0.008, 0.02), (64, 60_000, 0.008, 0.02)],
+    [
+        (32, 30_000, 0.008, 0.02),
+        pytest.param(64, 60_000, 0.008, 0.02, marks=pytest.mark.long),
+    ],
 )
 def test_relative_error_on_ten_seeds(dim, num_users, mean, maximum):
     """Where the smallest of four normal coefficients is missed, a note says that it may be."""
