@@ -1,16 +1,19 @@
 """The site: ``python -m sphinx -W docs OUT``.
 
 Pages that live elsewhere in the repository (those of the simulations, the changelog) are copied to
-``docs/repository``, at the same path, when the site is built. Links are written for the
+``docs/repository``, at the same path, when the site is built. So are pages of the reference: each
+class and function has one, and the page of its module lists them. Links are written for the
 repository's browser; here those that leave ``docs`` are turned to the page on the site.
 """
 
 import importlib.metadata
+import inspect
 import re
 import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -18,6 +21,10 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[1]
 COPIES = "repository"
+# A module of which all members are shown, with a page for each.
+MODULE = re.compile(
+    r"^\.\. automodule:: (\S+)\n(   :no-imported-members:\n)?(?!   :)", re.MULTILINE
+)
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
 _about = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -35,8 +42,8 @@ autodoc_default_options = {
     "members": True,
     "imported-members": True,
     "show-inheritance": True,
-    # made by scikit-learn, about its own pages
-    "exclude-members": "set_fit_request, set_score_request",
+    # made by scikit-learn, about its own pages; what our own pages say in sentences
+    "exclude-members": "set_fit_request, set_score_request, plans_with, guarantee, card",
 }
 napoleon_google_docstring = False
 napoleon_use_ivar = True
@@ -68,6 +75,57 @@ def _copy(app: Sphinx) -> None:
         shutil.copy2(ROOT / page, folder / page)
 
 
+def _members(module: str, own: bool) -> dict[str, Any]:
+    """Return a module's classes and functions by name; with ``own`` those defined there."""
+    found = importlib.import_module(module)
+    names = getattr(found, "__all__", None) or [n for n in vars(found) if not n.startswith("_")]
+    members = {f"{module}.{name}": getattr(found, name) for name in names}
+    return {
+        name: member
+        for name, member in members.items()
+        if callable(member) and not (own and getattr(member, "__module__", module) != module)
+    }
+
+
+def _page(name: str, member: Any) -> str:
+    """Return the page of a class or a function, with the parameters that a class inherits."""
+    title = f"# {name.rpartition('.')[2]}"
+    if not inspect.isclass(member):
+        return f"{title}\n\n```{{eval-rst}}\n.. autofunction:: {name}\n```\n"
+    kind = "exception" if issubclass(member, BaseException) else "class"
+    text = f"{title}\n\n```{{eval-rst}}\n.. auto{kind}:: {name}\n```\n"
+    for base in member.__mro__[1:]:
+        if base.__module__.startswith("ldp_flower") and "Parameters\n" in (base.__doc__ or ""):
+            text += f"\n## As every {base.__name__}\n\n```{{eval-rst}}\n"
+            text += f".. autoclass:: {base.__module__}.{base.__name__}\n"
+            text += "   :no-members:\n   :no-index:\n```\n"
+    return text
+
+
+def _write_members(app: Sphinx) -> None:
+    """Write a page for each member of the modules that the reference shows in full."""
+    folder = ROOT / "docs" / COPIES / "reference"
+    folder.mkdir(parents=True)
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        for module, own in MODULE.findall(page.read_text("utf-8")):
+            for name, member in _members(module, bool(own)).items():
+                (folder / f"{name}.md").write_text(_page(name, member), "utf-8")
+
+
+def _list_members(module: re.Match[str]) -> str:
+    members = _members(module[1], bool(module[2]))
+    rows = "\n".join(
+        f"   * - :doc:`{name.rpartition('.')[2]} </{COPIES}/reference/{name}>`\n"
+        f"     - {(inspect.getdoc(member) or '').splitlines()[0]}"
+        for name, member in members.items()
+    )
+    pages = "\n".join(f"   /{COPIES}/reference/{name}" for name in members)
+    return (
+        f"{module[0].rstrip()}\n   :no-members:\n\n.. list-table::\n\n{rows}\n\n"
+        f".. toctree::\n   :hidden:\n\n{pages}\n"
+    )
+
+
 def _on_site(target: Path) -> str:
     """Return the link to a file or folder of the repository, from the top of the site."""
     if target.is_relative_to(ROOT / "docs"):
@@ -96,6 +154,8 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname == f"{COPIES}/simulations/README":
         below = [f"/{COPIES}/{page}" for page in _copied() if len(page.parts) > 2]
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(below) + "\n```\n"
+    if inside.parts[0] == "reference":
+        source[0] = MODULE.sub(_list_members, source[0])
     if inside.name == "table":  # what a study writes has no title
         source[0] = f"# The table of {inside.parent.parent}\n\n{source[0]}"
     source[0] = _with_links((folder / inside).parent, source[0])
@@ -117,4 +177,5 @@ def _with_links(folder: Path, text: str) -> str:
 def setup(app: Sphinx) -> None:
     """Connect what is above to Sphinx."""
     app.connect("builder-inited", _copy)
+    app.connect("builder-inited", _write_members)
     app.connect("source-read", _turn_links)
