@@ -66,6 +66,11 @@ class Cost(PlainFields):
         """Epsilon if all other nodes collude that share their noise."""
         return self.epsilon if self.alone is None else self.alone
 
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """Epsilon, delta and epsilon alone, each of which has limits."""
+        return self.epsilon, self.delta, self.epsilon_alone
+
     @classmethod
     def of(cls, randomizer: Randomizer, salt: int = 0) -> Self:
         """Return the cost of one report, as the mechanism states it.

@@ -31,6 +31,7 @@ from . import one_time_keys, study_book
 from .answer_lock import answering
 from .budget import Cost, PrivacyPolicy
 from .ledger_file import LedgerError, LedgerFile, fact, is_over, latest, series_keys
+from .limits import Allowed, Limit, limits_of
 from .one_time_keys import OneTimeKey
 from .peers import Peers, encode
 from .shared_sums import Commit
@@ -38,7 +39,6 @@ from .studies import Study
 from .study_book import InStudy
 
 Accounts = NDArray[Any]
-Allowed = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -116,39 +116,14 @@ class Claim:
 NODE = "ldp-node"
 
 
-def _affordable(
-    spent: NDArray[np.float64],
-    used: NDArray[np.int64],
-    cost: Cost,
-    policy: PrivacyPolicy,
-    for_life: NDArray[np.float64] | None = None,
-    in_study: NDArray[np.float64] | float = 0.0,
-    study: Study | None = None,
-) -> Allowed:
-    """Return a mask of the users who can pay ``cost`` under ``policy`` and from a study's share.
+def _able(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allowed:
+    """Return a mask of the users who can pay ``cost`` within all limits.
 
-    ``spent`` holds the epsilon, the delta and the epsilon alone that each user has spent since its
-    budget was last renewed, and ``for_life`` the epsilon that it has spent in total. ``used`` is
-    the number of reports that each user has sent in the cost's plan. The first of them paid for
-    all ``cost.steps`` reports. ``in_study`` holds what each user has ever spent in the study.
+    ``used`` is the number of reports that each user has sent in the cost's plan. The first of them
+    paid for all ``cost.steps`` reports.
     """
-    epsilon, delta, alone = spent
-    # The limits have no tolerance for the rounding of a sum, which is relative 1e-16 a report:
-    # three times 0.1 does not fit into 0.3.
-    total_epsilon, total_delta = epsilon + cost.epsilon, delta + cost.delta
-    within = (total_epsilon <= policy.max_epsilon) & (total_delta <= policy.max_delta)
-    within &= alone + cost.epsilon_alone <= policy.epsilon_alone
-    if policy.lifetime_epsilon is not None:
-        before = epsilon if for_life is None else for_life
-        within &= before + cost.epsilon <= policy.lifetime_epsilon
-    if study is not None:
-        costs, limits = np.array(_numbers(cost)), np.array(study.limits)
-        within &= (in_study + costs[:, None] <= limits[:, None]).all(axis=0)
+    within = np.logical_and.reduce([each.admits(cost) for each in limits])
     return np.asarray(np.where(used > 0, used + cost.weight <= cost.steps, within))
-
-
-def _numbers(cost: Cost) -> tuple[float, float, float]:
-    return cost.epsilon, cost.delta, cost.epsilon_alone
 
 
 class StateLedger:
@@ -219,13 +194,16 @@ class StateLedger:
         self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
     ) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``, and from a study's share."""
-        spent, used = self._spent[:, accounts], self._used(accounts, cost)
-        if study is None:
-            return _affordable(spent, used, cost, policy)
-        if self.is_over(study):
+        if study is not None and self.is_over(study):
             return np.zeros(len(accounts), bool)
-        in_study = self._in_study(study)[:3, accounts]
-        return _affordable(spent, used, cost, policy, in_study=in_study, study=study)
+        return _able(self.limits(accounts, policy, study), self._used(accounts, cost), cost)
+
+    def limits(
+        self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
+    ) -> list[Limit]:
+        """Return the limits of a policy and of a study, with what users have spent."""
+        in_study = None if study is None else self._in_study(study)[:3, accounts]
+        return limits_of(policy, self._spent[:, accounts], study=study, in_study=in_study)
 
     def reserve(
         self,
@@ -243,7 +221,7 @@ class StateLedger:
             claim = Claim(self.affordable(accounts, cost, policy, study))
             accounts = accounts[claim.users]
             paying = accounts[self._used(accounts, cost) == 0]
-            costs = np.array(_numbers(cost))[:, None]
+            costs = np.array(cost.numbers)[:, None]
             self._spent[:, paying] += costs
             self._state[self._spent_name] = ArrayRecord([self._spent])
             if study is not None and len(accounts):
@@ -349,22 +327,30 @@ class SqliteLedger(LedgerFile):
         policy: PrivacyPolicy,
         study: Study | None,
     ) -> Allowed:
-        in_study: NDArray[np.float64] | float = 0.0
+        if study is not None and study_book.is_over(connection, study):
+            return np.zeros(len(accounts), bool)
+        limits = self._limits(connection, accounts, policy, study)
+        return _able(limits, self._used(connection, accounts, cost), cost)
+
+    def _limits(
+        self,
+        connection: sqlite3.Connection,
+        accounts: Accounts,
+        policy: PrivacyPolicy,
+        study: Study | None,
+    ) -> list[Limit]:
+        for_life = in_study = None
         if study is not None:
-            if study_book.is_over(connection, study):
-                return np.zeros(len(accounts), bool)
             in_study = self._columns(
                 connection, accounts, study_book.SPENT, study.id, after="GROUP BY user"
             )
         spent = self._columns(
             connection, accounts, "SELECT user, epsilon, delta, alone FROM spent WHERE 1"
         )
-        for_life = None
         if policy.period is not None:
             query = "SELECT user, SUM(epsilon), 0, 0 FROM charge WHERE 1"
             (for_life, *_) = self._columns(connection, accounts, query, after="GROUP BY user")
-        used = self._used(connection, accounts, cost)
-        return _affordable(spent, used, cost, policy, for_life, in_study, study)
+        return limits_of(policy, spent, for_life, study, in_study)
 
     def _used(
         self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost
@@ -398,6 +384,14 @@ class SqliteLedger(LedgerFile):
         with self.transaction() as connection:
             self._begin_period(connection, policy)
             return self._able(connection, accounts, cost, policy, study)
+
+    def limits(
+        self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
+    ) -> list[Limit]:
+        """Return the limits of a policy and of a study, with what users have spent."""
+        with self.transaction() as connection:
+            self._begin_period(connection, policy)
+            return self._limits(connection, accounts, policy, study)
 
     @staticmethod
     def _begin_period(connection: sqlite3.Connection, policy: PrivacyPolicy) -> None:
@@ -477,7 +471,7 @@ class SqliteLedger(LedgerFile):
             "INSERT INTO spent (user, epsilon, delta, alone) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (user) DO UPDATE SET epsilon = epsilon + excluded.epsilon, "
             "delta = delta + excluded.delta, alone = alone + excluded.alone",
-            [(name, *_numbers(cost)) for name in paying],
+            [(name, *cost.numbers) for name in paying],
         )
         if cost.plan is not None:
             connection.executemany(
@@ -492,7 +486,7 @@ class SqliteLedger(LedgerFile):
         ).lastrowid
         connection.executemany(
             "INSERT INTO charge (user, reply, epsilon, delta, alone) VALUES (?, ?, ?, ?, ?)",
-            [(name, number, *_numbers(cost)) for name in paying],
+            [(name, number, *cost.numbers) for name in paying],
         )
         if study is not None:
             study_book.note(connection, number, study)

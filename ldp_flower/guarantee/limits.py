@@ -1,0 +1,96 @@
+"""Limits on what each user may spend: those of the operator's policy, and those of a study."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .budget import Cost, PrivacyPolicy
+from .studies import LIMITS, Study
+
+Allowed = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit on the sum of a user's costs, with the sums that are spent so far.
+
+    Attributes
+    ----------
+    name : str
+        A key of the node's configuration, or a limit of the study.
+    place : int
+        Place of the limited number in :attr:`.Cost.numbers`.
+    largest : float
+        Largest sum.
+    spent : ndarray
+        Sum that each user has spent.
+    """
+
+    name: str
+    place: int
+    largest: float
+    spent: NDArray[np.float64]
+
+    def admits(self, cost: Cost) -> Allowed:
+        """Return a mask of the users whose sum, with one more cost, is within the limit."""
+        # The limit has no tolerance for the rounding of a sum, which is relative 1e-16 a report:
+        # three times 0.1 does not fit into 0.3.
+        return np.asarray(self.spent + cost.numbers[self.place] <= self.largest)
+
+    @property
+    def left(self) -> NDArray[np.float64]:
+        """What each user can still spend."""
+        return np.maximum(self.largest - self.spent, 0.0)
+
+
+def limits_of(
+    policy: PrivacyPolicy,
+    spent: NDArray[np.float64],
+    for_life: NDArray[np.float64] | None = None,
+    study: Study | None = None,
+    in_study: NDArray[np.float64] | None = None,
+) -> list[Limit]:
+    """Return the limits of a study, if one is given, and those of a policy.
+
+    ``spent`` holds the epsilon, the delta and the epsilon alone that each user has spent since its
+    budget was last renewed, and ``for_life`` the epsilon that it has spent in total. ``in_study``
+    holds what each user has ever spent in the study.
+    """
+    alone = "max-epsilon-alone" if policy.noise == "shared" else "max-epsilon"
+    names = ("max-epsilon", "max-delta", alone)
+    largest = (policy.max_epsilon, policy.max_delta, policy.epsilon_alone)
+    found = _each(names, largest, spent)
+    if policy.lifetime_epsilon is not None:
+        before = spent[0] if for_life is None else for_life
+        found.append(Limit("lifetime-epsilon", 0, policy.lifetime_epsilon, before))
+    if study is not None:
+        before = np.zeros_like(spent) if in_study is None else in_study
+        found = _each([f"the study's {name}" for name in LIMITS], study.limits, before) + found
+    return found
+
+
+def _each(
+    names: Sequence[str], largest: Sequence[float], spent: NDArray[np.float64]
+) -> list[Limit]:
+    each = zip(names, largest, spent, strict=True)
+    return [Limit(name, place, most, own) for place, (name, most, own) in enumerate(each)]
+
+
+def exceeded(limits: Sequence[Limit], cost: Cost) -> list[str]:
+    """Return the names of limits that a cost exceeds, if they say nothing about single users.
+
+    A server may know the limits that the cost alone exceeds. Otherwise the names are those of
+    limits that the cost exceeds for all users, and only if several users have spent exactly the
+    same. If users differ, no limit is named, since a server could tell them apart.
+    """
+    found = [each for each in limits if cost.numbers[each.place] > each.largest]
+    if not found and _are_alike(limits):
+        found = [each for each in limits if not each.admits(cost).any()]
+    return list(dict.fromkeys(each.name for each in found))
+
+
+def _are_alike(limits: Sequence[Limit]) -> bool:
+    """Return True for several users who have all spent the same."""
+    return all(len(each.spent) > 1 and not np.ptp(each.spent) for each in limits)
