@@ -120,7 +120,8 @@ class LdpClientApp(ClientApp):
         server. If more do, the epsilons of 3 add up to ``max_epsilon_alone`` at most.
     12. If the operator has a file of approved studies (``studies``), a query is refused, at no
         cost, unless a study in this file approves its question, the columns that it reads and the
-        place of its noise. 3 then also holds for each study with the study's limits, for life.
+        place of its noise. 3 then also holds for each study with the study's limits, for life. A
+        refusal may name the limit that no user's budget allows, if it tells no users apart.
     """
 
     def __init__(

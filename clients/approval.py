@@ -5,12 +5,18 @@ every message, since the file may have changed since the last one.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from ldp_flower.guarantee.budget import PrivacyPolicy, place_of
 from ldp_flower.guarantee.messages import ErrorCode, Query
 from ldp_flower.guarantee.studies import Studies, StudiesError, Study
 
 from .reply import Refusal
+
+# Largest number of columns that a refusal names, and of characters of a name. Servers cut longer
+# texts.
+_MAX_NAMED: Final = 3
+_MAX_CHARS: Final = 30
 
 
 def studies_of(policy: PrivacyPolicy) -> Studies | None:
@@ -29,11 +35,13 @@ def studies_of(policy: PrivacyPolicy) -> Studies | None:
     return studies
 
 
-def approved(studies: Studies | None, query: Query, columns: Sequence[str] | None) -> Study | None:
+def approved(
+    studies: Studies | None, query: Query, columns: Sequence[str] | None, *, named: bool
+) -> Study | None:
     """Return the study to which a query belongs; None if the operator has no file of studies.
 
     ``columns`` are the names of all columns that the query reads, or None if they are not known.
-    Raise Refusal if no study approves the query.
+    Raise Refusal if no study approves the query. Its text names columns only if ``named`` is True.
     """
     if studies is None:
         return None
@@ -43,12 +51,26 @@ def approved(studies: Studies | None, query: Query, columns: Sequence[str] | Non
         raise Refusal(ErrorCode.NOT_APPROVED, text, f"Study {query.study!r}.")
     objection = study.objection(query, columns, place_of(query.randomizer))
     if objection is not None:
-        text = "The query is none that the operator has approved for its study."
-        raise Refusal(ErrorCode.NOT_APPROVED, text, f"Study {study.id}: {objection}.")
+        what, others = objection
+        names = some_of(others, _MAX_NAMED, _MAX_CHARS) if named else ""
+        text = "The query is none that the operator has approved for its study"
+        detail = f"Study {study.id}: {what} {', '.join(others)}".rstrip()
+        raise Refusal(ErrorCode.NOT_APPROVED, f"{text}: {what} {names}".rstrip() + ".", detail)
     if not study.accepts_signature(query):
         text = "The query is not signed by a key that the operator has approved for its study."
         raise Refusal(ErrorCode.NOT_SIGNED, text, f"Study {study.id}.")
     return study
+
+
+def some_of(names: Sequence[str], most: int, chars: int | None = None) -> str:
+    """Return the first names in printable signs, each shortened, and the number of the others."""
+    shown = [
+        "".join(sign if sign.isprintable() else "?" for sign in name[:chars])
+        for name in names[:most]
+    ]
+    if more := len(names) - len(shown):
+        shown.append(f"{more} more")
+    return ", ".join(shown)
 
 
 def refuse_training(studies: Studies | None) -> None:

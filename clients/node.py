@@ -29,6 +29,7 @@ from ldp_flower.guarantee.ledger import (
     texts,
 )
 from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
+from ldp_flower.guarantee.limits import exceeded
 from ldp_flower.guarantee.messages import (
     ErrorCode,
     NodeKeys,
@@ -43,7 +44,7 @@ from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
 from ldp_flower.validation import Floats, is_integer, plain
 
-from .approval import approved, check_census, studies_of
+from .approval import approved, check_census, some_of, studies_of
 from .reply import Received, Refusal
 from .statistics import NONE, OwnStatistics
 
@@ -321,7 +322,8 @@ class Node:
         pay once for the query's whole series. Raise Refusal if the query addresses no user, or if
         the operator has a file of studies and none of them approves the query.
         """
-        study = approved(self.terms.studies, query, self.columns_read(query.question))
+        columns = self.columns_read(query.question)
+        study = approved(self.terms.studies, query, columns, named=self.names_columns)
         slots = self.keys.addressed(query.salt, query.low, query.high)
         if not len(slots):
             raise Refusal(Refusal.MALFORMED, "The query addresses no user of this node.")
@@ -344,13 +346,18 @@ class Node:
         """Return the names of all columns that a question reads; None if they are not known."""
         return None
 
+    @property
+    def names_columns(self) -> bool:
+        """True if a refusal may name columns, since a server knows the names already."""
+        return False
+
     def booked(self, query: Query) -> tuple[str, str]:
         """Return a query's name in the ledger: its question and its mechanism."""
         return query.summary
 
     def answered(self, asked: CheckedQuery) -> Report | None:
         """Return the stored answer, or None; raise Refusal if no user has paid or can pay."""
-        return self._reply_in(self._claim(asked), asked.study)
+        return self._reply_in(self._claim(asked), asked)
 
     def answer_once(
         self, asked: CheckedQuery, randomised: Callable[[Self, Slots], Report]
@@ -376,7 +383,7 @@ class Node:
             claim = self.ledger.reserve(
                 entry, accounts, asked.cost, policy, asked.series, asked.study
             )
-            if (reply := self._reply_in(claim, asked.study)) is not None:
+            if (reply := self._reply_in(claim, asked)) is not None:
                 return reply
             report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
             stored = self.ledger.fulfil(asked.digest, report.to_bytes(), asked.closes)
@@ -393,7 +400,7 @@ class Node:
         """
         with self.ledger.answering(asked.digest):
             claim = self._claim(asked)
-            if (reply := self._reply_in(claim, asked.study)) is not None:
+            if (reply := self._reply_in(claim, asked)) is not None:
                 return reply
             report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
             if asked.closes is not None:
@@ -409,15 +416,21 @@ class Node:
         # rest of the budget, the claim is there by now.
         return self.ledger.claim(asked.digest, len(accounts)) or Claim(able)
 
-    def _reply_in(self, claim: Claim, study: Study | None) -> Report | None:
+    def _reply_in(self, claim: Claim, asked: CheckedQuery) -> Report | None:
         if claim.reply is not None:
             return _kept(claim.reply)
-        if not claim.users.any():
-            if study is not None and self.ledger.is_over(study):
-                text = "The query's study has ended, or its steps are used up."
-                raise Refusal(ErrorCode.STUDY_OVER, text, f"Study {study.id}.")
+        if claim.users.any():
+            return None
+        if (study := asked.study) is None:
             raise Refusal(Refusal.EXHAUSTED, _EXHAUSTED)
-        return None
+        if self.ledger.is_over(study):
+            text = "The query's study has ended, or its steps are used up."
+            raise Refusal(ErrorCode.STUDY_OVER, text, f"Study {study.id}.")
+        # All users of the node, not those that the query addresses: a server may address one user.
+        limits = self.ledger.limits(self.accounts, self.terms.policy, study)
+        names = exceeded(limits, asked.cost)
+        named = f" It exceeds {', '.join(names)}." if names else ""
+        raise Refusal(Refusal.EXHAUSTED, _EXHAUSTED + named, f"Study {study.id}.")
 
     def _computed(
         self, slots: Slots, randomised: Callable[[Self, Slots], Report], attempts: int
@@ -499,6 +512,11 @@ class UsersNode(Node):
             return None
         return [names[index] for index in read if index < width or self.users.has_targets]
 
+    @property
+    def names_columns(self) -> bool:
+        """True if the columns are those of a schema, whose names are in the census."""
+        return getattr(self.users, "schema_digests", None) is not None
+
     def booked(self, query: Query) -> tuple[str, str]:
         """Return a query's name in the ledger, with the columns that the question names."""
         asked, mechanism = query.summary
@@ -547,10 +565,4 @@ def of_columns(question: Question, columns: Sequence[str] | None) -> str:
     if chosen is None or columns is None:
         return ""
     names = dict.fromkeys(columns[i] if i < len(columns) else "the target" for i in chosen)
-    shown = [
-        "".join(sign if sign.isprintable() else "?" for sign in name)
-        for name in list(names)[:_MAX_COLUMNS_NAMED]
-    ]
-    if more := len(names) - len(shown):
-        shown.append(f"{more} more")
-    return f" of {', '.join(shown)}"
+    return f" of {some_of(list(names), _MAX_COLUMNS_NAMED)}"

@@ -58,24 +58,25 @@ def limits_of(
     budget was last renewed, and ``for_life`` the epsilon that it has spent in total. ``in_study``
     holds what each user has ever spent in the study.
     """
-    alone = "max-epsilon-alone" if policy.noise == "shared" else "max-epsilon"
-    names = ("max-epsilon", "max-delta", alone)
     largest = (policy.max_epsilon, policy.max_delta, policy.epsilon_alone)
-    found = _each(names, largest, spent)
+    found = _each("max-", largest, policy.noise == "shared", spent)
     if policy.lifetime_epsilon is not None:
         before = spent[0] if for_life is None else for_life
         found.append(Limit("lifetime-epsilon", 0, policy.lifetime_epsilon, before))
     if study is not None:
         before = np.zeros_like(spent) if in_study is None else in_study
-        found = _each([f"the study's {name}" for name in LIMITS], study.limits, before) + found
+        shared = study.epsilon_alone is not None
+        found = _each("the study's ", study.limits, shared, before) + found
     return found
 
 
 def _each(
-    names: Sequence[str], largest: Sequence[float], spent: NDArray[np.float64]
+    whose: str, largest: Sequence[float], shared: bool, spent: NDArray[np.float64]
 ) -> list[Limit]:
+    """Return three limits; without shared noise, the third has the name of the first."""
+    names = LIMITS if shared else (*LIMITS[:2], LIMITS[0])
     each = zip(names, largest, spent, strict=True)
-    return [Limit(name, place, most, own) for place, (name, most, own) in enumerate(each)]
+    return [Limit(whose + name, place, *of) for place, (name, *of) in enumerate(each)]
 
 
 def exceeded(limits: Sequence[Limit], cost: Cost) -> list[str]:

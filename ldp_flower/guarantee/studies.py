@@ -131,22 +131,25 @@ class Study:
         alone = self.epsilon if self.epsilon_alone is None else self.epsilon_alone
         return self.epsilon, self.delta, alone
 
-    def objection(self, query: Query, columns: Collection[str] | None, noise: str) -> str | None:
+    def objection(
+        self, query: Query, columns: Collection[str] | None, noise: str
+    ) -> tuple[str, list[str]] | None:
         """Return the reason why the study does not approve a query, or None.
 
-        ``columns`` are the names of the columns that it reads; None if one has no name, or if they
-        are not known. ``noise`` is the place of its noise.
+        The reason comes with the names of the columns that are not approved. ``columns`` are the
+        names of the columns that it reads; None if one has no name, or if they are not known.
+        ``noise`` is the place of its noise.
         """
         if query.statistic not in self.questions:
-            return f"question {query.statistic}"
+            return f"question {query.statistic}", []
         if noise not in self.noise:
-            return f"noise {noise}"
+            return f"noise {noise}", []
         if query.numbered and not self.census:
-            return "users' numbers"
+            return "users' numbers", []
         if columns is None:
-            return "columns without names"
-        others = dict.fromkeys(name for name in columns if name not in self.columns)
-        return f"columns {', '.join(others)}" if others else None
+            return "columns without names", []
+        others = list(dict.fromkeys(name for name in columns if name not in self.columns))
+        return ("columns", others) if others else None
 
     def accepts_signature(self, query: Query) -> bool:
         """Return True if one of the study's keys has signed the query, or if it lists no key."""

@@ -126,6 +126,10 @@ class Node:
         app = app or LdpClientApp(lambda _: self.users, statistics=self.own)
         return app(message, Context(1, NODE_ID, self.config, RecordDict(), {}))
 
+    def reason(self, query):
+        """Return the text of a refusal."""
+        return self.send(query.to_record_dict(), "query.report").error.reason
+
     def ask(self, query):
         """Return the stored bytes of an answer, or the code of a refusal."""
         reply = self.send(query.to_record_dict(), "query.report")
@@ -207,6 +211,25 @@ def test_every_column_that_is_read_has_to_be_approved(node):
     query = Query(by_sex, mechanism, 7, 0, HASH_END, 1, study="stroke")
     assert refused(node, replace(query, study="ages"))  # groups are read, too
     assert isinstance(node.ask(query), bytes)
+
+
+def test_a_refusal_names_what_is_not_approved(node):
+    assert "its study: question cell_shares." in node.reason(shares(study="ages"))
+    assert "its study: columns nihss." in node.reason(level(NIHSS))
+    assert "its study: columns nihss, intercept." in node.reason(shares([*NIHSS, *SEX, 0]))
+    node.approve(STROKE.replace('"user", "node"', '"user"'))
+    assert "its study: noise node." in node.reason(shares())
+
+
+def test_a_refusal_names_few_columns_in_printable_signs_and_none_without_a_schema(tmp_path):
+    long, forged = "n" * 100, "line\nend"
+    names = ["intercept", long, forged, "b", "c", "mrs"]
+    node = Node(tmp_path, replace(patients(), columns=names))
+    node.approve(STROKE.replace('"age", "sex"', '"intercept"'))
+    reason = node.reason(shares([1, 2, 3, 4]))
+    assert reason.endswith(f": columns {long[:30]}, line?end, b, 1 more.") and len(reason) <= 200
+    node.users = replace(node.users, schema_digests=None)  # no census has told the names
+    assert node.reason(shares([1, 2, 3, 4])).endswith("for its study: columns.")
 
 
 @pytest.mark.parametrize("without", SCHEMA.columns_read)
@@ -339,6 +362,34 @@ def test_the_delta_of_a_study_is_a_limit_of_its_own(node):
     assert isinstance(node.ask(shares(epsilon=0.1)), bytes)
     assert refused(node, shares(salt=8, epsilon=0.1), ErrorCode.EXHAUSTED)
     assert isinstance(node.ask(level()), bytes)
+
+
+def test_a_refusal_names_the_limit_unless_it_would_tell_users_apart(node):
+    exceeds, unnamed = "leaves. It exceeds the study's epsilon.", "the privacy budget leaves."
+    first = replace(level(study="ages"), high=HASH_END // 2)
+    rest, again = replace(first, low=first.high, high=HASH_END), replace(first, step=2)
+    assert isinstance(node.ask(first), bytes)
+    assert node.reason(again).endswith(unnamed)  # other users have something left
+    assert node.reason(level(study="ages", epsilon=0.6)).endswith(exceeds)  # as the file says
+    assert isinstance(node.ask(rest), bytes)
+    assert node.reason(again).endswith(exceeds)
+
+
+def test_a_refusal_names_the_policys_limit_and_that_of_the_study(node):
+    file = node.config.pop("studies")
+    assert isinstance(node.ask(level(study=None, epsilon=1.75)), bytes)
+    node.config["studies"] = file
+    assert node.reason(level()).endswith("leaves. It exceeds max-epsilon.")
+    assert isinstance(node.ask(level(epsilon=0.25)), bytes)
+    reason = node.reason(level(salt=8, epsilon=0.8))
+    assert reason.endswith("leaves. It exceeds the study's epsilon, max-epsilon.")
+
+
+def test_a_node_of_one_user_names_no_limit_of_what_it_has_spent(tmp_path):
+    node = Node(tmp_path, patients().take(np.arange(1)))
+    assert isinstance(node.ask(level(study="ages")), bytes)
+    assert node.reason(level(study="ages", salt=8)).endswith("the privacy budget leaves.")
+    assert node.reason(level(study="ages", epsilon=0.6)).endswith("exceeds the study's epsilon.")
 
 
 def test_noise_belongs_to_a_study(node):
