@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from .console import FAILED, USAGE, console, fail, failing
-from .studies import numbers_of
 
 if TYPE_CHECKING:
     from ..guarantee.ledger import SqliteLedger
@@ -50,26 +49,29 @@ def ledger_init(path: LedgerPath) -> None:
 def ledger_show(path: LedgerPath) -> None:
     """Show the budget that each user on the ledger in the file PATH has spent.
 
-    Epsilon alone is what a user has spent if all other nodes collude that share their noise.
+    Epsilon alone is what a user has spent if all other nodes collude that share their noise. A user
+    whose budget was renewed has spent 0 since then.
 
     A second table shows approved studies, each with the largest sums of a user since the ledger was
-    made. Answers before the first study are in the line "before".
+    made, which no renewal changes. Answers without a study are in the line "(no study)".
     """
+    from ..guarantee.budget import Cost
+    from ..guarantee.study_book import NO_STUDY
     from ..presentation.words import printable
 
     with _opened(path) as opened:
-        spent, in_studies = opened.spent(), opened.spent_in_studies()
+        users, spent, in_studies = opened.users(), opened.spent(), opened.spent_in_studies()
     costs = ("epsilon", "delta", "epsilon alone")
     table = Table()
     table.add_column("user", overflow="fold")
     for name in costs:
         table.add_column(name, justify="right")
-    for user, cost in spent.items():
-        each = (cost.epsilon, cost.delta, cost.epsilon_alone)
-        table.add_row(Text(printable(user)), *(f"{number:g}" for number in each))
-    if spent:
+    for user in users:
+        numbers = spent.get(user, Cost(0.0)).numbers
+        table.add_row(Text(printable(user)), *(f"{number:g}" for number in numbers))
+    if users:
         console.print(table)
-    console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
+    console.print(f"{len(users)} user{'' if len(users) == 1 else 's'}")
     if not set(in_studies) - {""}:
         return
     table = Table()
@@ -77,15 +79,17 @@ def ledger_show(path: LedgerPath) -> None:
     for name in ("users", "steps", *costs):
         table.add_column(name, justify="right")
     for study, found in in_studies.items():
-        *largest, steps = numbers_of(found)
-        shown = (f"{number:g}" for number in largest)
-        table.add_row(study or "before", str(found.users), f"{steps:g}" if study else "", *shown)
+        steps = f"{found.steps:g}" if study else ""
+        shown = (f"{number:g}" for number in found.largest.numbers)
+        table.add_row(study or NO_STUDY, str(found.users), steps, *shown)
     console.print(table)
 
 
 @ledger.command("export")
 def ledger_export(path: LedgerPath) -> None:
     r"""Print all entries of the ledger in the file PATH as CSV, by user and run.
+
+    The last column is the approved study that paid, if there is one.
 
     Some ids get a quote in front: ids that a spreadsheet would read as formulas (=, +, -, @), and
     ids that begin with a quote, also after a semicolon or spaces. Control characters are written
@@ -141,8 +145,9 @@ def ledger_report(
 ) -> None:
     """Print a report of the ledger in the file PATH for an auditor.
 
-    The report shows the budget that each user has spent and has left, and all charges by run and by
-    day. It is one HTML page, JSON, or metrics in Prometheus' text format, which name no user.
+    The report shows the budget that each user has spent and has left, and all charges by run, by
+    day and by approved study. It is one HTML page, JSON, or metrics in Prometheus' text format,
+    which name no user.
     """
     from ..guarantee.ledger_file import LedgerError
     from ..supernode.accounts import FORMATS, Accounts

@@ -63,7 +63,7 @@ class PermanentSeries:
 
 
 #: Columns of :meth:`SqliteLedger.book`.
-BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
+BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta", "study")
 
 #: Largest number of attempts to compute one answer. The second one follows if the process ended
 #: during the first. If the data make the process end, each such end reveals something about them.
@@ -577,15 +577,23 @@ class SqliteLedger(LedgerFile):
     def book(self) -> Iterator[tuple[str, ...]]:
         """Yield all charges and renewals of the ledger, oldest first, as rows of :data:`BOOK`.
 
-        The epsilon and delta of a renewal are negative: the user may spend them again.
+        The epsilon and delta of a renewal are negative: the user may spend them again, but not in
+        a study. The study is empty for answers without one.
         """
         with self.open() as connection:
+            studies = study_book.studies_of_replies(connection)
             yield from connection.execute(
-                "SELECT created, user, run, statistic, mechanism, epsilon, delta "
-                "FROM charge JOIN reply ON reply = number UNION ALL "
-                "SELECT created, user, '', 'renewal', '', -epsilon, -delta FROM renewal "
+                "SELECT created, user, run, statistic, mechanism, epsilon, delta, "
+                "COALESCE(id, '') FROM charge JOIN reply ON reply = number "
+                f"LEFT JOIN {studies} USING (reply) UNION ALL "
+                "SELECT created, user, '', 'renewal', '', -epsilon, -delta, '' FROM renewal "
                 "ORDER BY created, user"
             )
+
+    def users(self) -> list[str]:
+        """Return all users who have ever spent budget, also before a renewal."""
+        with self.open() as connection:
+            return _payers(connection)
 
     def renew(self, users: Sequence[str] | None = None) -> int:
         """Renew the whole budget of users (default: all); return how many had spent some of it.
@@ -596,8 +604,7 @@ class SqliteLedger(LedgerFile):
         never answered a query, this raises LedgerError and renews no budget.
         """
         with self.transaction() as connection:
-            ever = {user for (user,) in connection.execute("SELECT DISTINCT user FROM charge")}
-            if unknown := sorted(set(users or ()) - ever):
+            if unknown := sorted(set(users or ()).difference(_payers(connection))):
                 raise LedgerError(f"The ledger knows no user {', '.join(map(repr, unknown))}.")
             chosen = _spenders(connection)
             if users is not None:
@@ -633,6 +640,12 @@ def _close(connection: sqlite3.Connection, digest: bytes) -> None:
     """Delete the one-time key of a commit; raise LedgerError if it is gone."""
     if not one_time_keys.close(connection, digest):
         raise LedgerError("The one-time key of this answer was used or is too old.")
+
+
+def _payers(connection: sqlite3.Connection) -> list[str]:
+    """Return all users who have ever spent budget."""
+    query = "SELECT DISTINCT user FROM charge ORDER BY user"
+    return [user for (user,) in connection.execute(query)]
 
 
 def _spenders(connection: sqlite3.Connection) -> list[str]:

@@ -17,6 +17,9 @@ from .studies import Study
 _WITH_ALONE: Final = 3
 _WITH_STUDIES: Final = 4
 
+#: What tables show in place of the study of answers without one.
+NO_STUDY: Final = "(no study)"
+
 #: Query of what each user has spent in the study with an id, to be followed by users' names.
 SPENT: Final = (
     "SELECT user, SUM(epsilon), SUM(delta), SUM(alone) FROM charge JOIN study USING (reply) "
@@ -52,9 +55,7 @@ def is_over(connection: sqlite3.Connection, study: Study) -> bool:
 
 def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:
     """Return what was ever spent in each study, by id; "" stands for answers without a study."""
-    book = "study"
-    if format_of(connection) < _WITH_STUDIES:
-        book = "(SELECT 0 AS reply, '' AS id WHERE 0)"
+    book = studies_of_replies(connection)
     rows = connection.execute(
         "SELECT id, COUNT(*), MAX(epsilon), MAX(delta), MAX(alone) FROM ("
         "SELECT COALESCE(id, '') AS id, SUM(epsilon) AS epsilon, SUM(delta) AS delta, "
@@ -66,6 +67,12 @@ def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:
         study: InStudy(users, spending(*numbers), steps.get(study, 0))
         for study, users, *numbers in rows
     }
+
+
+def studies_of_replies(connection: sqlite3.Connection) -> str:
+    """Return the table of replies with the id of their study; empty in an older ledger."""
+    with_studies = format_of(connection) >= _WITH_STUDIES
+    return "study" if with_studies else "(SELECT 0 AS reply, '' AS id WHERE 0)"
 
 
 def alone(connection: sqlite3.Connection) -> str:

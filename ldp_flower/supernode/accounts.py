@@ -1,4 +1,4 @@
-"""An auditor's report on a ledger: users, spent and remaining budgets, totals by run and by day.
+"""An auditor's report on a ledger: users, budgets, and totals by run, day and study.
 
 The formats of the report are an HTML page, JSON, and text for Prometheus.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ..guarantee.ledger_file import FORMAT, LedgerFile, began_at
+from ..guarantee.study_book import NO_STUDY, studies_of_replies
 from ..presentation.page import Markup, Section, page
 from ..presentation.words import printable
 
@@ -24,8 +25,11 @@ _PAID = """
     SELECT {by}, COUNT(DISTINCT number) AS questions, COUNT(DISTINCT user) AS users,
         TOTAL(epsilon) AS epsilon, TOTAL(delta) AS delta,
         MIN(created) AS first, MAX(created) AS last
-    FROM reply LEFT JOIN charge ON reply = number GROUP BY 1 ORDER BY MIN(created), 1
+    FROM reply LEFT JOIN charge ON charge.reply = number
+        LEFT JOIN {studies} AS book ON book.reply = number
+    GROUP BY 1 ORDER BY MIN(created), 1
 """
+_BY = ("run", "DATE(created) AS day", f"COALESCE(id, '{NO_STUDY}') AS study")
 _ASKED = """
     SELECT statistic, mechanism, COUNT(*) AS questions FROM reply GROUP BY 1, 2 ORDER BY 1, 2
 """
@@ -45,10 +49,11 @@ class Accounts:
     users : DataFrame
         One row per user who has spent since its last renewal: ``user``, ``epsilon``, ``delta``,
         epsilon ``for life`` and, with a limit, the epsilon ``left``.
-    runs, days : DataFrame
-        One row per run, and one per day (UTC): number of ``questions``, number of ``users`` who
-        paid for one of them, sums of ``epsilon`` and ``delta`` that they paid, and times of the
-        ``first`` and ``last`` answer.
+    runs, days, studies : DataFrame
+        One row per run, one per day (UTC), and one per approved study: number of ``questions``,
+        number of ``users`` who paid for one of them, sums of ``epsilon`` and ``delta`` that they
+        paid, and times of the ``first`` and ``last`` answer. ``studies`` is empty if no
+        study has paid. Otherwise one row is for the answers without a study.
     asked : DataFrame
         Number of questions of each statistic and mechanism.
     renewals : DataFrame
@@ -64,6 +69,7 @@ class Accounts:
     users: pd.DataFrame
     runs: pd.DataFrame
     days: pd.DataFrame
+    studies: pd.DataFrame
     asked: pd.DataFrame
     renewals: pd.DataFrame
     period: str = ""
@@ -73,17 +79,23 @@ class Accounts:
         """Read a ledger in one transaction; raise LedgerError if it cannot be read."""
         with LedgerFile(path).open() as connection:
             connection.execute("BEGIN")  # all queries read the same state
+            book = studies_of_replies(connection)
             users = pd.read_sql_query(_USERS, connection)
-            runs = pd.read_sql_query(_PAID.format(by="run"), connection)
-            days = pd.read_sql_query(_PAID.format(by="DATE(created) AS day"), connection)
+            runs, days, studies = (
+                pd.read_sql_query(_PAID.format(by=by, studies=book), connection) for by in _BY
+            )
             asked = pd.read_sql_query(_ASKED, connection)
             renewals = pd.read_sql_query(_RENEWALS, connection)
             period = began_at(connection)
             connection.execute("ROLLBACK")
         if max_epsilon is not None:
             users["left"] = (max_epsilon - users.epsilon).clip(lower=0.0)
+        if (studies.study == NO_STUDY).all():
+            studies = studies.iloc[:0]
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(str(path), made, max_epsilon, users, runs, days, asked, renewals, period)
+        return cls(
+            str(path), made, max_epsilon, users, runs, days, studies, asked, renewals, period
+        )
 
     @property
     def totals(self) -> dict[str, float]:
@@ -134,6 +146,7 @@ def as_html(accounts: Accounts) -> str:
         "In all": totals,
         "By run": accounts.runs.rename(columns=_SUMS),
         "By day": accounts.days.rename(columns=_SUMS),
+        "By approved study": accounts.studies.rename(columns=_SUMS),
         "What was asked (of all columns, where none are named)": accounts.asked,
         heading: shown,
         "Renewals": accounts.renewals,
@@ -149,12 +162,13 @@ def as_html(accounts: Accounts) -> str:
 
 
 def as_prometheus(accounts: Accounts) -> str:
-    """Return the report in Prometheus' text format: totals, runs and days, without users' ids."""
+    """Return the report as metrics for Prometheus: totals, runs, days, studies, and no users."""
     lines = []
     for name, value in accounts.totals.items():
         metric = "ldp_flower_" + name.replace(" ", "_")
         lines += [f"# TYPE {metric} gauge", f"{metric} {value:.10g}"]
-    for label, table in (("run", accounts.runs), ("day", accounts.days)):
+    tables = {"run": accounts.runs, "day": accounts.days, "study": accounts.studies}
+    for label, table in tables.items():
         for column in ("questions", "users", "epsilon", "delta"):
             metric = f"ldp_flower_{label}_{column}"
             if column in _SUMS:

@@ -1,5 +1,6 @@
 """Commands for the file of approved studies, and what other commands say about it."""
 
+import csv
 import json
 import re
 from datetime import date
@@ -173,8 +174,35 @@ def test_a_ledger_shows_epsilon_alone_and_studies(book):
     found = cells(output)
     assert ["user", "epsilon", "delta", "epsilon alone"] in found
     assert ["p1", "1.25", "2e-07", "1.5"] in found and ["p2", "0.75", "1e-07", "0.75"] in found
-    assert ["before", "2", "0.5", "0", "0.5"] in found
+    assert "(no study)" in output and ["no study", "2", "0.5", "0", "0.5"] in found
     assert ["wages", "2", "2", "0.75", "2e-07", "1"] in found
+
+
+def test_a_user_with_a_new_budget_stays_on_the_ledger(book):
+    assert run("ledger", "renew", book, "--user", "p1").exit_code == 0
+    output = run("ledger", "show", book).stdout
+    assert ["p1", "0", "0", "0"] in cells(output) and "2 users" in output
+    assert ["wages", "2", "2", "0.75", "2e-07", "1"] in cells(output)
+
+
+def test_an_export_and_a_report_say_for_which_study_was_paid(book):
+    assert run("ledger", "renew", book, "--user", "p2").exit_code == 0
+    header, *rows = list(csv.reader(run("ledger", "export", book).stdout.splitlines()))
+    assert header[-1] == "study"
+    assert sorted((row[1], row[5], row[7]) for row in rows) == [
+        ("p1", "0.25", "wages"),
+        ("p1", "0.5", ""),
+        ("p1", "0.5", "wages"),
+        ("p2", "-0.75", ""),  # the renewal
+        ("p2", "0.25", "wages"),
+        ("p2", "0.5", ""),
+    ]
+    found = json.loads(run("ledger", "report", book, "--format", "json").stdout)["studies"]
+    sums = {each["study"]: (each["questions"], each["users"], each["epsilon"]) for each in found}
+    assert sums == {"(no study)": (1, 2, 1.0), "wages": (2, 2, 1.0)}
+    metrics = run("ledger", "report", book, "--format", "prometheus").stdout.splitlines()
+    assert 'ldp_flower_study_epsilon{study="wages"} 1' in metrics
+    assert "<td>wages</td>" in run("ledger", "report", book).stdout
 
 
 def test_sign_prints_what_a_node_verifies(file, tmp_path):

@@ -237,10 +237,10 @@ def test_the_book_has_every_charge_and_every_renewal(tmp_path):
     assert ledger.renew(["b"]) == 1
     assert ledger.spent() == {"a": Cost(1.0, 0.01)}
     rows = [row[1:] for row in ledger.book()]
-    charge = (str(2**63 + 5), "gradient", "Codebook", 1.0, 0.01)
+    charge = (str(2**63 + 5), "gradient", "Codebook", 1.0, 0.01, "")
     assert sorted(rows) == [
         ("a", *charge),
-        ("b", "", "renewal", "", -1.0, -0.01),
+        ("b", "", "renewal", "", -1.0, -0.01, ""),
         ("b", *charge),
     ]
     assert ledger.renew() == 1
