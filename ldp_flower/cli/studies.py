@@ -1,10 +1,13 @@
 """The commands ``ldp-flower studies``, for the file of the studies that an operator approves."""
 
 import json
+import time
+from collections.abc import Sequence
 from dataclasses import fields
-from datetime import date, datetime
+from datetime import datetime
+from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import typer
 from rich.table import Table
@@ -14,7 +17,8 @@ from .console import FAILED, USAGE, console, fail, failing, pair, scalar, unknow
 
 if TYPE_CHECKING:
     from ..data.schema import Schema
-    from ..guarantee.study_book import InStudy
+    from ..guarantee.limits import Limit
+    from ..guarantee.studies import Studies
 
 studies = typer.Typer(
     help="Keep the file of the studies that the operator of a node approves.",
@@ -103,37 +107,89 @@ def studies_add(
 @studies.command("show")
 def studies_show(
     path: Annotated[Path, typer.Argument(metavar="STUDIES_FILE", help="File of the studies.")],
-    ledger: Annotated[
-        Path | None, typer.Option(help="File of the node's ledger, to show what is left.")
+    node_config: Annotated[
+        str | None,
+        typer.Option(help="The node's configuration, to show what its users can still spend."),
     ] = None,
 ) -> None:
-    """Show the studies in the file STUDIES_FILE and, with a ledger, what is left of their shares.
+    """Show the studies in the file STUDIES_FILE and, with NODE_CONFIG, what is left of them.
 
-    The numbers are those of the user who has spent most in a study.
+    What is left is the smaller of what the study's share and the node's policy leave, for the user
+    on the node's ledger for whom it is least. A line for each study says which limit that is.
     """
-    from ..guarantee.ledger import SqliteLedger
     from ..guarantee.ledger_file import LedgerError
     from ..guarantee.studies import LIMITS, Studies, StudiesError
+    from ..supernode.node_arguments import ArgumentsError
 
-    with failing(StudiesError, LedgerError, code=FAILED):
-        approved = Studies.read(path).approved
-        spent = {} if ledger is None else SqliteLedger(ledger).spent_in_studies()
-    table = Table(title=None if ledger is None else "Left of the shares", title_justify="left")
+    with failing(StudiesError, LedgerError, ArgumentsError, ValueError, code=FAILED):
+        read = Studies.read(path)
+        left = {} if node_config is None else _left(read, node_config)
+    table = Table(title="Left" if left else None, title_justify="left")
     for column in ("study", "until"):
         table.add_column(column)
     for column in (*LIMITS, "steps"):
         table.add_column(column, justify="right")
-    for each in approved.values():
-        limits = (*each.limits, each.steps)
-        used = numbers_of(spent.get(each.id))
-        if ledger is None:
-            shown = [f"{most:g}" for most in limits]
-        else:
-            pairs = zip(limits, used, strict=True)
-            shown = [f"{max(most - own, 0):g} of {most:g}" for most, own in pairs]
-        over = "" if each.until >= date.today() else " (over)"
+    for each in read.approved.values():
+        shown = [f"{most:g}" for most in (*each.limits, each.steps)]
+        if left:
+            numbers = left[each.id].numbers
+            shown = [f"{rest:g} of {most}" for rest, most in zip(numbers, shown, strict=True)]
+        over = " (over)" if each.ends <= time.time() else ""
         table.add_row(each.id, f"{each.until}{over}", *shown)
     console.print(table)
+    for study, found in left.items():
+        console.print(f"{study}: {found.told}", soft_wrap=True)
+
+
+class _Left(NamedTuple):
+    """Epsilon, delta, epsilon alone and steps that are left in a study, and what limits them."""
+
+    numbers: tuple[float, ...]
+    told: str
+
+    @classmethod
+    def of(cls, limits: "Sequence[Limit]", shares: Sequence[float], steps: int) -> Self:
+        """Return what is left within the limits, of the study's ``shares`` and of its steps."""
+        import numpy as np
+
+        numbers: list[float] = []
+        names: list[str] = []
+        for place, share in enumerate(shares):
+            limiting = [each for each in limits if each.place == place]
+            numbers.append(min(each.least for each in limiting))
+            names += [e.name for e in limiting if share and isclose(e.least, numbers[-1])]
+        told = [f"limited by {', '.join(dict.fromkeys(names))}."]
+        most = np.minimum.reduce([each.left for each in limits if each.place == 0]).max(initial=0)
+        if most > numbers[0]:
+            told.append(f"Other users have up to {most:g} epsilon left.")
+        if not steps:
+            told.append("The steps are used up.")
+        return cls((*numbers, steps), " ".join(told))
+
+
+def _left(studies: "Studies", node_config: str) -> dict[str, _Left]:
+    """Return what users can still spend in each study on the node with this configuration."""
+    import numpy as np
+
+    from ..guarantee.budget import PrivacyPolicy
+    from ..guarantee.ledger import SqliteLedger
+    from ..supernode.node_arguments import read
+
+    config = read(node_config)
+    policy, path = PrivacyPolicy.from_node_config(config), config.get("ledger-path")
+    if policy is None or not isinstance(path, str):
+        raise ValueError(
+            f"Expected max-epsilon and ledger-path in --node-config, got {node_config}."
+        )
+    studies.check(policy)
+    ledger = SqliteLedger(path)
+    users, spent = np.array(ledger.users()), ledger.spent_in_studies()
+    found = {}
+    for each in studies.approved.values():
+        limits = ledger.limits(users, policy, each)
+        steps = each.steps - (spent[each.id].steps if each.id in spent else 0)
+        found[each.id] = _Left.of(limits, each.limits, max(steps, 0))
+    return found
 
 
 @studies.command("sign")
@@ -158,14 +214,6 @@ def studies_sign(
     with failing(ValueError):
         text = signed_text(digest, study)
     typer.echo(private.sign(text).hex())
-
-
-def numbers_of(spent: "InStudy | None") -> tuple[float, float, float, int]:
-    """Return the largest sums of a user in a study, and its used steps."""
-    if spent is None:
-        return 0.0, 0.0, 0.0, 0
-    largest = spent.largest
-    return largest.epsilon, largest.delta, largest.epsilon_alone, spent.steps
 
 
 def _schema(path: Path) -> "Schema":

@@ -44,6 +44,11 @@ class Limit:
         """What each user can still spend."""
         return np.maximum(self.largest - self.spent, 0.0)
 
+    @property
+    def least(self) -> float:
+        """What the user with the largest sum can still spend; everything if there are no users."""
+        return float(self.left.min(initial=self.largest))
+
 
 def limits_of(
     policy: PrivacyPolicy,

@@ -161,12 +161,40 @@ def test_show_says_what_is_left_of_each_study(file, book):
     assert plain.exit_code == 0 and ["wages", "2999-03-31", "1", "1e-06", "1", "12"] in cells(
         plain.stdout
     )
-    left = run("studies", "show", file, "--ledger", book)
-    row = next(line for line in left.stdout.splitlines() if "wages" in line)
+    left = run("studies", "show", file, "--node-config", config(book))
+    assert left.exit_code == 0, left.output
+    row = next(line for line in left.stdout.splitlines() if "2999" in line)
     for text in ("0.25 of 1 ", "8e-07 of 1e-06", " 0 of 1 ", "10 of 12"):
         assert text in row
+    told = "wages: limited by the study's epsilon, the study's delta. Other users have up to 0.75"
+    assert told in left.stdout
     file.chmod(0o666)
     assert run("studies", "show", file).exit_code == 1
+
+
+def config(book, epsilon=4.0, delta=1e-5):
+    return f'max-epsilon={epsilon} max-delta={delta} noise="node" ledger-path="{book}"'
+
+
+def test_show_says_what_the_policy_leaves_of_a_study(file, book):
+    left = run("studies", "show", file, "--node-config", config(book, 1.375, 1e-6)).stdout
+    assert "0.125 of 1 " in left and "8e-07 of 1e-06" in left  # 1.25 of the ledger are spent
+    assert "wages: limited by max-epsilon, the study's delta" in left
+    assert "Other users have up to 0.625 epsilon left." in left
+    assert run("ledger", "renew", book, "--user", "p1").exit_code == 0
+    left = run("studies", "show", file, "--node-config", config(book, 1.375, 1e-6)).stdout
+    assert "0.25 of 1 " in left and "limited by the study's epsilon" in left
+    small = run("studies", "show", file, "--node-config", config(book, 0.5))
+    assert small.exit_code == 1 and "max-epsilon 0.5" in small.stderr
+    none = run("studies", "show", file, "--node-config", "max-epsilon=1.0")
+    assert none.exit_code == 1 and "ledger-path" in none.stderr
+
+
+def test_show_of_an_empty_ledger_has_the_shares(file, tmp_path):
+    SqliteLedger.create(tmp_path / "ledger.db")
+    left = run("studies", "show", file, "--node-config", config(tmp_path / "ledger.db", 1.0))
+    assert "1 of 1 " in left.stdout and "12 of 12" in left.stdout
+    assert "limited by the study's epsilon, max-epsilon, the study's delta.\n" in left.stdout
 
 
 def test_a_ledger_shows_epsilon_alone_and_studies(book):
