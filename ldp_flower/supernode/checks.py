@@ -5,6 +5,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,12 +18,13 @@ from numpy.typing import NDArray
 from ..clients import LdpClientApp
 from ..clients.private_training.records import NUMBERS, Form, Loaded, in_words
 from ..data import table_file
+from ..data.users import SCHEMA
 from ..guarantee.budget import NOISE, PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
-from ..guarantee.peers import PeersError, PinnedPeers
-from ..guarantee.studies import Studies, StudiesError
+from ..guarantee.peers import PeersError, PinnedPeers, shown
+from ..guarantee.studies import Studies, StudiesError, Study
 from ..models import Limits
 from ..presentation.words import counted
 from ..questions import WIRE_TYPES
@@ -65,12 +67,12 @@ def examine(
     _keys(config, settings, findings)
     _places(config, settings, findings)
     _peers(settings, policy, findings)
-    _studies(settings, policy, findings)
+    studies = _studies(settings, policy, findings)
     if settings is not None and not findings.problems:
         if isinstance(settings.source, RecordsFile):
             _records(config, settings.source, policy, network, findings)
         else:
-            _app(config, settings, findings)
+            _app(config, settings, studies, findings)
     return findings
 
 
@@ -172,10 +174,12 @@ def _peers(settings: Settings | None, policy: PrivacyPolicy | None, findings: Fi
         )
 
 
-def _studies(settings: Settings | None, policy: PrivacyPolicy | None, findings: Findings) -> None:
-    """Check the file of approved studies."""
+def _studies(
+    settings: Settings | None, policy: PrivacyPolicy | None, findings: Findings
+) -> Studies | None:
+    """Check the file of approved studies, and return them if the file is valid."""
     if policy is None or policy.studies is None:
-        return
+        return None
     if settings is not None and isinstance(settings.source, RecordsFile):
         findings.problems.append(
             "A node with approved studies trains nothing: take the key studies out."
@@ -185,14 +189,10 @@ def _studies(settings: Settings | None, policy: PrivacyPolicy | None, findings: 
         studies.check(policy)
     except StudiesError as error:
         findings.problems.append(str(error))
-        return
+        return None
     now = time.time()
     for each in studies.approved.values():
-        ended = now >= each.ends
-        findings.facts.append(
-            f"Study {each.id}: epsilon {each.epsilon:g} and delta {each.delta:g}, "
-            f"{counted(each.steps, 'step')}, {'ended' if ended else 'until'} {each.until}."
-        )
+        findings.facts.append(_told(each, now))
         if unknown := [name for name in each.questions if name not in WIRE_TYPES]:
             findings.doubts.append(
                 f"Study {each.id} lists questions that only an own app can answer: "
@@ -208,6 +208,34 @@ def _studies(settings: Settings | None, policy: PrivacyPolicy | None, findings: 
         findings.doubts.append(
             "No study that has not ended has census = true, with which all strategies begin."
         )
+    return studies
+
+
+def _told(study: Study, now: float) -> str:
+    """Return all that a study allows, in sentences."""
+    alone = "" if study.epsilon_alone is None else f" (alone {study.epsilon_alone:g})"
+    keys = [f"the key {shown(bytes.fromhex(key))}" for key in study.signed_by]
+    return (
+        f"Study {study.id}: epsilon {study.epsilon:g}{alone} and delta {study.delta:g}, "
+        f"{counted(study.steps, 'step')}, {'ended' if now >= study.ends else 'until'} "
+        f"{study.until}. Questions: {', '.join(study.questions)}. Columns: "
+        f"{', '.join(study.columns)}. Noise: {', '.join(study.noise)}. Signed by "
+        f"{' or '.join(keys) or 'nobody'}. Census: {'yes' if study.census else 'no'}."
+    )
+
+
+def _columns(studies: Studies, names: list[str], findings: Findings) -> None:
+    """Find columns of open studies that a schema with columns of these names lacks."""
+    now = time.time()
+    for each in studies.approved.values():
+        for name in each.columns:
+            if name in (*names, "intercept") or now >= each.ends:
+                continue
+            near = get_close_matches(name, names, n=1)
+            meant = f": is {near[0]!r} meant?" if near else f". It has {', '.join(names)}."
+            findings.problems.append(
+                f"Study {each.id} lists the column {name!r}, which the schema lacks{meant}"
+            )
 
 
 def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
@@ -253,7 +281,12 @@ def _open_to_others(path: Path, public: bool) -> Iterator[str]:
         yield f"every account of this machine can read it: chmod o-r {path}"
 
 
-def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -> None:
+def _app(
+    config: Mapping[str, object],
+    settings: Settings,
+    studies: Studies | None,
+    findings: Findings,
+) -> None:
     try:
         app = settings.source.client_app()
     except AppError as error:
@@ -285,6 +318,9 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
             else f"{settings.name} has no users, so nobody would answer: load_users returns none."
         )
     else:
+        if studies is not None and SCHEMA in reply.content:
+            declared = reply.content.metric_records[SCHEMA]  # names are "column age", "target wage"
+            _columns(studies, [name.partition(" ")[2] for name in declared], findings)
         what = "App" if isinstance(settings.source, OwnApp) else "Table"
         findings.facts.append(f"{what}: {settings.name}, with {users} users.")
         findings.doubts += warnings  # entries that do not match the schema

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.guarantee.peers import create_key, shown
 from ldp_flower.models import Network
 from ldp_flower.models.graph import Graph, Limits, Operation, Reference, Tensor
 from ldp_flower.supernode import launch
@@ -405,6 +406,42 @@ def test_the_guides_commands_check_and_start_a_node_without_an_app(node, monkeyp
         assert done.exit_code == 0, done.output
     ((arguments, settings),) = started
     assert "--root-certificates" in arguments and settings.source.user_column == "person"
+
+
+STUDY = """format = 1
+[[study]]
+id = "ages"
+questions = ["moments"]
+columns = ["age", "intercept"]
+noise = ["user"]
+epsilon = 1.0
+steps = 3
+until = 2999-03-31
+census = true
+"""
+
+
+def test_a_study_is_shown_and_a_column_that_the_schema_lacks_is_refused(node):
+    def found(text):
+        (node / "studies.toml").write_text(text)
+        (node / "studies.toml").chmod(0o644)
+        done = invoke("check", f'{CONFIG} studies="studies.toml"', *TABLE, "--json")
+        return json.loads(done.stdout)
+
+    key = create_key("analyst.key").public_key().public_bytes_raw()
+    whole = found(f'{STUDY}signed-by = ["{key.hex()}"]\n')
+    assert whole["problems"] == whole["doubts"] == []
+    (fact,) = (each for each in whole["facts"] if each.startswith("Study"))
+    assert fact == (
+        "Study ages: epsilon 1 and delta 0, 3 steps, until 2999-03-31. Questions: moments. "
+        f"Columns: age, intercept. Noise: user. Signed by the key {shown(key)}. Census: yes."
+    )
+    (problem,) = found(STUDY.replace('"age"', '"agee"'))["problems"]
+    assert problem == "Study ages lists the column 'agee', which the schema lacks: is 'age' meant?"
+    (problem,) = found(STUDY.replace('"age"', '"wage-2020"'))["problems"]
+    assert problem.endswith("which the schema lacks. It has age.")
+    ended = STUDY.partition("\n")[2].replace("2999", "1999").replace("ages", "old")
+    assert found(STUDY + ended.replace('"age"', '"agee"'))["problems"] == []
 
 
 # ------------------------------------------------------------------------- reports
