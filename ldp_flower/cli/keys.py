@@ -1,4 +1,4 @@
-"""The commands ``ldp-flower keys`` and ``ldp-flower peers``, for nodes that share their noise."""
+"""The commands ``ldp-flower keys`` and ``ldp-flower peers``, for keys of nodes and of analysts."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -14,11 +14,8 @@ from rich.text import Text
 
 from .console import FAILED, console, fail, failing
 
-if TYPE_CHECKING:
-    from ..guarantee.peers import Peer
-
 keys = typer.Typer(
-    help="Make and change the key of a node that shares its noise with others.",
+    help="Make and change the key of a node that shares its noise, or of an analyst of a study.",
     no_args_is_help=True,
     suggest_commands=False,  # click suggests similar commands, too
 )
@@ -30,34 +27,37 @@ peers = typer.Typer(
 
 _OVERLAP = timedelta(days=14)  # time in which the old and the new key of a node are accepted
 
-KeyPath = Annotated[Path, typer.Argument(metavar="KEY_FILE", help="File of the node's own key.")]
+KeyPath = Annotated[Path, typer.Argument(metavar="KEY_FILE", help="File of the private key.")]
 PeersPath = Annotated[Path, typer.Argument(metavar="PEERS_FILE", help="File of the peers.")]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the node: small letters, digits, hyphens.")
+]
+NameOfNode = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Name of the node; an analyst's key needs none."),
 ]
 PublicKey = Annotated[str, typer.Argument(metavar="KEY", help="Its key, 64 hexadecimal digits.")]
 
 
 @keys.command("create")
-def keys_create(path: KeyPath, name: Name) -> None:
-    """Create the key of the node NAME in the file KEY_FILE, and print what its peers need."""
-    from ..guarantee.peers import Peer, PeersError, create_key
+def keys_create(path: KeyPath, name: NameOfNode = None) -> None:
+    """Create a key in the file KEY_FILE: of the node NAME or, without a name, of an analyst.
+
+    The command prints what the peers of the node need, or what the operators of a study need.
+    """
+    from ..guarantee.peers import PeersError, create_key
 
     with failing(PeersError, code=FAILED):
-        public = create_key(path).public_key().public_bytes_raw()
-        peer = Peer.of({"name": name, "key": public.hex()})
-    _print_lines(peer, path)
+        _print_lines(create_key(path).public_key().public_bytes_raw(), path, name)
 
 
 @keys.command("show")
-def keys_show(path: KeyPath, name: Name) -> None:
-    """Print again what the peers of the node NAME need to know of the key in KEY_FILE."""
-    from ..guarantee.peers import Peer, PeersError, read_key
+def keys_show(path: KeyPath, name: NameOfNode = None) -> None:
+    """Print again what others need to know of the key in KEY_FILE."""
+    from ..guarantee.peers import PeersError, read_key
 
     with failing(PeersError, code=FAILED):
-        public = read_key(path).public_key().public_bytes_raw()
-        peer = Peer.of({"name": name, "key": public.hex()})
-    _print_lines(peer, path)
+        _print_lines(read_key(path).public_key().public_bytes_raw(), path, name)
 
 
 @keys.command("rotate")
@@ -190,12 +190,21 @@ def peers_show(path: PeersPath) -> None:
     console.print(table)
 
 
-def _print_lines(peer: "Peer", path: Path) -> None:
-    from ..guarantee.peers import shown
+def _print_lines(key: bytes, path: Path, name: str | None) -> None:
+    from ..guarantee.peers import Peer, shown
 
-    console.print(Text(f"The key is in {path}. Its fingerprint: {shown(peer.key)}"))
-    console.print("All peers, and this node itself, run:")
-    _print_command(f"ldp-flower peers add peers.toml {peer.name} {peer.key.hex()}")
+    digits = key.hex()
+    if name is not None:
+        Peer.of({"name": name, "key": digits})  # checks the name
+    console.print(Text(f"The key is in {path}. Its fingerprint: {shown(key)}"))
+    if name is None:
+        console.print("Operators approve a study whose queries this key signs by the option:")
+        _print_command(f"ldp-flower studies add ... --signed-by {digits}")
+        console.print("or by this line in the study's table:")
+        _print_command(f'signed-by = ["{digits}"]')
+    else:
+        console.print("All peers, and this node itself, run:")
+        _print_command(f"ldp-flower peers add peers.toml {name} {digits}")
     console.print("Tell them the fingerprint on another way, such as by phone.")
 
 

@@ -60,7 +60,10 @@ def studies_add(
     ] = None,
     signed_by: Annotated[
         list[str] | None,
-        typer.Option(help="Key of an analyst who signs the questions; repeatable."),
+        typer.Option(
+            metavar="DIGITS",
+            help="Key of an analyst who signs the queries, as keys create prints it; repeatable.",
+        ),
     ] = None,
 ) -> None:
     """Print the table of the study STUDY for the file of approved studies.

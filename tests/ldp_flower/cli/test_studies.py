@@ -96,6 +96,20 @@ def test_a_study_of_shared_noise_has_its_epsilon_alone(schema, tmp_path):
     assert found.delta == 1e-6 and found.signed_by == ("0f" * 32,) and found.census
 
 
+def test_the_key_that_create_prints_is_one_that_add_takes(schema, tmp_path):
+    key = tmp_path / "analyst.key"
+    created, again = run("keys", "create", key), run("keys", "show", key)
+    assert created.exit_code == 0 and "peers" not in created.stdout
+    assert again.stdout == created.stdout
+    (digits,) = re.findall(r"--signed-by ([0-9a-f]{64})$", created.stdout, re.MULTILINE)
+    assert f'signed-by = ["{digits}"]' in created.stdout
+    text = added(schema, "sums", "Means", "-c", "columns=wage", "--signed-by", digits)
+    assert f'signed-by = ["{digits}"]' in text
+    options = ("--schema", schema, "--users", 5000, "--epsilon", 1.0, "--until", "2999-12-31")
+    wrong = run("studies", "add", "s", "Means", *options, "-c", "columns=wage", "--signed-by", "3f")
+    assert wrong.exit_code == 2 and "64 hexadecimal digits" in wrong.stderr
+
+
 def test_what_add_cannot_compile_is_refused(schema, tmp_path):
     options = ("--schema", schema, "--users", 400, "--epsilon", 1.0, "--until", "2999-12-31")
     for words, code in (
