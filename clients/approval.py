@@ -54,8 +54,8 @@ def approved(
         what, others = objection
         names = some_of(others, _MAX_NAMED, _MAX_CHARS) if named else ""
         text = "The query is none that the operator has approved for its study"
-        detail = f"Study {study.id}: {what} {', '.join(others)}".rstrip()
-        raise Refusal(ErrorCode.NOT_APPROVED, f"{text}: {what} {names}".rstrip() + ".", detail)
+        public, detail = (f"{what} {each}".rstrip() for each in (names, ", ".join(others)))
+        raise Refusal(ErrorCode.NOT_APPROVED, f"{text}: {public}.", f"Study {study.id}: {detail}.")
     if not study.accepts_signature(query):
         text = "The query is not signed by a key that the operator has approved for its study."
         raise Refusal(ErrorCode.NOT_SIGNED, text, f"Study {study.id}.")

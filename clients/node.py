@@ -424,8 +424,9 @@ class Node:
         if (study := asked.study) is None:
             raise Refusal(Refusal.EXHAUSTED, _EXHAUSTED)
         if self.ledger.is_over(study):
-            text = "The query's study has ended, or its steps are used up."
-            raise Refusal(ErrorCode.STUDY_OVER, text, f"Study {study.id}.")
+            ended = self.ledger.now() >= study.ends
+            text = "has ended" if ended else "has used up its steps"
+            raise Refusal(ErrorCode.STUDY_OVER, f"The query's study {text}.", f"Study {study.id}.")
         # All users of the node, not those that the query addresses: a server may address one user.
         limits = self.ledger.limits(self.accounts, self.terms.policy, study)
         names = exceeded(limits, asked.cost)

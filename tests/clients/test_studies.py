@@ -454,6 +454,7 @@ def test_steps_are_counted_for_all_users_together(node):
     there = [answer for answer in answers if answer != ErrorCode.MALFORMED]  # addresses nobody
     assert len(there) == 4 and [isinstance(each, bytes) for each in there] == [True] * 3 + [False]
     assert there[3] == ErrorCode.STUDY_OVER
+    assert node.reason(some[3]) == "The query's study has used up its steps."
     assert [node.ask(query) for query in some[:3]] == answers[:3]  # stored replies may go out
     assert node.steps() == {"ages": 3}
 
@@ -557,6 +558,7 @@ def test_a_study_ends_with_its_last_day_by_the_latest_time_of_the_ledger(node, c
     assert isinstance(first, bytes)
     clock.now = LAST + 1
     assert refused(node, level(salt=8), ErrorCode.STUDY_OVER)
+    assert node.reason(level(salt=8)) == "The query's study has ended."
     assert node.ask(level()) == first  # was paid before, and may go out
     clock.now = LAST - 86_400  # a clock that goes back
     assert refused(node, level(salt=8), ErrorCode.STUDY_OVER)
