@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .console import FAILED, console, fail, failing
+from .console import FAILED, USAGE, console, fail, failing
 
 keys = typer.Typer(
     help="Make and change the key of a node that shares its noise, or of an analyst of a study.",
@@ -32,9 +32,24 @@ PeersPath = Annotated[Path, typer.Argument(metavar="PEERS_FILE", help="File of t
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the node: small letters, digits, hyphens.")
 ]
+
+
+def _node_name(name: str | None) -> str | None:
+    """Check a node's name before a command makes its key."""
+    from ..guarantee.peers import is_name
+
+    if name is not None and not is_name(name):
+        fail(f"Expected NAME of 1 to 40 small letters, digits or hyphens, got {name!r}.", USAGE)
+    return name
+
+
 NameOfNode = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="Name of the node; an analyst's key needs none."),
+    typer.Argument(
+        metavar="[NAME]",
+        help="Name of the node; an analyst's key needs none.",
+        callback=_node_name,
+    ),
 ]
 PublicKey = Annotated[str, typer.Argument(metavar="KEY", help="Its key, 64 hexadecimal digits.")]
 
@@ -191,11 +206,9 @@ def peers_show(path: PeersPath) -> None:
 
 
 def _print_lines(key: bytes, path: Path, name: str | None) -> None:
-    from ..guarantee.peers import Peer, shown
+    from ..guarantee.peers import shown
 
     digits = key.hex()
-    if name is not None:
-        Peer.of({"name": name, "key": digits})  # checks the name
     console.print(Text(f"The key is in {path}. Its fingerprint: {shown(key)}"))
     if name is None:
         console.print("Operators approve a study whose queries this key signs by the option:")

@@ -62,6 +62,12 @@ def test_pinned_keys_are_those_that_a_node_reads(site):
     assert not found.accepts("theirs", found.key)
 
 
+def test_a_name_is_checked_before_a_key_is_made(tmp_path):
+    refused = run("keys", "create", tmp_path / "node.key", "Dr. X")
+    assert refused.exit_code == 2 and "'Dr. X'" in refused.stderr
+    assert not (tmp_path / "node.key").exists()
+
+
 def test_another_fingerprint_is_refused(site):
     key = create_key(site / "stranger.key").public_key().public_bytes_raw().hex()
     before = (site / "peers.toml").read_text()
