@@ -27,6 +27,39 @@ MODULE = re.compile(
 )
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
+#: Words by which a newcomer searches, for the page that answers: entries of the site's index.
+SEARCHED = {
+    "analytics": "federated analytics; private mean; private median; private quantiles; A/B test;"
+    " private histogram; private counts; differentially private statistics; correlation",
+    "your-own-data": "pandas; DataFrame; CSV; local differential privacy python; scikit-learn;"
+    " private regression; private classification; logistic regression",
+    "planning": "how many users; how many users do I need; sample size; number of users; power",
+    "concepts": "what is epsilon; local differential privacy; randomized response; privacy budget",
+    "explorer": "choose epsilon; which epsilon",
+    "noise": "trusted node; central differential privacy; discrete Gaussian; hospitals;"
+    " distributed differential privacy",
+    "secure-sums": "secure aggregation; SecAgg; secure sum",
+    "model-updates": "federated learning; private federated learning; federated averaging;"
+    " Flower app; flower strategy; DP-FedAvg; LocalDpMod",
+    "silos": "DP-SGD; Opacus; cross-silo; PyTorch",
+    "models-as-data": "export a network; torch.export; MONAI",
+    "heavy-hitters": "most frequent items; frequency estimation; top k; frequent words",
+    "recurring": "every week; longitudinal; RAPPOR; monitoring; memoization",
+    "recipes": "funnel; retention; conversion",
+    "which-method": "compare methods; central or local; accuracy of local differential privacy",
+    "threat-model": "malicious server; poisoning; attack",
+    "accounting": "privacy accountant; composition; audit; delta",
+    "deployment": "deploy; production; SuperNode; SuperLink; ledger; policy",
+    "approved-studies": "ethics board; approval; governance; consent",
+    "scale": "million users; Ray; cluster; memory; speed",
+    "randomizers": "Laplace; Gaussian mechanism; variance; mechanisms",
+    "wire-format": "JavaScript; other languages; protocol buffers",
+    "gallery": "notebooks; examples; MLflow; Weights & Biases",
+    "command-line": "commands; CLI; shell completion",
+    "coverage": "confidence intervals; standard errors; coverage",
+    "add-a-protocol": "extend; own protocol; own statistic; contribute",
+}
+
 _about = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 project = _about["name"]
@@ -154,6 +187,12 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname == f"{COPIES}/simulations/README":
         below = [f"/{COPIES}/{page}" for page in _copied() if len(page.parts) > 2]
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(below) + "\n```\n"
+    if inside.name == "CHANGELOG":
+        source[0] = f"---\nnosearch: true\n---\n{source[0]}"
+    elif words := SEARCHED.get(docname):
+        entries = "".join(f"   single: ! {word.strip()}\n" for word in words.split(";"))
+        title, rest = source[0].split("\n", 1)
+        source[0] = f"{title}\n\n```{{eval-rst}}\n.. index::\n{entries}```\n{rest}"
     if inside.parts[0] == "reference":
         source[0] = MODULE.sub(_list_members, source[0])
     if inside.name == "table":  # what a study writes has no title
