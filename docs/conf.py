@@ -8,6 +8,7 @@ repository's browser; here those that leave ``docs`` are turned to the page on t
 
 import importlib.metadata
 import inspect
+import json
 import re
 import shutil
 import tomllib
@@ -25,6 +26,9 @@ COPIES = "repository"
 MODULE = re.compile(
     r"^\.\. automodule:: (\S+)\n(   :no-imported-members:\n)?(?!   :)", re.MULTILINE
 )
+# The question that a page answers describes it to search engines, without marks and links.
+OPENING = re.compile(r"# [^\n]+\n\n(?:```\{eval-rst\}.*?```\n\n)?(\w[^?]*\?)", re.DOTALL)
+MARKUP = re.compile(r"\[([^]]*)\]\([^)]*\)|[`*]")
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
 #: Words by which a newcomer searches, for the page that answers: entries of the site's index.
@@ -89,6 +93,7 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
 html_copy_source = False
 
 
@@ -190,7 +195,7 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
     if inside.name == "CHANGELOG":
         source[0] = f"---\nnosearch: true\n---\n{source[0]}"
     elif words := SEARCHED.get(docname):
-        entries = "".join(f"   single: ! {word.strip()}\n" for word in words.split(";"))
+        entries = "".join(f"   ! single: {word.strip()}\n" for word in words.split(";"))
         title, rest = source[0].split("\n", 1)
         source[0] = f"{title}\n\n```{{eval-rst}}\n.. index::\n{entries}```\n{rest}"
     if inside.parts[0] == "reference":
@@ -198,6 +203,9 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
     if inside.name == "table":  # what a study writes has no title
         source[0] = f"# The table of {inside.parent.parent}\n\n{source[0]}"
     source[0] = _with_links((folder / inside).parent, source[0])
+    if described := OPENING.match(source[0]):
+        text = json.dumps(" ".join(MARKUP.sub(r"\1", described[1]).split()))
+        source[0] = f"---\nmyst:\n  html_meta:\n    description: {text}\n---\n{source[0]}"
 
 
 def _with_links(folder: Path, text: str) -> str:

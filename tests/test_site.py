@@ -1,5 +1,6 @@
 """The docs as one reads them: how pages open, and what the site is made of."""
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -27,6 +28,21 @@ def test_every_page_is_in_the_index(page):
     index = (ROOT / "docs" / "index.md").read_text("utf-8")
     name = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
     assert name == "index" or re.search(rf"^{name}$", index, re.MULTILINE)
+
+
+def test_words_of_the_search_are_of_pages():
+    conf = (ROOT / "docs" / "conf.py").read_text("utf-8")
+    found = {
+        target.id: each.value
+        for each in ast.parse(conf).body
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+    }
+    searched = ast.literal_eval(found["SEARCHED"])
+    assert searched.keys() <= {page.stem for page in PAGES}
+    words = [word.strip() for each in searched.values() for word in each.split(";")]
+    assert len(words) == len(set(words))
+    assert {"federated analytics", "private mean", "how many users", "pandas"} <= {*words}
 
 
 def test_the_table_of_epsilons_is_that_of_the_formulas():
