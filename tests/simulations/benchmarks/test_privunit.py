@@ -54,8 +54,8 @@ def exact_mass(height, dim):
     return mpmath.betainc((dim - 1) * half, half, 0, square, regularized=True) / 2
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.01, 0.1, 0.5, 1.0, 4.0, 8.0, 16.0])
-@pytest.mark.parametrize("dim", [2, 3, 4, 9, 64, 999, 5000, 20_000, 50_000, 100_000])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 4.0, 16.0])
+@pytest.mark.parametrize("dim", [2, 3, 64, 5000, 100_000])
 @each_kind
 def test_the_realised_epsilon_is_not_above_the_claimed_one(cls, epsilon, dim):
     """By 40 digits, for the cap that is meant and the one that directions are drawn from."""
