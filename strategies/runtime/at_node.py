@@ -68,15 +68,16 @@ def honest_nodes(run: Run) -> int:
     if settings.noise != "shared":
         return 1
     dishonest = math.ceil(_DISHONEST * nodes) if run.dishonest is None else run.dishonest
-    honest = getattr(settings, "honest", None) or nodes - dishonest - 1
-    if honest < _FEWEST_HONEST or honest + dishonest > nodes:
-        needed = max(honest, _FEWEST_HONEST) + dishonest
+    # By default one node may be lost, unless there are too few.
+    by_default = max(_FEWEST_HONEST, nodes - dishonest - 1)
+    honest = getattr(settings, "honest", None) or by_default
+    if honest + dishonest > nodes:
         raise TooFewReports(
             TooFew(
-                f"{nodes} nodes are too few to share their noise: at least "
-                f"{max(honest, _FEWEST_HONEST)} have to be relied on, and {dishonest} may collude.",
+                f"{nodes} nodes are too few to share their noise: at least {honest} have to be "
+                f"relied on, and {dishonest} may collude.",
                 "nodes",
-                needed,
+                honest + dishonest,
                 unit="nodes",
             )
         )

@@ -104,10 +104,11 @@ def test_a_node_that_is_gone_costs_one_step(tmp_path):
 
 def test_too_few_nodes_to_share_are_refused_before_anybody_pays():
     users = SCHEMA.users(patients())
-    with pytest.raises(TooFewReports, match="3 nodes are too few to share their noise"):
-        simulate(Means(SCHEMA, "stay", epsilon=1.0, noise="shared"), users, num_nodes=3)
-    found = simulate(Means(SCHEMA, "stay", epsilon=1.0, noise="shared"), users, num_nodes=4)
-    assert found.num_reports == USERS
+    with pytest.raises(TooFewReports, match=r"2 nodes are too few.*At least 3 nodes"):
+        simulate(Means(SCHEMA, "stay", epsilon=1.0, noise="shared"), users, num_nodes=2)
+    for nodes in (3, 4):
+        strategy = Means(SCHEMA, "stay", epsilon=1.0, noise="shared")
+        assert simulate(strategy, users, num_nodes=nodes).num_reports == USERS
     policy = PrivacyPolicy(2.0, max_delta=1e-5, noise="shared", max_dishonest=6)
     with pytest.raises(TooFewReports, match=r"8 nodes are too few.*6 may collude"):
         Means(SCHEMA, "stay", epsilon=1.0, noise="shared").start(Failing({}, policy))
