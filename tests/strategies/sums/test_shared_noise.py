@@ -109,8 +109,8 @@ def test_too_few_nodes_to_share_are_refused_before_anybody_pays():
     for nodes in (3, 4):
         strategy = Means(SCHEMA, "stay", epsilon=1.0, noise="shared")
         assert simulate(strategy, users, num_nodes=nodes).num_reports == USERS
-    policy = PrivacyPolicy(2.0, max_delta=1e-5, noise="shared", max_dishonest=6)
-    with pytest.raises(TooFewReports, match=r"8 nodes are too few.*6 may collude"):
+    policy = PrivacyPolicy(2.0, max_delta=1e-5, noise="shared", max_dishonest=7)
+    with pytest.raises(TooFewReports, match=r"8 nodes are too few.*7 may collude"):
         Means(SCHEMA, "stay", epsilon=1.0, noise="shared").start(Failing({}, policy))
     with pytest.raises(ValueError, match="honest"):
         Means(SCHEMA, "stay", epsilon=1.0, noise="node", honest=4)
