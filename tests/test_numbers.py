@@ -39,7 +39,7 @@ from ldp_flower.compare import compare
 from ldp_flower.compare.sweep import sweep
 from ldp_flower.models import Limits, Network
 from ldp_flower.planning import Setting
-from ldp_flower.questions import Mean, NetworkGradient, slots
+from ldp_flower.questions import Mean, NetworkGradient, NetworkScore, slots
 from ldp_flower.strategies import Cohort, Counts, Describe, Distribution, Means, Quantiles
 from ldp_flower.strategies.catalogue import PUBLIC
 from ldp_flower.strategies.runtime.result import Result
@@ -51,6 +51,7 @@ ASKED = runpy.run_path(str(HERE / "ldp_flower/questions/test_questions.py"))
 QUESTIONS = [
     *(question for question, *_ in ASKED["WIRED"] + ASKED["COLUMNS"]),
     NetworkGradient(np.zeros(1, np.uint8), np.zeros(1), 0.5, 0.1),
+    NetworkScore(np.zeros(1, np.uint8), np.zeros(1), 0.5),
 ]
 
 SCALARS = [np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.longdouble]

@@ -215,11 +215,8 @@ class Form:
         rows, usable = _converted(records, self.record, number)
         goals, known = _converted(targets, self.target, number)
         goals[~(usable & known)] = -1 if self.target.dtype == "int64" else np.nan
-        if self.classes is None:
-            wrong, meant = "that is not finite", _each(np.isfinite(goals), np.all)
-        else:
-            wrong = f"outside 0..{self.classes - 1}"
-            meant = _each((goals >= 0) & (goals < self.classes), np.any)
+        wrong = "that is not finite" if self.classes is None else f"outside 0..{self.classes - 1}"
+        meant = self.valid(goals)
         faults = {
             f"are not numbers of {in_words(self.record.shape)}": ~usable,
             "hold a number that is not finite": usable & ~_each(np.isfinite(rows), np.all),
@@ -229,6 +226,12 @@ class Form:
         count = number - int(np.count_nonzero(np.any([*faults.values()], axis=0)))
         found = {what: int(np.count_nonzero(each)) for what, each in faults.items() if any(each)}
         return rows, goals, Usable(number, count, found)
+
+    def valid(self, targets: Rows) -> NDArray[np.bool_]:
+        """Return a mask of the targets, in the network's type, that count in a loss."""
+        if self.classes is None:
+            return _each(np.isfinite(targets), np.all)
+        return _each((targets >= 0) & (targets < self.classes), np.any)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining
 from ldp_flower.models.graph import Limits, NetworkError
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
-from ldp_flower.questions import NetworkGradient
+from ldp_flower.questions import NetworkGradient, NetworkQuestion, NetworkScore
 
 from ..app import QueryHandlers
 from ..node import LoadUsers, Node, Seed, UsersNode
@@ -20,14 +20,15 @@ from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from .child import Arrays
 from .denormals import flushed
 from .network_app import network_in
-from .row_gradients import GradientStatistic, RowGradients
+from .on_rows import GradientStatistic, NetworkStatistic, OnRows, ScoreStatistic
 
 
 class NetworkUsersApp(ClientApp):
-    """A ClientApp whose users train the networks of ``LdpFedAvg(network=...)``.
+    """A ClientApp whose users train and evaluate networks that come as data.
 
-    With noise at the user, users report an update by a few steps of their own. With noise at the
-    node, or shared by nodes, their gradients are added up, and the server takes the steps.
+    They train for ``LdpFedAvg(network=...)``. With noise at the user, users report an update by a
+    few steps of their own. With noise at the node, or shared by nodes, their gradients are added
+    up, and the server takes the steps. They evaluate for ``PrivateEvaluation`` of a network.
 
     Parameters
     ----------
@@ -52,12 +53,12 @@ class NetworkUsersApp(ClientApp):
     Guarantee
     ---------
     1. The guarantee of :class:`LdpUserUpdateMod` holds for updates, at pure epsilon, and that of
-       :class:`LdpClientApp` for gradients. No code of a run is executed, so the exceptions for apps
-       that remember or send what they have seen do not apply.
+       :class:`LdpClientApp` for gradients and scores. No code of a run is executed, so the
+       exceptions for apps that remember or send what they have seen do not apply.
     2. A network is refused, with a text about the network, before data are loaded and budget is
-       spent. The app answers no query but the one for gradients.
-    3. A user's update or gradient follows from this user's rows alone, to the last bit. One that is
-       not finite counts as 0.
+       spent. The app answers no queries but those about a network.
+    3. A user's update, gradient or score follows from this user's rows alone, to the last bit. One
+       that is not finite counts as 0.
     4. Not covered: the time that training takes beyond ``reply-after``, and a kernel that ends the
        process. In contrast to :class:`NetworkClientApp`, kernels run in the node's process.
     """
@@ -72,8 +73,11 @@ class NetworkUsersApp(ClientApp):
         super().__init__()
         limits = limits or Limits()
         mod = _NetworkMod(load_users, policy, seed, limits)
-        statistics: OwnStatistics = {NetworkGradient: GradientStatistic(limits)}
-        _GradientHandlers(load_users, policy, seed, statistics).register(self)
+        statistics: OwnStatistics = {
+            NetworkGradient: GradientStatistic(limits),
+            NetworkScore: ScoreStatistic(limits),
+        }
+        _NetworkHandlers(load_users, policy, seed, statistics).register(self)
 
         @self.train()
         def train(message: Message, context: Context) -> Message:
@@ -83,16 +87,16 @@ class NetworkUsersApp(ClientApp):
 _OTHERS = "This client trains networks that come as data only."
 
 
-class _GradientHandlers(QueryHandlers):
-    """Handlers of queries for users' gradients, which refuse all other queries."""
+class _NetworkHandlers(QueryHandlers):
+    """Handlers of queries about networks, which refuse all other queries."""
 
     def read(self, content: RecordDict) -> Query:
         """Return the query in a message; raise Refusal if there is none, or for its network."""
         query = super().read(content)
-        if not isinstance(question := query.question, NetworkGradient):
+        if not isinstance(question := query.question, NetworkQuestion):
             raise Refusal(Refusal.MALFORMED, _OTHERS)
-        statistic = self.statistics[NetworkGradient]
-        assert isinstance(statistic, GradientStatistic)
+        statistic = self.statistics[type(question)]
+        assert isinstance(statistic, NetworkStatistic)
         try:
             statistic.checked(question)
         except NetworkError as error:
@@ -149,16 +153,15 @@ class _Local:
     """A network that is trained on the rows of one user at a time."""
 
     def __init__(self, network: Network, asked: LocalTraining, limits: Limits) -> None:
-        self._asked, self._gradients = asked, RowGradients(network, limits)
+        self._asked, self._rows = asked, OnRows(network, limits)
 
     @flushed()
     def trained(self, user: OneUser) -> Arrays:
         """Return all parameters after the training steps on a user's rows."""
-        gradients = self._gradients
-        mean = gradients.on(user.features, user.targets)
-        kept = gradients.parameters
+        mean = self._rows.gradients(user.features, user.targets)
+        kept = self._rows.parameters
         for _ in range(self._asked.steps):
             found = mean(kept)
             kept = {n: v - self._asked.learning_rate * found[n] for n, v in kept.items()}
-        arrays = gradients.network.arrays
+        arrays = self._rows.network.arrays
         return {**arrays, **{name: value.numpy() for name, value in kept.items()}}

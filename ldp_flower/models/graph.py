@@ -14,7 +14,8 @@ DTYPES: Final = (*FLOATS, "int64", "bool")
 MAX_DIMS: Final = 8
 MAX_INTEGER: Final = 1 << 53  # JSON readers differ on larger integers
 CLASS_LOSSES: Final = ("cross_entropy", "focal", "dice")
-LOSSES: Final = (*CLASS_LOSSES, "binary_cross_entropy", "mse", "huber", "poisson")
+LABEL_LOSSES: Final = (*CLASS_LOSSES, "binary_cross_entropy")  # their predictions are right or not
+LOSSES: Final = (*LABEL_LOSSES, "mse", "huber", "poisson")
 
 
 class NetworkError(ValueError):

@@ -169,12 +169,17 @@ class RecordLoss:
         *known: torch.Tensor,
     ) -> torch.Tensor:
         """Return the loss; with ``known`` encoded values, only the trainable part is computed."""
-        values = {**self.constants, **_by_reference(trained), RECORD: record[None]}
-        values |= zip(self.encoded, known, strict=bool(known))
-        (output,) = evaluate(self.graph, values, [self.graph.output])
+        output = self.output(trained, record, *known)
         weights = self.graph.class_weights
         given = [torch.tensor(weights, dtype=output.dtype)] if weights else []
         return LOSSES[self.graph.loss](output, target, *given)
+
+    def output(self, trained: Tensors, record: torch.Tensor, *known: torch.Tensor) -> torch.Tensor:
+        """Return the output of which the loss is computed, for a batch of one."""
+        values = {**self.constants, **_by_reference(trained), RECORD: record[None]}
+        values |= zip(self.encoded, known, strict=bool(known))
+        (output,) = evaluate(self.graph, values, [self.graph.output])
+        return output
 
 
 def _by_reference(tensors: Tensors) -> dict[Reference, torch.Tensor]:

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from . import steady
+from .graph import CLASS_LOSSES
 
 _SMOOTHING: Final = 1e-5  # of the Dice loss: a class that is nowhere, and not predicted, loses 0
 
@@ -93,3 +94,17 @@ LOSSES: Final[Mapping[str, Loss]] = {
     "huber": _of_numbers(F.huber_loss),
     "poisson": _of_numbers(steady.poisson, 0),
 }
+
+
+def accuracy(loss: str, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the share of places of a record that are predicted rightly; NaN without any.
+
+    ``loss`` is one of ``LABEL_LOSSES``. Places with a class out of range do not count.
+    """
+    if loss in CLASS_LOSSES:
+        known = (target >= 0) & (target < output.shape[1])
+        right = output.argmax(1)[0] == target
+    else:
+        known = target.isfinite()
+        right = (output.reshape(target.shape) > 0) == (target > 0.5)
+    return (right & known).sum() / known.sum()

@@ -1,17 +1,55 @@
-"""The question about a network that is sent as data."""
+"""The questions about a network that is sent as data."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..models import Limits, Network, NetworkError
+from ..models.graph import LABEL_LOSSES
 from ..models.parsing import parsed
 from .base import Letters, Marks, MessageError, Question
+from .sums import SQUARE
+
+
+class NetworkQuestion(Question):
+    """Base class: about a network, whose statistic only apps that take networks have.
+
+    ``text`` is the network, as :meth:`ldp_flower.models.Graph.to_text` writes it, and
+    ``parameters`` are all of its parameters (:attr:`ldp_flower.models.Network.vector`).
+    """
+
+    alone: ClassVar[bool] = False
+
+    text: Letters
+    parameters: Marks
+
+    def network(self, limits: Limits) -> Network:
+        """Return the network; raise NetworkError if it is not one within the limits."""
+        if self.text.dtype != np.uint8 or self.text.ndim != 1:
+            raise NetworkError("Expected the text of a network.")
+        limits.require("text_bytes", len(self.text), "ASCII characters of text")
+        graph = parsed(self.text.tobytes().decode("latin-1"), limits)
+        return Network.of_vector(graph, self.parameters)
+
+    def network_for(self, num_features: int) -> Network:
+        """Return the network; raise MessageError unless it takes rows of ``num_features``."""
+        network = self.network(Limits.none())
+        if (size := network.graph.record.size) != num_features:
+            raise MessageError(
+                f"The network takes rows of {size} numbers, and users have {num_features}."
+            )
+        return network
+
+
+def _text_of(network: Network) -> NDArray[np.uint8]:
+    return np.frombuffer(network.graph.to_text().encode("ascii"), np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkGradient(Question):
+class NetworkGradient(NetworkQuestion):
     """A user's mean gradient of a network's loss over its rows, clipped to the length ``radius``.
 
     The value, shape (users, trained parameters + 1), has the gradient with respect to the trained
@@ -27,7 +65,6 @@ class NetworkGradient(Question):
     """
 
     stem: ClassVar[str] = "network_gradient"
-    alone: ClassVar[bool] = False  # only apps that train networks have a statistic for it
 
     text: Letters
     parameters: Marks
@@ -37,25 +74,52 @@ class NetworkGradient(Question):
     @classmethod
     def of(cls, network: Network, radius: float, told: float) -> Self:
         """Return the question about a network."""
-        text = np.frombuffer(network.graph.to_text().encode("ascii"), np.uint8)
-        return cls(text, network.vector, radius, told)
-
-    def network(self, limits: Limits) -> Network:
-        """Return the network; raise NetworkError if it is not one within the limits."""
-        if self.text.dtype != np.uint8 or self.text.ndim != 1:
-            raise NetworkError("Expected the text of a network.")
-        limits.require("text_bytes", len(self.text), "ASCII characters of text")
-        graph = parsed(self.text.tobytes().decode("latin-1"), limits)
-        return Network.of_vector(graph, self.parameters)
+        return cls(_text_of(network), network.vector, radius, told)
 
     def width(self, num_features: int) -> int:
-        """Return the number of trained parameters plus one.
+        """Return the number of trained parameters plus one."""
+        return self.network_for(num_features).num_trainable + 1
 
-        Raise MessageError unless the network takes rows of ``num_features`` numbers.
-        """
-        network = self.network(Limits.none())
-        if (size := network.graph.record.size) != num_features:
-            raise MessageError(
-                f"The network takes rows of {size} numbers, and users have {num_features}."
-            )
-        return network.num_trainable + 1
+
+@dataclass(frozen=True, eq=False)
+class NetworkScore(NetworkQuestion):
+    """A user's mean loss or accuracy by a network over its rows, shape (users, 1) or (users, 2).
+
+    Let s be the mean over ``bound``, clipped to [0, 1]. The value is ``s - 1/2`` and, with
+    ``squares``, ``s**2 - 1/2`` times :data:`~.sums.SQUARE`; it is no longer than :attr:`radius`.
+    Rows with a number that is not finite, or with a class that there is not, do not count. A user
+    without any other has no value, and counts as 0.
+
+    Attributes
+    ----------
+    bound : float
+        Public bound on the mean. Larger ones are clipped.
+    accuracy : bool
+        True for the share of right predictions: of places whose largest output is that of the
+        class or, for ``"binary_cross_entropy"``, is on the side of 0 that the target says.
+    """
+
+    stem: ClassVar[str] = "network_score"
+
+    text: Letters
+    parameters: Marks
+    bound: float
+    accuracy: bool = False
+    squares: bool = False
+
+    @classmethod
+    def of(cls, network: Network, bound: float, accuracy: bool, squares: bool) -> Self:
+        """Return the question about a network."""
+        return cls(_text_of(network), network.vector, bound, accuracy, squares)
+
+    @property
+    def radius(self) -> float:
+        """Largest length of a value."""
+        return math.hypot(0.5, SQUARE / 2) if self.squares else 0.5
+
+    def width(self, num_features: int) -> int:
+        """Return 2 with squares, otherwise 1; raise MessageError if there is no accuracy."""
+        network = self.network_for(num_features)
+        if self.accuracy and network.graph.loss not in LABEL_LOSSES:
+            raise MessageError(f"Expected a loss in {list(LABEL_LOSSES)} for an accuracy.")
+        return 1 + self.squares

@@ -12,7 +12,7 @@ from test_network_app import MISFITS, network
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import NetworkUsersApp, Refusal
-from ldp_flower.clients.private_training.row_gradients import GradientStatistic
+from ldp_flower.clients.private_training.on_rows import GradientStatistic
 from ldp_flower.clients.values import values_of as users_values
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import HASH_END, Query, Report

@@ -43,6 +43,7 @@ from ldp_flower.questions import (
     MessageError,
     Moments,
     NetworkGradient,
+    NetworkScore,
     NormalEquations,
     NormalisedUpdate,
     OctaveShares,
@@ -599,5 +600,6 @@ def test_every_class_of_questions_is_in_the_registry():
 
     known = {kind for form in WIRE_TYPES.values() for kind in form.kinds}
     stemmed = {k for k in below(Question) if k.stem and "questions" in k.__module__}
-    assert NetworkGradient not in known  # only apps that train networks have a statistic for it
-    assert stemmed == known | {NetworkGradient} and issubclass(Standardised, TransformedQuestion)
+    networks = {NetworkGradient, NetworkScore}  # only apps that take networks have statistics
+    assert not networks & known
+    assert stemmed == known | networks and issubclass(Standardised, TransformedQuestion)

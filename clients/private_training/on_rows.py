@@ -1,0 +1,150 @@
+"""A network on the rows of one user, computed apart from all other users: gradients and scores."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, MutableMapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ldp_flower.models.graph import Limits
+from ldp_flower.models.network import Network
+from ldp_flower.questions import NetworkGradient, NetworkQuestion, NetworkScore
+from ldp_flower.questions.sums import SQUARE
+from ldp_flower.validation import Floats
+
+from ..statistics.sizes import shortened
+from .denormals import flushed
+from .records import Form, Rows
+
+if TYPE_CHECKING:
+    from .gradients import Tensors
+
+_AT_ONCE = 1 << 24  # number of intermediate numbers of a user's rows in memory at a time
+
+
+class OnRows:
+    """A network on one user's rows, each of which is one record, in C order.
+
+    Raise NetworkError if the network is refused.
+    """
+
+    def __init__(self, network: Network, limits: Limits) -> None:
+        self.network, self._form = network, Form.of(network, limits)
+        self._at_once = max(1, _AT_ONCE // max(1, network.check(limits).intermediates))
+
+    @cached_property
+    def parameters(self) -> "Tensors":
+        """The network's trainable parameters, which are the same for all users."""
+        return self._tensors(True)
+
+    @cached_property
+    def _constants(self) -> "Tensors":
+        return self._tensors(False)
+
+    def _tensors(self, trainable: bool) -> "Tensors":
+        import torch
+
+        arrays, ordered = self.network.arrays, self.network.graph.parameters.items()
+        return {n: torch.tensor(arrays[n]) for n, of in ordered if of.trainable == trainable}
+
+    def _fitted(self, features: Floats, targets: Floats) -> tuple[Rows, Rows]:
+        """Return rows as the network's records, and their targets."""
+        rows = features.reshape(-1, *self.network.graph.record.shape)
+        goals = targets.reshape(-1, *[1] * len(self._form.target.shape))
+        records, wanted, _ = self._form.fitted(rows, goals, len(rows))
+        return records, wanted
+
+    def gradients(self, features: Floats, targets: Floats) -> Callable[["Tensors"], "Tensors"]:
+        """Return the function from parameters to the mean gradient on rows; 0 without rows."""
+        import torch
+        from torch.func import grad, vmap
+
+        from ldp_flower.models.interpreter import RecordLoss
+
+        records, wanted = self._fitted(features, targets)
+        if not len(records):
+            return lambda kept: {name: torch.zeros_like(value) for name, value in kept.items()}
+        loss = RecordLoss.of(self.network.graph, self._constants)
+        given = [torch.from_numpy(records), torch.from_numpy(wanted)]
+        with torch.no_grad():
+            given += vmap(loss.known, chunk_size=self._at_once)(given[0])
+        in_dims = (None, *[0] * len(given))
+        each = vmap(grad(loss), in_dims=in_dims, chunk_size=self._at_once)
+        return lambda kept: {name: found.mean(0) for name, found in each(kept, *given).items()}
+
+    def score(self, features: Floats, targets: Floats, accuracy: bool) -> float:
+        """Return the mean loss or accuracy on rows with a valid target; NaN without any."""
+        import torch
+        from torch.func import vmap
+
+        from ldp_flower.models import losses
+        from ldp_flower.models.interpreter import RecordLoss
+
+        records, wanted = self._fitted(features, targets)
+        valid = self._form.valid(wanted)
+        if not valid.any():
+            return np.nan
+        loss = RecordLoss.of(self.network.graph, self._constants)
+
+        def of_record(record: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            if not accuracy:
+                return loss(self.parameters, record, target)
+            output = loss.output(self.parameters, record)
+            return losses.accuracy(self.network.graph.loss, output, target)
+
+        given = torch.from_numpy(records[valid]), torch.from_numpy(wanted[valid])
+        with torch.no_grad():
+            each = vmap(of_record, chunk_size=self._at_once)(*given)
+        # A loss that overflows on the way is a large one.
+        return float(each.double().nan_to_num(nan=np.inf, posinf=np.inf).mean())
+
+
+class NetworkStatistic(ABC):
+    """Base class of the statistics of questions about networks within an app's limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        # All users of a query share its network.
+        self._checked: MutableMapping[NetworkQuestion, OnRows] = WeakKeyDictionary()
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Limits]]:
+        # Simulations send apps to other processes, and weak references cannot be sent.
+        return type(self), (self._limits,)
+
+    def checked(self, question: NetworkQuestion) -> OnRows:
+        """Return a question's network; raise NetworkError if it is refused."""
+        if (found := self._checked.get(question)) is None:
+            found = OnRows(question.network(self._limits), self._limits)
+            self._checked[question] = found
+        return found
+
+    @abstractmethod
+    def __call__(self, features: Floats, targets: Floats, question: Any) -> Floats:
+        """Return one user's value."""
+
+
+class GradientStatistic(NetworkStatistic):
+    """The statistic of :class:`NetworkGradient`."""
+
+    @flushed()
+    def __call__(self, features: Floats, targets: Floats, question: NetworkGradient) -> Floats:
+        """Return one user's value."""
+        rows = self.checked(question)
+        kept = rows.parameters
+        mean = rows.gradients(features, targets)(kept)
+        flat = [mean[name].numpy().ravel() for name in kept]
+        value: Floats = shortened(np.concatenate(flat)[None].astype(np.float64), question)[0]
+        return value
+
+
+class ScoreStatistic(NetworkStatistic):
+    """The statistic of :class:`NetworkScore`."""
+
+    @flushed()
+    def __call__(self, features: Floats, targets: Floats, question: NetworkScore) -> Floats:
+        """Return one user's value."""
+        mean = self.checked(question).score(features, targets, question.accuracy)
+        score = np.clip(mean / question.bound, 0, 1)
+        return np.array([score - 0.5, SQUARE * (score**2 - 0.5)][: 1 + question.squares])
