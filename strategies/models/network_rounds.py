@@ -1,6 +1,6 @@
 """Rounds of RecordDpSgd: messages to silos, their answers, and the result of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -104,16 +104,16 @@ class NetworkAsk(Asked):
         finite = all(np.isfinite(array).all() for array in found.arrays.values())
         return found if finite and 0 < found.units < _MOST_UNITS else None
 
-    def together(self, parts: Sequence[Models]) -> Models:
+    def together(self, parts: Mapping[int, Models]) -> Models:
         """Return the mean over silos, weighted by their declared numbers of units.
 
         The order of summation does not depend on the order in which silos answered.
         """
         sums = {name: np.zeros(tensor.shape) for name, tensor in self._wanted.items()}
-        for part in parts:
+        for part in parts.values():
             for name, array in part.arrays.items():
                 sums[name] += part.units * array
-        units = sum(part.units for part in parts)
+        units = sum(part.units for part in parts.values())
         mean = {
             name: (sums[name] / (units or 1.0)).astype(tensor.dtype)
             for name, tensor in self._wanted.items()

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -87,8 +87,8 @@ class Asked(ABC):
         """
 
     @abstractmethod
-    def together(self, parts: Sequence[Any]) -> Any:
-        """Combine the nodes' parts into the answer, which has a ``count`` of users."""
+    def together(self, parts: Mapping[int, Any]) -> Any:
+        """Combine the parts, by node, into the answer, which has a ``count`` of users."""
 
     def metrics(self, answer: Any) -> dict[str, int | float]:
         """Return metrics of an answer that a step reports in addition to its counts."""
@@ -128,6 +128,19 @@ class Answers:
         return len(self.reports)
 
 
+@dataclass(frozen=True)
+class NodeEstimates:
+    """The estimates of the nodes, by their ids, and of all of their users."""
+
+    whole: Estimate
+    nodes: Mapping[int, Estimate]
+
+    @property
+    def count(self) -> int:
+        """Number of users."""
+        return self.whole.count
+
+
 #: One node's part of an answer.
 Part = Summary | Answers | NodeSums | MaskedSum
 
@@ -160,6 +173,8 @@ class Ask(PlainFields, Asked):
         The members of a sum whose noise is shared, once they are chosen.
     study : NamedStudy, optional
         The approved study of the question, which the run sets for all of its questions.
+    by_node : bool (default: False)
+        True if the answer is :class:`NodeEstimates`, for sums with noise at the node.
     """
 
     cohort: Cohort
@@ -171,6 +186,7 @@ class Ask(PlainFields, Asked):
     collections: int | None = None
     chosen: Chosen | None = None
     study: NamedStudy | None = None
+    by_node: bool = False
 
     @property
     def shared(self) -> bool:
@@ -229,9 +245,13 @@ class Ask(PlainFields, Asked):
         coin_step = number if self.collections is None else 0
         return _node_part(content, self, coin_step, keys, salt, slots)
 
-    def together(self, parts: Sequence[Part]) -> Estimate | Answers:
+    def together(self, parts: Mapping[int, Part]) -> Estimate | Answers | NodeEstimates:
         """Return the estimated mean of all reports, or the single reports if they are kept."""
-        return _together(self, parts)
+        whole = _together(self, [*parts.values()])
+        if not (self.by_node and isinstance(whole, Estimate)):
+            return whole
+        each = {node: _together(self, [part]) for node, part in parts.items()}
+        return NodeEstimates(whole, {n: e for n, e in each.items() if isinstance(e, Estimate)})
 
     def query(self, salt: int, number: int, numbered: bool = False) -> Query:
         """Return the query to send, for a run's salt and a step's number on the wire."""

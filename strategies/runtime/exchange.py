@@ -253,7 +253,7 @@ class Exchange:
         if (kept := self._store.condensed(number)) is not None:
             with self._store.reading(f"the answer of step {number}"):
                 return ask.from_bytes(kept[0]), made(Step, kept[1])
-        parts: list[Any] = []
+        parts: dict[int, Any] = {}
         errors = rejected = silent = no_budget = lost = 0
         reasons = Counter[str]()
         replies = self._store.replies(number)
@@ -271,7 +271,7 @@ class Exchange:
                 part = ask.part(content, keys, population.salt, asked_as, slots)
                 rejected += part is None
             if part is not None:
-                parts.append(part)
+                parts[node] = part
                 no_budget += len(slots) - part.count
             elif failure is None or failure.code not in _UNPAID:
                 lost += len(slots)
