@@ -56,15 +56,23 @@ class FedAvgResult(Result):
         Standard deviation of the accumulated noise of all steps, per parameter. In a linear model
         with rows of norm 1, this is also the noise of a logit. The effect of a noisy step on later
         steps is not included. NaN if an optimizer determined the steps.
+    text : str
+        The network, as :meth:`ldp_flower.models.Graph.to_text` writes it; empty without a network.
     """
 
     model: ArrayRecord
     noise_to_signal: float
     path_length: float
     noise: float
+    text: str = ""
 
     def __post_init__(self) -> None:
         self.arrays = self.model
+
+    @property
+    def network(self) -> Network | None:
+        """The trained network; None if the model is that of an app."""
+        return networks.network_of(self.text, self.model) if self.text else None
 
     def _draw(self, axes: "Axes") -> None:
         super()._draw(axes)
@@ -531,6 +539,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
             noise_to_signal=schedule.noise_to_signal,
             path_length=math.nan if moved else sum(descent.steps) * reporting.radius,
             noise=math.nan if moved else descent.noise,
+            text="" if self.network is None else self.network.graph.to_text(),
             notes=[
                 *trained.notes,
                 *notes,
@@ -550,6 +559,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
             noise_to_signal=networks.noise_to_signal(budget, dim),
             path_length=found.path_length,
             noise=found.noise,
+            text=self.network.graph.to_text(),
             notes=[] if few is None else [f"{few} Expect a poor network."],
         )
 

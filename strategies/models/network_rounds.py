@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.messages import MessageError, NodeKeys, Report, Slots
 from ldp_flower.guarantee.training import ARRAYS, METRICS, NETWORK, NetworkRound
-from ldp_flower.models import Graph, Limits, Network
+from ldp_flower.models import Graph, Network
 from ldp_flower.models.graph import Tensor
-from ldp_flower.models.parsing import parsed
 from ldp_flower.presentation import charts
 
 from ..runtime import Asked, Cohort
 from ..runtime.facts import SPENT
 from ..runtime.result import Result
+from ..sums.networks import network_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -200,8 +200,7 @@ class RecordDpSgdResult(Result):
     @property
     def network(self) -> Network:
         """The trained network. ``network.to_torch(module)`` loads it into the original module."""
-        arrays = {name: array.numpy() for name, array in self.arrays.items()}
-        return Network(parsed(self.text, Limits.none()), arrays)
+        return network_of(self.text, self.arrays)
 
     def table(self) -> "DataFrame":
         """Return one row for each round.

@@ -13,7 +13,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from ldp_flower.expectation import Expectation
-from ldp_flower.models import Network
+from ldp_flower.models import Limits, Network
+from ldp_flower.models.parsing import parsed
 from ldp_flower.presentation.words import counted
 from ldp_flower.questions import NetworkGradient
 from ldp_flower.randomizers import Estimate
@@ -51,6 +52,12 @@ class NetworkFit:
 def arrays_of(network: Network) -> ArrayRecord:
     """Return all parameters of a network as Flower's record."""
     return ArrayRecord({name: Array(np.asarray(a)) for name, a in network.arrays.items()})
+
+
+def network_of(text: str, arrays: ArrayRecord) -> Network:
+    """Return a network with all parameters in a record of :func:`arrays_of`."""
+    known = {name: array.numpy() for name, array in arrays.items()}
+    return Network(parsed(text, Limits.none()), known)
 
 
 def noise_to_signal(budget: Budget, dim: int) -> float:
