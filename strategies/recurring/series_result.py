@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -63,7 +63,8 @@ class Collected:
 def has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
     """Return True if the result of a strategy has estimates, which a series can follow."""
     bases = [base for each in kind.__mro__ for base in getattr(each, "__orig_bases__", ())]
-    results = [argument for base in bases for argument in getattr(base, "__args__", ())]
+    stated = [argument for base in bases for argument in get_args(base)]
+    results = [each for one in stated for each in get_args(one) or (one,)]
     return any(
         isinstance(each, type)
         and issubclass(each, Result)

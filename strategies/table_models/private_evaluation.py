@@ -1,4 +1,4 @@
-"""PrivateEvaluation: the R2 of a given linear model over users, with its standard error."""
+"""PrivateEvaluation: the worth of a given model to users, with its standard error."""
 
 import math
 from collections.abc import Generator, Iterator
@@ -10,12 +10,14 @@ from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
 from ldp_flower.data.users import Users
-from ldp_flower.expectation import Setting
+from ldp_flower.expectation import NoPlan, Setting
+from ldp_flower.models import Network
+from ldp_flower.models.graph import LABEL_LOSSES
 from ldp_flower.presentation import charts
 from ldp_flower.questions import SquaredErrors
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Floats, check_positive
+from ldp_flower.validation import Floats, check_choice, check_positive, check_unused
 
 from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of, normal_users
 from ..runtime import (
@@ -32,9 +34,11 @@ from ..runtime import (
 )
 from ..runtime.at_node import AtNode
 from ..runtime.result import frame, interval
+from ..runtime.run_store import LATER
 from ..subprotocols.scales import number_randomizer
 from ..sums import evaluation as sums
 from ..sums.budget import Budget
+from .network_evaluation import NetworkEvaluationResult, evaluate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,8 +155,10 @@ class _Loss(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
+class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluationResult]):
     """The R2 of a given linear model over users, with its standard error; one report per user.
+
+    Of a network as data, it is the accuracy or the loss (:class:`NetworkEvaluationResult`).
 
     If A is the mean squared residual and B the mean squared deviation from a centre, R2 is
     ``1 - A / B``. Reports of A and B themselves would need wide bounds, and so much noise. So only
@@ -169,20 +175,27 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
 
     Parameters
     ----------
-    coef : array_like, shape (num_features,)
-        The model: predictions are ``<x, coef>``.
+    coef : array_like, shape (num_features,), or Network
+        The model. Predictions of a linear one are ``<x, coef>``. A network is evaluated by users of
+        :class:`ldp_flower.clients.NetworkUsersApp`.
     centre : float (default: 0.0)
         Constant prediction with which the model is compared: the best one that is publicly known.
         R2 is too high by the square of its distance from the targets' mean over their variance.
     bound : float (default: 4.0)
         Public bound on a user's mean squared deviation from the centre; larger values are clipped.
         The default holds for targets within [-2, 2], as a :class:`~ldp_flower.Schema` gives them
-        for bounds, and the centre 0.
+        for bounds, and the centre 0. Of a network it is the bound on a user's mean loss.
+    metric : {"accuracy", "loss"}, optional
+        What is estimated of a network. By default it is the accuracy if the network's loss is of
+        classes or of 0 and 1, and otherwise the loss.
 
     Notes
     -----
     All users count equally, whatever their number of rows. The model must have been fitted on
     other users, or R2 is too high.
+
+    All users report their score by a network once. With noise at the node, the result has a score
+    for each node, too.
 
     The second difference is clipped at 2 to 6 times the baseline, as far out as a standard error of
     R2 of 0.03 allows. The first one is clipped further out if a standard error of .05 allows it. If
@@ -200,7 +213,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
         guarantees.ENFORCED,
     )
     card = Card(
-        question="R2 and loss of a given linear model, with standard errors",
+        question="R2 and loss of a given linear model, accuracy or loss of a network",
         guarantee="pure epsilon",
         rounds="3",
         report="1",
@@ -209,12 +222,19 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
         page="private-evaluation",
     )
 
-    coef: ArrayLike = field(kw_only=False)
+    coef: ArrayLike | Network = field(kw_only=False)
     centre: float = 0.0
     bound: float = 4.0
+    metric: str | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_positive("bound", self.bound)
+        self.randomizer(1.0)  # refuses a bad epsilon now
+        if self.network is not None:
+            self._check_network(self.network)
+            return
+        check_unused(self, "without a network", "metric")
         self._model = np.asarray(self.coef, np.float64)
         if self._model.ndim != 1 or not self._model.size or not np.isfinite(self._model).all():
             raise ValueError(
@@ -222,8 +242,25 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
             )
         if not math.isfinite(self.centre):
             raise ValueError(f"Expected a finite centre, got {self.centre}.")
-        check_positive("bound", self.bound)
-        self.randomizer(1.0)  # refuses a bad epsilon now
+
+    def _check_network(self, network: Network) -> None:
+        """Raise ValueError for arguments that a network does not have."""
+        check_unused(self, "with a network", "centre")
+        labels = network.graph.loss in LABEL_LOSSES
+        if self.metric is not None:
+            check_choice("metric", self.metric, ("accuracy", "loss") if labels else ("loss",))
+        if self._tells_accuracy:
+            check_unused(self, "with an accuracy", "bound")
+
+    @property
+    def network(self) -> Network | None:
+        """The network to evaluate; None if the model is linear."""
+        return self.coef if isinstance(self.coef, Network) else None
+
+    @property
+    def _tells_accuracy(self) -> bool:
+        labels = self.network is not None and self.network.graph.loss in LABEL_LOSSES
+        return labels and self.metric != "loss"
 
     plans_with: ClassVar[frozenset[str]] = frozenset({"rows_per_user", "num_features", "quality"})
 
@@ -233,7 +270,9 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
         return cls(np.eye(1, features_of(setting, cls) + 1)[0], epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> EvaluatedUsers:
-        """Return users for whom the model has the setting's R2."""
+        """Return users for whom the linear model has the setting's R2."""
+        if self.network is not None:
+            raise NoPlan("The score of a network is not known to a plan.")
         quality = USUAL_R2 if setting.quality is None else setting.quality
         return EvaluatedUsers(
             error="standard error of R2",
@@ -257,7 +296,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
     @property
     def row_features(self) -> int:
         """Number of the model's features."""
-        return len(self._model)
+        return len(self._model) if self.network is None else self.network.graph.record.size
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -266,6 +305,9 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
 
     def protocol(self, run: Run) -> Protocol:
         """Ask for the baseline, then for differences, and solve for both means."""
+        if self.network is not None:
+            bound = 1.0 if self._tells_accuracy else self.bound
+            return (yield from evaluate(run, self.network, self._tells_accuracy, bound, self.delta))
         if self.noise != "user":
             return (yield from self._of_nodes(run))
         if refusal := self._too_few(run.num_users):
@@ -315,8 +357,8 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult]):
         )
 
     def _too_few(self, num_users: int) -> TooFew | None:
-        if self.noise != "user":
-            return super()._too_few(num_users)  # the sum's own rule depends on the nodes, too
+        if self.noise != "user" or self.network is not None:
+            return super()._too_few(num_users)  # the rules of sums and networks come later
         sizes = self._sizes(num_users)
         if min(sizes) < self.min_reports:
             return self.too_small(num_users)

@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvgM
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users, strategies
-from ldp_flower.clients import LdpClientApp, LdpUpdateMod, NetworkClientApp
+from ldp_flower.clients import LdpClientApp, LdpUpdateMod, NetworkClientApp, NetworkUsersApp
 from ldp_flower.guarantee.training import digest
 from ldp_flower.strategies import Counts, LdpStrategy, TooFewReports
 from ldp_flower.strategies.catalogue import PUBLIC
@@ -325,7 +325,13 @@ MODES = [
         table_of_classes(),
         {"schema": OTHER_CLASSES, "rows_per_user": 9, "method": "lengths"},
     ),
-    ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
+    ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {"metric": "loss"}),
+    (
+        "PrivateEvaluation",
+        {"coef": linear_network(DIM), "epsilon": 4.0},
+        MANY,
+        {"metric": "accuracy"},
+    ),
     (
         "Series",
         {"strategy": Counts(MIXED, "sort", epsilon=4.0), "collections": 3},
@@ -395,7 +401,8 @@ def recorded(strategy, users):
         }
     else:
         train = NetworkClientApp(users, seed=1) if callable(users) else None
-        app = train or LdpClientApp(lambda context: users, seed=1)
+        answer = LdpClientApp if getattr(strategy, "network", None) is None else NetworkUsersApp
+        app = train or answer(lambda context: users, seed=1)
         grid, arguments = Recording(app, 1), {}
     try:
         result = strategy.start(grid, timeout=1, seed=1, **{"num_nodes": 1, **arguments})

@@ -15,12 +15,14 @@ from ldp_flower.strategies import (
     FedAvgResult,
     LdpStrategy,
     LinearResult,
+    NetworkEvaluationResult,
     PrivacySpent,
     RecordDpSgdResult,
     Result,
     SparseResult,
 )
 from ldp_flower.strategies.catalogue import PROTOCOLS, PUBLIC
+from ldp_flower.strategies.table_models.network_evaluation import SiteScore
 
 # Whose runs take seconds; their results are of the same classes as others'.
 SLOW = {"SparseMean", "SparseRegression", "MultiRoundRegression"}
@@ -39,6 +41,9 @@ def made_by_hand():
     weights = np.ones((2, 3), np.float32), np.array(7), np.zeros(0)
     model = ArrayRecord(list(weights))
     yield FedAvgResult(model=model, noise_to_signal=0.2, path_length=3.0, noise=float("nan"))
+    sites = [SiteScore(1, 40, 0.8, 0.05), SiteScore(2, 9, float("nan"), 0.3)]
+    errors = {"std_error": 0.04, "users_std_error": 0.02}
+    yield NetworkEvaluationResult(metric="accuracy", value=0.8, clip=1.0, sites=sites, **errors)
     rounds = {1: MetricRecord({"nodes": 2, "records": 60.0, "epsilon-spent": 0.7})}
     yield RecordDpSgdResult(arrays=model, train_metrics_clientapp=rounds, planned_rounds=1)
     yield Result(arrays=ArrayRecord({"weights": ArrayRecord(list(weights))["0"]}))
