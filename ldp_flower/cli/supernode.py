@@ -56,8 +56,16 @@ DropMissingIds = Annotated[
 RecordsOf = Annotated[
     Path | None,
     typer.Option(
-        help="File (.npz with records and targets) on which the node trains networks that come as "
-        "data, without an app."
+        help="File (.npz with records and targets, or what --loader takes) on which the node "
+        "trains networks that come as data, without an app."
+    ),
+]
+Loader = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION",
+        help="The operator's function that returns records, targets and, optionally, owners for "
+        "the file or folder --records.",
     ),
 ]
 MaxFrozen = Annotated[
@@ -102,6 +110,7 @@ def supernode(
     unquoted: Unquoted = False,
     drop_missing_ids: DropMissingIds = False,
     records: RecordsOf = None,
+    loader: Loader = None,
     max_frozen: MaxFrozen = None,
     key: KeyFile = None,
     peers: PeersFile = None,
@@ -122,7 +131,7 @@ def supernode(
 
     _refuse_removed(train_on)
     of_table = (table, schema, user_column, ids, unquoted, drop_missing_ids)
-    settings = _settings(app, *of_table, records, max_frozen)
+    settings = _settings(app, *of_table, records, loader, max_frozen)
     settings = replace(settings, files=_key_files(key, peers))
     with failing(flower.UntestedFlower, ArgumentsError):
         flower.check()
@@ -153,6 +162,7 @@ def check(
     unquoted: Unquoted = False,
     drop_missing_ids: DropMissingIds = False,
     records: RecordsOf = None,
+    loader: Loader = None,
     max_frozen: MaxFrozen = None,
     network: NetworkFile = None,
     key: KeyFile = None,
@@ -185,7 +195,7 @@ def check(
 
     _refuse_removed(train_on)
     of_table = (table, schema, user_column, ids, unquoted, drop_missing_ids)
-    given = (app, *of_table, records, max_frozen)
+    given = (app, *of_table, records, loader, max_frozen)
     anything = any(each not in (None, False) for each in (*given, network, key, peers))
     if (folder := Path(what).expanduser()).is_dir():
         if anything:
@@ -221,9 +231,10 @@ def _settings(
     unquoted: bool,
     drop_missing_ids: bool,
     records: Path | None,
+    loader: str | None,
     max_frozen: int | None,
 ) -> "Settings":
-    from ..supernode.settings import OwnApp, OwnTable, RecordsFile, Settings
+    from ..supernode.settings import OwnApp, OwnRecords, OwnTable, Settings
 
     path = os.environ.get("PATH", os.defpath)
     of_table = (table, schema, user_column, ids, unquoted or None, drop_missing_ids or None)
@@ -231,9 +242,10 @@ def _settings(
         if any(given is not None for given in (app, *of_table)):
             fail("Expected --records alone, which needs neither an app nor a table.", USAGE)
         limit = {} if max_frozen is None else {"max_frozen": max_frozen}
-        return Settings(RecordsFile(str(records.expanduser().resolve()), **limit), path)
-    if max_frozen is not None:
-        fail("Expected --max-frozen with --records.", USAGE)
+        file = str(records.expanduser().resolve())
+        return Settings(OwnRecords(file, loader=loader, **limit), path)
+    if max_frozen is not None or loader is not None:
+        fail(f"Expected --{'loader' if loader else 'max-frozen'} with --records.", USAGE)
     if app is not None:
         if any(given is not None for given in of_table):
             fail("Expected either --app or --table, which needs no app.", USAGE)

@@ -29,7 +29,7 @@ from ..models import Limits
 from ..presentation.words import counted
 from ..questions import WIRE_TYPES
 from .journal import collected_log
-from .settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
+from .settings import AppError, OwnApp, OwnRecords, OwnTable, Settings
 
 # Accepted ratios of the declared to the true number of records; steps are wrong by this ratio.
 _ABOUT_RIGHT = 0.5, 2.0
@@ -69,7 +69,7 @@ def examine(
     _peers(settings, policy, findings)
     studies = _studies(settings, policy, findings)
     if settings is not None and not findings.problems:
-        if isinstance(settings.source, RecordsFile):
+        if isinstance(settings.source, OwnRecords):
             _records(config, settings.source, policy, network, findings)
         else:
             _app(config, settings, studies, findings)
@@ -180,7 +180,7 @@ def _studies(
     """Check the file of approved studies, and return them if the file is valid."""
     if policy is None or policy.studies is None:
         return None
-    if settings is not None and isinstance(settings.source, RecordsFile):
+    if settings is not None and isinstance(settings.source, OwnRecords):
         findings.problems.append(
             "A node with approved studies trains nothing: take the key studies out."
         )
@@ -249,7 +249,7 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
     if isinstance(source, OwnTable):
         named |= {f"--table {source.path}": source.path, f"--schema {schema}": source.schema}
         named |= {f"--ids {source.ids}": source.ids} if source.ids is not None else {}
-    if isinstance(source, RecordsFile):
+    if isinstance(source, OwnRecords):
         named[f"--records {source.path}"] = source.path
     files = None if settings is None else settings.files
     if files is not None:
@@ -328,7 +328,7 @@ def _app(
 
 def _records(
     config: Mapping[str, object],
-    file: RecordsFile,
+    file: OwnRecords,
     policy: PrivacyPolicy | None,
     network: Path | None,
     findings: Findings,

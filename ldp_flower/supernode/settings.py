@@ -31,35 +31,43 @@ class OwnApp:
 
     def client_app(self) -> ClientApp:
         """Return the app; raise AppError if it cannot be loaded."""
-        module, colon, attribute = self.reference.partition(":")
-        if not (module and colon and attribute):
-            raise AppError(f"Expected --app MODULE:ATTRIBUTE, got {self.reference!r}.")
-        try:
-            app = getattr(importlib.import_module(module), attribute)
-        except Exception as error:
-            raise AppError(
-                f"The app {self.reference!r} cannot be loaded: {type(error).__name__}: {error}. "
-                "Its module must be installed, or in a folder of PYTHONPATH."
-            ) from error
+        app = _imported("app", self.reference)
         if not isinstance(app, ClientApp):
             kind = type(app).__name__
             raise AppError(f"Expected {self.reference!r} to be a ClientApp, got {kind}.")
         return app
 
 
+def _imported(option: str, reference: str) -> Any:
+    """Return the operator's object at ``module:attribute``; raise AppError if there is none."""
+    module, colon, attribute = reference.partition(":")
+    if not (module and colon and attribute):
+        raise AppError(f"Expected --{option} MODULE:ATTRIBUTE, got {reference!r}.")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise AppError(
+            f"The {option} {reference!r} cannot be loaded: {type(error).__name__}: {error}. "
+            "Its module must be installed, or in a folder of PYTHONPATH."
+        ) from error
+
+
 RECORDS, TARGETS, OWNERS = "records", "targets", "owners"
 
 
 @dataclass(frozen=True)
-class RecordsFile:
-    """A NumPy file (.npz) with ``records`` and ``targets``, on which networks are trained.
+class OwnRecords:
+    """Records on which networks are trained: a NumPy file, or what the operator's loader makes.
 
-    The array ``owners``, if there is one, has the name of the user whom each record is about.
+    Without a loader, ``path`` is a file (.npz) with ``records`` and ``targets``. The array
+    ``owners``, if there is one, has the name of the user whom each record is about. A ``loader``,
+    given as ``module:function``, returns these two or three arrays for ``path``, such as a folder.
     ``max_frozen`` is the largest number of a network's parameters that are not trained.
     """
 
     path: str
     max_frozen: int = Limits().frozen
+    loader: str | None = None
 
     @property
     def limits(self) -> Limits:
@@ -75,12 +83,28 @@ class RecordsFile:
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Return records, shape (records, ...), targets, and owners or None.
 
-        Raise ValueError for a bad file.
+        Raise ValueError for a bad file and for an error of the loader.
         """
-        expected = (
-            f"Expected --records to be a file of numpy.savez({RECORDS}=, {TARGETS}=), "
-            f"got {Path(self.path).name}"
-        )
+        if self.loader is None:
+            expected = (
+                f"Expected --records to be a file of numpy.savez({RECORDS}=, {TARGETS}=), "
+                f"got {Path(self.path).name}"
+            )
+            records, targets, owners = self._read(expected)
+        else:
+            expected = (
+                f"Expected --loader {self.loader} to return records, targets and perhaps owners "
+                f"for {Path(self.path).name}"
+            )
+            records, targets, owners = self._made(self.loader, expected)
+        if not records.ndim or targets.shape[:1] != records.shape[:1]:
+            raise ValueError(
+                f"{expected}, with one target a record: it has records of shape "
+                f"{list(records.shape)} and targets of shape {list(targets.shape)}."
+            )
+        return records, targets, owners
+
+    def _read(self, expected: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         try:
             with np.load(self.path, allow_pickle=False) as found:
                 arrays = {name: found[name] for name in (RECORDS, TARGETS)}
@@ -89,13 +113,18 @@ class RecordsFile:
             raise ValueError(f"{expected}: {error.strerror or error}.") from error
         except Exception as error:  # NumPy's reader fails in many ways
             raise ValueError(f"{expected}, which has no such arrays of numbers.") from error
-        records, targets = arrays[RECORDS], arrays[TARGETS]
-        if not records.ndim or targets.shape[:1] != records.shape[:1]:
-            raise ValueError(
-                f"{expected}, with one target a record: it has records of shape "
-                f"{list(records.shape)} and targets of shape {list(targets.shape)}."
-            )
-        return records, targets, owners
+        return arrays[RECORDS], arrays[TARGETS], owners
+
+    def _made(
+        self, loader: str, expected: str
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        try:
+            arrays = [np.asarray(each) for each in _imported("loader", loader)(self.path)]
+        except Exception as error:  # the loader is the operator's own code
+            raise ValueError(f"{expected}: {type(error).__name__}: {error}") from error
+        if len(arrays) not in (2, 3):
+            raise ValueError(f"{expected}, got {len(arrays)} arrays.")
+        return arrays[0], arrays[1], arrays[2] if len(arrays) == 3 else None
 
 
 @dataclass(frozen=True)
@@ -145,7 +174,7 @@ class Settings:
     run with another PATH. ``files`` are the key and the peers of a node that shares its noise.
     """
 
-    source: OwnApp | OwnTable | RecordsFile
+    source: OwnApp | OwnTable | OwnRecords
     path: str
     files: KeyFiles | None = None
 
@@ -163,6 +192,6 @@ class Settings:
     def read(cls, file: Path) -> Self:
         """Return the settings from a file of :meth:`write`."""
         plain = json.loads(file.read_text())
-        kind = {each.__name__: each for each in (OwnApp, OwnTable, RecordsFile)}[plain["kind"]]
+        kind = {each.__name__: each for each in (OwnApp, OwnTable, OwnRecords)}[plain["kind"]]
         files = plain["files"]
         return cls(kind(**plain["source"]), plain["path"], files and KeyFiles(*files))

@@ -304,6 +304,59 @@ def test_a_node_with_records_of_users_is_as_it_should_be(records):
     assert checked.exit_code == 2 and "Expected owners to be strings or integers" in checked.stderr
 
 
+LOADERS = """
+import numpy as np
+
+def scans(folder):
+    return np.zeros((50, 3, 4)), np.arange(50) % 2, [f"p{i % 7}" for i in range(50)]
+
+def plain(folder):
+    return [[1.0, 2.0]] * 50, [0] * 50
+
+def short(folder):
+    return np.zeros((50, 3)), np.zeros(49)
+
+def one(folder):
+    return (np.zeros(3),)
+
+def fails(folder):
+    raise OSError(f"no disk at {folder}")
+"""
+
+
+def test_the_operators_loader_makes_the_records(records, monkeypatch):
+    (records.parent / "site_loaders.py").write_text(LOADERS)
+    monkeypatch.syspath_prepend(records.parent)
+    folder = records.parent / "scans"
+    folder.mkdir(mode=0o700)
+
+    def checked(name):
+        given = ("--records", folder, "--loader", name)
+        found = invoke("check", RECORDS_CONFIG, *given)
+        return found.exit_code, " ".join((found.stdout + found.stderr).split())
+
+    code, told = checked("site_loaders:scans")
+    assert code == 0 and "50 records of 3 x 4, about 7 users" in told
+    assert checked("site_loaders:plain")[0] == 0
+    for name, words in {
+        "site_loaders:short": "with one target a record",
+        "site_loaders:one": "to return records, targets and perhaps owners for scans",
+        "site_loaders:fails": "OSError: no disk at",
+        "site_loaders:none": "cannot be loaded: AttributeError",
+        "site_loaders": "Expected --loader MODULE:ATTRIBUTE",
+    }.items():
+        code, told = checked(name)
+        assert code == 2 and words in told
+    alone = invoke("check", RECORDS_CONFIG, "--loader", "site_loaders:scans")
+    assert alone.exit_code == 2 and "Expected --loader with --records" in alone.stderr
+    started = []
+    monkeypatch.setattr(launch, "supervise", lambda *given: started.append(given))
+    flowers = ("--", "--insecure", "--node-config", RECORDS_CONFIG)
+    given = ("--records", folder, "--loader", "site_loaders:scans", *flowers)
+    assert invoke("supernode", *given).exit_code == 0
+    assert started[0][1].source.loader == "site_loaders:scans"
+
+
 @pytest.mark.parametrize(
     ("arrays", "told"),
     [

@@ -28,7 +28,7 @@ from ldp_flower.supernode.checks import census_reply
 from ldp_flower.supernode.journal import SubmittedRun, collected_log, harden, line_of, sanitise
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
-from ldp_flower.supernode.settings import AppError, OwnApp, OwnTable, RecordsFile, Settings
+from ldp_flower.supernode.settings import AppError, OwnApp, OwnRecords, OwnTable, Settings
 
 RUN = SubmittedRun(5, "stranger/app", "1.0.0", b"not even an archive")
 SETTINGS = Settings(OwnApp("json:loads"), "/the/operators/path")
@@ -206,9 +206,10 @@ def test_an_operators_app_is_a_client_app_that_is_installed(tmp_path, monkeypatc
 
 def test_settings_are_read_as_they_were_written(tmp_path):
     table = Settings(OwnTable("t.csv", "s.json", "person"), "/bin")
-    records = Settings(RecordsFile("r.npz", max_frozen=1 << 26), "/bin")
+    records = Settings(OwnRecords("r.npz", max_frozen=1 << 26), "/bin")
+    loaded = Settings(OwnRecords("scans", loader="site:scans"), "/bin")
     assert isinstance(records.source.client_app(), NetworkClientApp)
-    for number, settings in enumerate((SETTINGS, table, records)):
+    for number, settings in enumerate((SETTINGS, table, records, loaded)):
         file = tmp_path / str(number)
         settings.write(file)
         assert Settings.read(file) == settings
