@@ -20,6 +20,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 from ldp_flower import InProcessGrid, Users, randomizers
 from ldp_flower.clients import NetworkClientApp
 from ldp_flower.guarantee.studies import Studies
+from ldp_flower.models import Network
 from ldp_flower.strategies import LdpFedAvg
 from ldp_flower.strategies.models.trained import Trained
 
@@ -109,6 +110,18 @@ def test_the_private_evaluation_example(capsys):
     assert capsys.readouterr().out.startswith("R2 0.")
     truth = 1 - np.mean((y - x @ model) ** 2) / np.var(y)
     assert abs(found.r2 - truth) < 4 * found.std_error
+
+
+def test_the_example_of_a_networks_evaluation(capsys):
+    page = (DOCS / "private-evaluation.md").read_text("utf-8")
+    first, second = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(first, names)
+    exec(second, names)
+    found, people = names["score"], names["people"]
+    right = names["network"].run(people.features).argmax(1) == people.targets
+    assert abs(found.value - right.mean()) < 4 * found.std_error < 0.3
+    assert "node 4" in capsys.readouterr().out
 
 
 def test_plugging_into_an_existing_app(capsys):
@@ -212,6 +225,17 @@ def test_the_models_as_data_example():
     outputs = names["net"](torch.from_numpy(rows[4])).detach().numpy()
     np.testing.assert_allclose(result.network.run(rows[4]), outputs, atol=1e-5)
     assert np.mean(outputs.argmax(1) == (rows[4, :, 0] > 0)) > 0.8
+
+
+def test_the_example_of_a_sites_own_head(tmp_path):
+    section = (DOCS / "models-as-data.md").read_text("utf-8").split("## A head for each site")[1]
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", section, re.DOTALL)[1], names)
+    rows = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
+    net = Network.export(torch.nn.Linear(4, 2), rows[0], "cross_entropy")
+    net.save(tmp_path / "net.json")
+    outputs = names["own_head"](tmp_path / "net.json", rows, rows[:, 0] > 0)
+    assert np.mean(outputs.argmax(1) == (rows[:, 0] > 0)) > 0.9
 
 
 def test_the_public_encoder_example():

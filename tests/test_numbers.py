@@ -37,7 +37,7 @@ from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.compare import compare
 from ldp_flower.compare.sweep import sweep
-from ldp_flower.models import Limits, Network
+from ldp_flower.models import Limits, Network, personal_head
 from ldp_flower.planning import Setting
 from ldp_flower.questions import Mean, NetworkGradient, NetworkScore, slots
 from ldp_flower.strategies import Cohort, Counts, Describe, Distribution, Means, Quantiles
@@ -193,6 +193,10 @@ def over_silos(**arguments):
     return strategies.RecordDpSgd(linear_network(), **arguments)
 
 
+def own_head(**arguments):
+    return personal_head(linear_network(), np.ones((3, 2)), np.ones(3), **arguments)
+
+
 EPSILON_DIM = {"epsilon": 2.0, "dim": 32}
 RECORDS = {"epsilon": 2.0, "dim": 3, "radius": 1.0, "delta": 1e-5, "steps": 2}
 ITEMS = {"epsilon": 2.0, "domain_size": 64}
@@ -338,10 +342,12 @@ TRAINING = {
 CALLS |= {
     "RecordDpSgdMod": [TRAINING],
     "RecordDpSgd": [{**TRAINING, "learning_rate": 2.0, "min_nodes": 2}],
+    "personal_head": [{"penalty": 2.0}],
 }
 DOORS = {
     "sweep": sweep,
     "RecordDpSgd": over_silos,
+    "personal_head": own_head,
     "start": started,
     "audit_handler": of_query,
     "compare": compared,

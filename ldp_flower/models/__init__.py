@@ -4,10 +4,11 @@
 is the closed list (table) of operations, with one row for each. The parts of a row are in
 ``signatures``, ``arguments``, ``shapes`` and ``layers``. ``checking`` checks a graph against the
 table. These modules do not need PyTorch. Only ``interpreter`` and ``export`` do, and they are
-imported when they are used.
+imported when they are used. ``personal`` fits a site's own head.
 """
 
 from .graph import Graph, Limits, NetworkError
 from .network import Network
+from .personal import personal_head
 
-__all__ = ["Graph", "Limits", "Network", "NetworkError"]
+__all__ = ["Graph", "Limits", "Network", "NetworkError", "personal_head"]
