@@ -6,7 +6,13 @@ from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Literal
 
-from ...validation import PlainFields, check_fraction, check_integer, check_positive, check_range
+from ...validation import (
+    PlainFields,
+    check_fraction,
+    check_integer,
+    check_positive,
+    check_range,
+)
 from .gaussian import gaussian_mu
 
 _GRID, _FINEST_GRID = 1e-3, 1e-4  # grid of privacy losses: a share of epsilon, and its minimum
@@ -137,6 +143,18 @@ class DpSgdPlan(PlainFields):
     records_per_user : int, optional
         Largest number of a user's records in one round, up to 65,536. The unit is a record
         without it.
+    stoppable : bool (default: False)
+        True if the run may end after any round, by what it has seen so far, and then costs what
+        these rounds cost. It takes some more noise.
+
+    Notes
+    -----
+    Let L be the privacy loss of the rounds so far, and e(k) the epsilon of k of K rounds. Whoever
+    ends a run as soon as L is above e(k) finds this several times as often as for one k that is
+    fixed. So epsilon is computed at a smaller delta for each end: half of it for all K rounds, and
+    equal parts of the other half for each k below K. The hockey-stick divergence at e(k) over the
+    outputs with which a run ends after k rounds is at most that over all outputs. So these
+    divergences add up to delta at most, whatever decides about the end.
     """
 
     epsilon: float
@@ -146,14 +164,18 @@ class DpSgdPlan(PlainFields):
     sampling_rate: float
     max_grad_norm: float
     records_per_user: int | None = None
+    stoppable: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.stoppable, bool):
+            raise ValueError(f"Expected stoppable True or False, got {self.stoppable!r}.")
         check_positive("epsilon", self.epsilon)
         check_fraction("delta", self.delta)
-        if self.delta < _SMALLEST_DELTA:
-            raise ValueError(f"Expected delta >= {_SMALLEST_DELTA:g}, got {self.delta}.")
         check_integer("num_rounds", self.num_rounds, 1)
+        least = _SMALLEST_DELTA * self.delta / self._delta(1)
+        if self.delta < least:
+            raise ValueError(f"Expected delta >= {least:g}, got {self.delta}.")
         check_integer("steps", self.steps, 1)
         if (all_steps := self.num_rounds * self.steps) > _MAX_STEPS:
             raise ValueError(f"Expected num_rounds * steps <= {_MAX_STEPS}, got {all_steps}.")
@@ -179,18 +201,26 @@ class DpSgdPlan(PlainFields):
         """Text that identifies the plan within a run: all numbers on which its noise depends."""
         numbers = (self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate)
         of_users = () if self.records_per_user is None else (self.records_per_user,)
-        return " ".join([self.mechanism, *map(repr, (*numbers, *of_users))])
+        may_end = ("stoppable",) if self.stoppable else ()
+        return " ".join([self.mechanism, *map(repr, (*numbers, *of_users)), *may_end])
 
     @cached_property
     def noise_multiplier(self) -> float:
         """Standard deviation of the noise on a sum of gradients, divided by ``max_grad_norm``."""
-        all_steps = self.num_rounds * self.steps
-        return dp_sgd_noise(self.epsilon, self.delta, self.sampling_rate, all_steps)
+        all_steps, delta = self.num_rounds * self.steps, self._delta(self.num_rounds)
+        return dp_sgd_noise(self.epsilon, delta, self.sampling_rate, all_steps)
+
+    def _delta(self, num_rounds: int) -> float:
+        """Return the delta at which the epsilon of the first ``num_rounds`` rounds is computed."""
+        if not self.stoppable:
+            return self.delta
+        return self.delta / 2 / (1 if num_rounds == self.num_rounds else self.num_rounds - 1)
 
     def epsilon_after(self, num_rounds: int) -> float:
         """Return epsilon of the first ``num_rounds`` rounds, at the plan's delta.
 
-        It is at most the plan's epsilon.
+        It is at most the plan's epsilon. Of a ``stoppable`` plan it holds for a number of rounds
+        that anything has decided, and otherwise for one that is fixed.
         """
         return min(self._spent(num_rounds, "replace"), self.epsilon)
 
@@ -201,5 +231,5 @@ class DpSgdPlan(PlainFields):
 
     def _spent(self, num_rounds: int, neighbours: Literal["replace", "add or remove"]) -> float:
         steps, noise = num_rounds * self.steps, self.noise_multiplier
-        grid = _grid(self.epsilon, steps)
-        return dp_sgd_epsilon(noise, self.sampling_rate, steps, self.delta, neighbours, grid)
+        grid, delta = _grid(self.epsilon, steps), self._delta(num_rounds)
+        return dp_sgd_epsilon(noise, self.sampling_rate, steps, delta, neighbours, grid)

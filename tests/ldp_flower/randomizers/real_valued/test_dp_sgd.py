@@ -8,6 +8,7 @@ import pytest
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from opacus.accountants import PRVAccountant
+from scipy.stats import norm
 
 from ldp_flower.accounting import gaussian_delta, gaussian_epsilon
 from ldp_flower.randomizers.real_valued import dp_sgd
@@ -135,3 +136,47 @@ def test_what_to_install_is_said(monkeypatch):
     monkeypatch.setattr(dp_sgd, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "ldp-flower\[accounting\]"'):
         dp_sgd_epsilon(1.0, 0.5, 1, 1e-5)
+
+
+def excess_of_the_best_end(step, epsilons):
+    """Return the largest mean of ``1 - exp(epsilons[k] - L)``, where above 0, for any end k.
+
+    L is the privacy loss of normal steps whose means differ by ``step`` deviations. The best end is
+    found from the last round backwards, on a grid of losses.
+    """
+    width = step / 50
+    losses = np.arange(-8 * step * len(epsilons) ** 0.5, 30 * width * len(epsilons) + 20, width)
+    moves = np.arange(-8 * step, 8 * step, width)
+    weights = norm.pdf(moves / step)
+    weights /= weights.sum()
+    worth = np.zeros(len(losses))
+    for epsilon in reversed(epsilons):
+        now = np.maximum(1 - np.exp(np.minimum(epsilon - losses, 0)), worth)
+        ahead = losses[None] + moves[:, None] + step**2 / 2
+        worth = sum(w * np.interp(a, losses, now) for w, a in zip(weights, ahead, strict=True))
+    return float(np.interp(0.0, losses, worth))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_an_end_that_the_answers_decide_is_within_delta_if_a_plan_is_stoppable(epsilon):
+    """Otherwise the best end finds four times delta, and so nothing may be given back."""
+    delta, rounds = 1e-4, 8
+    plans = [DpSgdPlan(epsilon, delta, rounds, 1, 1.0, 1.0, stoppable=may) for may in (False, True)]
+    found = []
+    for plan in plans:
+        epsilons = [plan.epsilon_after(number) for number in range(1, rounds + 1)]
+        assert np.diff(epsilons).min() > -1e-3 and max(epsilons) <= epsilon
+        found.append(excess_of_the_best_end(2 / plan.noise_multiplier, epsilons) / delta)
+    plain, stoppable = found
+    assert 3 < plain < 9 and 0.3 < stoppable <= 1
+    assert 1 < plans[1].noise_multiplier / plans[0].noise_multiplier < 1.06
+    assert plans[0].name in plans[1].name != plans[0].name
+
+
+def test_deltas_of_stoppable_plans_are_checked_in_all_parts():
+    with pytest.raises(ValueError, match=r"delta >= 3\.8e-09, got 1e-09"):
+        DpSgdPlan(1.0, 1e-9, 20, 1, 1.0, 1.0, stoppable=True)
+    with pytest.raises(ValueError, match="stoppable True or False, got 1"):
+        DpSgdPlan(1.0, 1e-5, 20, 1, 1.0, 1.0, stoppable=1)
+    single = DpSgdPlan(1.0, 1e-5, 1, 3, 0.5, 1.0, stoppable=True)
+    assert single.epsilon_after(1) <= 1.0
