@@ -14,7 +14,7 @@ allows only as many as were paid.
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -39,6 +39,7 @@ from .studies import Study
 from .study_book import InStudy
 
 Accounts = NDArray[Any]
+EpsilonAfter = Callable[[int], float]  # function from a number of reports to their epsilon
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,14 @@ def _able(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allow
     """
     within = np.logical_and.reduce([each.admits(cost) for each in limits])
     return np.asarray(np.where(used > 0, used + cost.weight <= cost.steps, within))
+
+
+def _given_back(
+    used: NDArray[np.int64], cost: Cost, epsilon_after: EpsilonAfter
+) -> NDArray[np.float64]:
+    """Return the epsilon to give back to users who have sent ``used`` of a plan's reports."""
+    back = {n: cost.epsilon - epsilon_after(n) for n in set(used.tolist()) if 0 < n < cost.steps}
+    return np.array([max(back.get(n, 0.0), 0.0) for n in used.tolist()])
 
 
 class StateLedger:
@@ -240,6 +249,18 @@ class StateLedger:
             claim = claim.with_attempt()
             self.fulfil(entry.digest, claim.to_bytes())
         return claim
+
+    def end_plan(self, accounts: Accounts, cost: Cost, epsilon_after: EpsilonAfter) -> None:
+        """Give back what the reports left in a plan cost, like :meth:`SqliteLedger.end_plan`."""
+        if cost.plan is None or cost.plan not in (plans := self._config(self._plans_name)):
+            return
+        every = np.array(plans[cost.plan], np.int64)
+        back = _given_back(every[accounts], cost, epsilon_after)
+        self._spent[:, accounts] -= back * np.array([[1.0], [0.0], [1.0]])
+        self._state[self._spent_name] = ArrayRecord([self._spent])
+        every[accounts[back > 0]] = cost.steps
+        plans[cost.plan] = every.tolist()
+        self._state[self._plans_name] = plans
 
     def answering(self, digest: str) -> AbstractContextManager[None]:
         """Return a context without a lock: a simulated node is one process."""
@@ -491,6 +512,30 @@ class SqliteLedger(LedgerFile):
         if study is not None:
             study_book.note(connection, number, study)
         return len(paying)
+
+    def end_plan(self, accounts: Accounts, cost: Cost, epsilon_after: EpsilonAfter) -> None:
+        """Give users back what the reports left in a plan cost, in one transaction on disk.
+
+        A user who has paid ``cost`` and sent some of the plan's reports sends no more of them.
+        ``epsilon_after`` is a function from the number of reports to their epsilon. It has to hold
+        for a number that the reports themselves may have decided. The charge stays in the book,
+        which has what is given back as a renewal.
+        """
+        with self.transaction() as connection:
+            used = self._used(connection, accounts, cost)
+            back = _given_back(used, cost, epsilon_after)
+            named = zip(texts(accounts), back.tolist(), strict=True)
+            given = [(epsilon, name) for name, epsilon in named if epsilon > 0]
+            connection.executemany(
+                "INSERT INTO renewal (epsilon, user, delta) VALUES (?, ?, 0)", given
+            )
+            connection.executemany(
+                "UPDATE spent SET epsilon = epsilon - ?1, alone = alone - ?1 WHERE user = ?2", given
+            )
+            connection.executemany(
+                "UPDATE plan SET used = ? WHERE plan = ? AND user = ?",
+                [(cost.steps, cost.plan, name) for _, name in given],
+            )
 
     def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
         """Return the node's commit to a shared sum, see :func:`~.one_time_keys.draw`.
