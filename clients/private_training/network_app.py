@@ -14,6 +14,7 @@ from ldp_flower.guarantee.ledger import StateLedger, texts
 from ldp_flower.guarantee.messages import MessageError, Report, Slots
 from ldp_flower.guarantee.training import (
     ARRAYS,
+    METRICS,
     NETWORK,
     RIDER,
     NetworkRound,
@@ -36,7 +37,7 @@ from ..node import (
 from ..reply import Received, Refusal, reply_with
 from ..update_mod import whole_node
 from .child import Arrays, Child, ChildLimits, Round
-from .record_mod import NUM_EXAMPLES, as_reply, asked_round, check_plan, report_of
+from .record_mod import NUM_EXAMPLES, as_reply, asked_round, check_plan, cost_of, report_of
 from .records import Data, Form, Loaded
 
 #: Function from a node's context to its records, their targets and, optionally, their owners.
@@ -104,7 +105,10 @@ class NetworkClientApp(ClientApp):
        silo or, if users are protected, for each of them, and a reply is on the ledger before it is
        sent. If the process ends without an answer, for any reason, the reply is the result of a
        round without records, which was computed before. The same message gets the same bytes, and
-       trains nothing.
+       trains nothing. If the server ends a plan that is stoppable, no other round of it is answered
+       any more, and the epsilon of these rounds is given back in the same transaction. What is kept
+       holds for an end that the replies have decided (see
+       :class:`~ldp_flower.randomizers.real_valued.dp_sgd.DpSgdPlan`).
     6. Arrays whose shape or type as a whole is not the network's are refused before anything is
        spent. So shape and type are public. The values are not, and only the operator's log shows
        how many records count.
@@ -143,6 +147,8 @@ class NetworkClientApp(ClientApp):
         content = received.message.content
         if RIDER in content:
             return self._census(received, context)
+        if set(content) == {NETWORK}:
+            return self._ended(received, context)
         try:
             asked, graph = _read(content, self._limits)
             network = network_in(graph, content, ARRAYS)
@@ -195,6 +201,26 @@ class NetworkClientApp(ClientApp):
                 records = max(len(data.records), 1)
         facts = MetricRecord({**node.census(), "records": records, "owners": owners})
         return RecordDict({"census": facts})
+
+    def _ended(self, received: Received, context: Context) -> RecordDict:
+        """End a plan: its other rounds are answered no more, and their epsilon is given back."""
+        try:
+            asked = NetworkRound.from_config(received.message.content.config_records[NETWORK])
+            if asked.number:
+                raise MessageError(_WITHOUT_PARAMETERS)
+        except KeyError as error:
+            raise Refusal(Refusal.MALFORMED, _WITHOUT_PARAMETERS) from error
+        except MessageError as error:
+            raise Refusal.malformed(error) from error
+        node = whole_node(
+            received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
+        )
+        if asked.plan.unit == "user":
+            node = _of_users(node, received, self._loaded(context))
+        if not node.terms.rehearsal:
+            cost = cost_of(asked.plan, asked.salt)
+            node.ledger.end_plan(node.accounts, cost, asked.plan.epsilon_after)
+        return RecordDict({METRICS: MetricRecord({"ended": 1})})
 
     def _deployed(
         self,
@@ -249,6 +275,9 @@ class NetworkClientApp(ClientApp):
     def _loaded(self, context: Context) -> "Loaded":
         """Return records, targets and owners; raise ValueError if their numbers differ."""
         return Loaded.of(*called(self._load_records, context))
+
+
+_WITHOUT_PARAMETERS = "Expected parameters to train, or the end of a plan."
 
 
 def _of_users(node: Node, received: Received, data: Loaded) -> Node:

@@ -266,6 +266,11 @@ def check_plan(policy: PrivacyPolicy, plan: DpSgdPlan, num_parameters: int) -> N
     forbid(plan.mechanism, objection)
 
 
+def cost_of(plan: DpSgdPlan, run: int) -> Cost:
+    """Return the cost of a run's plan, which is paid with its first round."""
+    return Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
+
+
 def asked_round(node: Node, plan: DpSgdPlan, run: int, kind: str, content: str) -> CheckedQuery:
     """Return the query for one round, at the cost of a run's plan for each account of the node.
 
@@ -273,7 +278,7 @@ def asked_round(node: Node, plan: DpSgdPlan, run: int, kind: str, content: str) 
     approved studies.
     """
     refuse_training(node.terms.studies)
-    cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
+    cost = cost_of(plan, run)
     whole = json.dumps([kind, node.accounts.tolist(), cost.plan, content])
     identity = hashlib.sha256(whole.encode()).hexdigest()
     slots = np.arange(len(node.accounts))

@@ -136,7 +136,7 @@ ARRAYS, NETWORK, METRICS = "arrays", "network", "metrics"
 OPTIMIZERS = ("sgd", "adam", "adamw")
 _LEARNING_RATES = (1e-30, 1e30)  # beyond, numbers of four bytes vanish or overflow
 _OF_PLAN = tuple(field.name for field in fields(DpSgdPlan))
-_OF_USERS = "records_per_user"  # the one field that a plan for single records does not have
+_OPTIONAL = ("records_per_user", "stoppable")  # fields that not every plan has
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class NetworkRound(PlainFields):
     salt : int
         Number of the run, in ``[0, 2**63)``. A plan is paid once in each run.
     number : int
-        Number of the round, from 1.
+        Number of the round, from 1. With 0, a plan that is stoppable ends.
     """
 
     text: str
@@ -168,18 +168,18 @@ class NetworkRound(PlainFields):
         check_positive("learning_rate", self.learning_rate)
         check_range("learning_rate", self.learning_rate, *_LEARNING_RATES)
         check_integer("salt", self.salt, 0, HASH_END - 1)
-        check_integer("number", self.number, 1, self.plan.num_rounds)
+        check_integer("number", self.number, 0 if self.plan.stoppable else 1, self.plan.num_rounds)
 
     def to_config(self) -> ConfigRecord:
         """Encode for a Flower message."""
         own = {key: getattr(self, key) for key in ("text", *_OWN)}
-        plan = {key: value for key, value in asdict(self.plan).items() if value is not None}
+        plan = {k: v for k, v in asdict(self.plan).items() if v is not None and v is not False}
         return ConfigRecord({"version": FORMAT_VERSION, **own, **plan})
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Decode untrusted fields; raise MessageError if they are not a valid round."""
-        of_plan = [key for key in _OF_PLAN if key in config or key != _OF_USERS]
+        of_plan = [key for key in _OF_PLAN if key in config or key not in _OPTIONAL]
         _check_fields(config, {*_OWN, *of_plan}, "a round of training")
         try:
             plan = DpSgdPlan(**{key: config[key] for key in of_plan})

@@ -525,3 +525,48 @@ def test_arguments_are_checked():
         NetworkClientApp(lambda context: None, policy=1)
     with pytest.raises(ValueError, match="Expected an integer"):
         ChildLimits(seconds=0)
+
+
+# ------------------------------------------------------------------ the end of a plan
+
+STOPPABLE = replace(PLAN, num_rounds=4, stoppable=True)
+
+
+def end_of(plan=STOPPABLE, salt=5):
+    sent = content(0, plan, salt)
+    return RecordDict({NETWORK: sent[NETWORK]})
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_ended_plan_is_answered_no_more_and_costs_its_rounds(ledger, node_config):
+    app = App()
+    first = deployed(app.app, content(1, STOPPABLE), node_config)
+    assert deployed(app.app, end_of(salt=6), node_config).has_content()  # of another run
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+    for _ in range(2):
+        reply = deployed(app.app, end_of(), node_config)
+        assert dict(reply.content["metrics"]) == {"ended": 1} and ARRAYS not in reply.content
+        spent = ledger.spent()["clinic"]
+        assert spent.epsilon == pytest.approx(STOPPABLE.epsilon_after(1)) and spent.epsilon < 1.9
+        assert spent.delta == 1e-5
+    again = deployed(app.app, content(1, STOPPABLE), node_config)
+    assert again.content[ARRAYS]["w"].data == first.content[ARRAYS]["w"].data
+    error = deployed(app.app, content(2, STOPPABLE), node_config).error
+    assert error.code == Refusal.EXHAUSTED
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_no_end_of_a_plan_is_refused(ledger, node_config):
+    app = App()
+    deployed(app.app, content(1, STOPPABLE), node_config)
+    forged = end_of()
+    del forged[NETWORK]["stoppable"]  # as if the plan of other noise could end
+    of_round = RecordDict({NETWORK: content(1, STOPPABLE)[NETWORK]})
+    text = RecordDict({NETWORK: ConfigRecord({**end_of()[NETWORK], "stoppable": "yes"})})
+    arrays = RecordDict({NETWORK: record_of(network().arrays)})
+    for sent in (forged, of_round, text, arrays):
+        assert deployed(app.app, sent, node_config).error.code == Refusal.MALFORMED
+    rehearsal = deployed(app.app, end_of(), node_config | {"rehearsal": True})
+    assert rehearsal.has_content() and ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+    with pytest.raises(ValueError, match="number"):
+        content(0)

@@ -323,3 +323,15 @@ def test_the_census_counts_records_and_users():
     (reply,) = grid.send_and_receive([Message(census(), node, "train")])
     facts = reply.content["census"]
     assert (facts["records"], facts["owners"], facts["users"]) == (60, COUNT, 1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_each_user_gets_back_the_rest_of_an_ended_plan(ledger, patients):
+    plan = replace(OF_USERS, num_rounds=4, stoppable=True)
+    assert deployed(app_of(), content(1, plan), patients).has_content()
+    del (end := content(0, plan))["arrays"]
+    assert deployed(app_of(), end, patients).has_content()
+    spent = ledger.spent()
+    assert len(spent) == COUNT and len(set(spent.values())) == 1
+    assert spent["patient 1"].epsilon == pytest.approx(plan.epsilon_after(1))
+    assert deployed(app_of(), content(2, plan), patients).error.code == Refusal.EXHAUSTED
