@@ -394,3 +394,6 @@ def test_ten_hospitals_train_one_network(tmp_path, monkeypatch):
     known = names["result"].network.run(names["X"][1500:]).argmax(axis=1) == names["y"][1500:]
     assert np.mean(known) > 0.6  # .75 to .80 by seed; a guess is right once in ten
     assert "epsilon" in (tmp_path / "statement.html").read_text("utf-8")
+    stops = text.partition("### Stop early")[2]
+    exec(re.search(r"```python\n(.*?)```", stops, re.DOTALL)[1], names)
+    assert names["result"].epsilon < 3.9 and "of 10 silos have ended" in names["result"].notes[-1]

@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
@@ -138,6 +138,46 @@ class NetworkAsk(Asked):
         return Models(trained, float(units), int(count))
 
 
+@dataclass(frozen=True)
+class Ended:
+    """Number of silos that have ended a plan."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class PlanEnd(Asked):
+    """A message that ends a plan, after which silos give back what its other rounds cost."""
+
+    cohort: Cohort
+    asked: NetworkRound  # round 0
+    min_reports = 0
+
+    name, mechanism, report_bytes = "end of the plan", "", 0
+
+    def for_coin(self, coin: int) -> Self:
+        """Return this message: it has no public randomness."""
+        return self
+
+    def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
+        """Return the message to a silo."""
+        return RecordDict({NETWORK: replace(self.asked, salt=salt).to_config()})
+
+    def read(self, content: RecordDict) -> bytes:
+        """Return a silo's reply in the form that the store keeps."""
+        return b"ended" if content.metric_records[METRICS]["ended"] else b""
+
+    def part(
+        self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
+    ) -> Ended | None:
+        """Return one silo, or None if it has not ended the plan."""
+        return Ended(1) if content else None
+
+    def together(self, parts: Mapping[int, Ended]) -> Ended:
+        """Return the number of silos."""
+        return Ended(len(parts))
+
+
 def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
     """Return a silo's array; raise MessageError if its header has another type or shape.
 
@@ -214,15 +254,21 @@ class RecordDpSgdResult(Result):
         """
         from pandas import DataFrame
 
-        if not self.train_metrics_clientapp:
+        if not self._rounds:
             return super().table()
         rows: list[dict[str, Any]] = []
-        for number, metrics in self.train_metrics_clientapp.items():
+        for number, metrics in self._rounds.items():
             row = {"round": f"round {number}", "silos": metrics["nodes"]}
             row |= {f"{self.unit}s": metrics[f"{self.unit}s"], "epsilon spent": metrics[SPENT]}
             measured = dict(self.evaluate_metrics_serverapp.get(number) or {})
             rows.append(row | {k: v for k, v in measured.items() if not isinstance(v, list)})
         return DataFrame(rows)
+
+    @property
+    def _rounds(self) -> dict[int, MetricRecord]:
+        """The metrics of the rounds, without those of an end of the plan."""
+        metrics = self.train_metrics_clientapp.items()
+        return {number: each for number, each in metrics if f"{self.unit}s" in each}
 
     def _draw(self, axes: "Axes") -> None:
         """Draw the metrics against the epsilon spent, or the epsilon spent against the round."""
@@ -242,9 +288,9 @@ class RecordDpSgdResult(Result):
             axes.set_ylabel(f"epsilon of a {self.unit}, spent so far")
 
     def _findings(self) -> list[str]:
-        ended = self.ended_early
         # if the run ended early, the last round had too few answers
-        trained = len(self.train_metrics_clientapp) - ended
+        trained = len(self._rounds) - self.ended_early
+        ended = trained < self.planned_rounds
         budget = f"epsilon {self.epsilon:.4g} of {self.planned_epsilon:g}" if ended else "all of it"
         return [
             f"A network trained in {trained} of {self.planned_rounds} rounds; noise to "
@@ -254,7 +300,7 @@ class RecordDpSgdResult(Result):
 
     def _statement(self) -> list[str]:
         """Return the accountant's statement."""
-        done = max(self.train_metrics_clientapp, default=0)
+        done = max(self._rounds, default=0)
         rounds = (
             f"{done} of {self.planned_rounds} rounds"
             if done < self.planned_rounds

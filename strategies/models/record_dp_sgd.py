@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -25,8 +25,9 @@ from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
 from ..runtime.facts import PrivacySpent
 from ..runtime.result import HALF_WIDTH_80
 from ..runtime.run import Arguments
-from ..sums.networks import arrays_of
-from .network_rounds import NetworkAsk, RecordDpSgdResult
+from ..runtime.run_store import LATER, Print, printed
+from ..sums.networks import arrays_of, network_of
+from .network_rounds import NetworkAsk, PlanEnd, RecordDpSgdResult
 from .schedule import LONGEST_PATH, LONGEST_STEP
 
 #: Values of q above which a run warns and is refused. Linear models of digits
@@ -159,6 +160,7 @@ _NO_OWNERS = (
     "No node has users whose records it trains on: do the records have owners, and does each "
     'operator allow noise="node"?'
 )
+_STOPPED = "Stopped after round {} of {}: {} of {} silos have ended the plan, at its cost so far."
 _USUAL_RATE = {"record": 0.05, "user": 1.0}
 _USUAL_RECORDS_PER_USER = 10
 
@@ -205,6 +207,12 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         :class:`~..runtime.base.LdpStrategy`.
     force : bool (default: False)
         If True, train even if the noise is too large (q above 1).
+    stop : callable, optional
+        Function of the network after a round: the run ends if it returns True. It may use any data
+        of the server. Silos then give back the epsilon of the other rounds, which they answer no
+        more. A plan that may end takes some more noise (3 to 5 %), and keeps some more epsilon, as
+        the end may depend on the answers. A run that continues from a store asks the function
+        again, which has to say the same of the same network.
 
     Notes
     -----
@@ -225,7 +233,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
        (``epsilon``, ``delta``) for the whole run, against everybody but its own silo. With
        ``unit="user"``: every user of every silo, against any other records, and any number of
        them, in place of the user's. A person in several silos is a user of each.
-    2. The rounds are one plan of the silo's ledger, paid as a whole with the first. With
+    2. The rounds are one plan of the silo's ledger, paid as a whole with the first. If ``stop``
+       ends the plan, what is kept holds for an end that the answers have decided. With
        ``unit="user"`` each user has an account, and the same plan is paid by each. A round's
        ``epsilon-spent`` is what a record's answers cost up to it, by the same accountant.
     3. No matter what the strategy sends, the nodes enforce this: see
@@ -263,6 +272,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     learning_rate: float | None = None
     min_nodes: int = 1
     force: bool = False
+    stop: Callable[[Network], bool] | None = field(default=None, metadata={LATER: True})
     min_reports: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
@@ -270,6 +280,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         if not isinstance(self.network, Network):
             raise ValueError(f"Expected a Network, got {type(self.network).__name__}.")
         check_integer("min_nodes", self.min_nodes, 1)
+        if not (self.stop is None or callable(self.stop)):
+            raise ValueError(f"Expected stop to be a function, got {self.stop!r}.")
         check_choice("unit", self.unit, UNITS)
         of_users = self.unit == "user"
         if not of_users:
@@ -282,10 +294,16 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
             _USUAL_RECORDS_PER_USER
             if of_users and self.records_per_user is None
             else self.records_per_user,
+            self.stop is not None,
         )
         self._text = self.network.graph.to_text()
         rate = self.learning_rate
         self._round(1, 1.0 if rate is None else rate)  # raises an error now for invalid arguments
+
+    def prints(self) -> dict[str, Print | str]:
+        """Return the parameters that tell runs apart; of ``stop`` only that there is one."""
+        own = super().prints()
+        return own if self.stop is None else {**own, "stop": printed(True)}
 
     def _round(self, number: int, learning_rate: float) -> NetworkRound:
         """Return the settings of a round, without the run's salt."""
@@ -367,7 +385,8 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
 
     def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
         """Return a record's total privacy cost of these rounds, from the accountant."""
-        spent = self.plan.epsilon_after(len(asked)) if asked else 0.0
+        rounds = sum(isinstance(each, NetworkAsk) for each in asked)
+        spent = self.plan.epsilon_after(rounds) if rounds else 0.0
         noise = "node" if self.unit == "user" else "user"  # whom a user trusts, in the statement
         return PrivacySpent(spent, self.delta, self.protects, False, seeded, noise=noise)
 
@@ -393,6 +412,10 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
                 break
             trained = {name: Array(array) for name, array in mean.arrays.items()}
             arrays = run.estimate = ArrayRecord({**arrays, **trained})
+            if number < self.num_rounds and self._stops(arrays):
+                found = yield PlanEnd(silos, self._round(0, rate))
+                notes.append(_STOPPED.format(number, plan.num_rounds, found.count, silos.size))
+                break
         return RecordDpSgdResult(
             arrays=arrays,
             notes=notes,
@@ -407,6 +430,9 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
             max_grad_norm=plan.max_grad_norm,
             noise_to_signal=noise.of_the_run,
         )
+
+    def _stops(self, arrays: ArrayRecord) -> bool:
+        return self.stop is not None and bool(self.stop(network_of(self._text, arrays)))
 
     def finished(self, run: Run, found: RecordDpSgdResult) -> RecordDpSgdResult:
         """Return the result with the privacy cost of a record."""

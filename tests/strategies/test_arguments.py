@@ -22,6 +22,7 @@ SCHEMA = Schema({f"x{j}": Numeric(-4, 4) for j in range(1, DIM)}, "y", Numeric(-
 
 # What an argument is set to, unless a mode says otherwise: never its default or the mode's value.
 OTHER = {
+    "stop": lambda network: True,
     "local_steps": 7,  # refused without a network
     "local_learning_rate": 0.1,
     "epsilon": 3.0,

@@ -223,3 +223,41 @@ def test_arguments_are_checked(network):
             RecordDpSgd(network, **{**PLAN, **changes})
     with pytest.raises(ValueError, match="Expected a Network, got dict"):
         RecordDpSgd({}, **PLAN)
+
+
+def test_a_run_that_stops_gives_back_the_other_rounds(network):
+    seen = []
+
+    def stop(trained):
+        seen.append(accuracy(trained))
+        return len(seen) == 2
+
+    grid = grid_of()
+    strategy = RecordDpSgd(network, **{**PLAN, "num_rounds": 6}, stop=stop)
+    result = strategy.start(grid, num_nodes=SILOS)
+    expected = strategy.plan.epsilon_after(2)
+    assert len(seen) == 2 and accuracy(result.network) == seen[-1]
+    assert result.epsilon == expected < 3.9 and not result.ended_early
+    assert "Stopped after round 2 of 6: 5 of 5 silos have ended the plan" in result.notes[0]
+    assert "2 of 6 rounds" in repr(result) and len(result.table()) == 2
+    assert "Over 2 of 6 rounds" in result.to_html()
+    for context in grid.contexts.values():
+        (spent,) = context.state.array_records["ldp-node-spent"].to_numpy_ndarrays()
+        assert spent[0, 0] == pytest.approx(expected) and spent[1, 0] == 1e-5
+
+
+def test_a_store_continues_a_run_that_has_stopped(network, tmp_path):
+    store, options = tmp_path / "run.db", {**PLAN, "num_rounds": 4}
+    start = {"num_nodes": 2, "store": store}
+    first = RecordDpSgd(network, **options, stop=lambda net: True).start(grid_of(2), **start)
+    again = RecordDpSgd(network, **options, stop=lambda net: True).start(grid_of(2), **start)
+    assert again.to_dict() == first.to_dict() and len(first.table()) == 1
+    with pytest.raises(ValueError, match="with the same parameters, got one with stop = True"):
+        RecordDpSgd(network, **options).start(grid_of(2), **start)
+
+
+def test_a_run_that_never_stops_spends_its_budget(network):
+    result = RecordDpSgd(network, **PLAN, stop=lambda trained: False).start(grid_of(2))
+    assert 3.8 < result.epsilon <= 4.0 and len(result.table()) == 3 and not result.notes
+    with pytest.raises(ValueError, match="stop to be a function, got 3"):
+        RecordDpSgd(network, **PLAN, stop=3)
