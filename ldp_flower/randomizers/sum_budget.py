@@ -45,4 +45,4 @@ def plan_epsilon(rho: float, delta: float) -> float:
     if not (most > 0 and plan_rho(least, delta) < rho < plan_rho(most, delta)):
         return most
     found = brentq(lambda epsilon: plan_rho(epsilon, delta) / rho - 1, least, most, xtol=1e-12)
-    return min(most, found * (1 + 1e-9))
+    return min(most, float(found) * (1 + 1e-9))

@@ -85,7 +85,7 @@ def test_the_book_has_what_is_given_back(tmp_path):
     answers(ledger, "1")
     ledger.end_plan(ALL, PLAN, epsilon_after)
     rows = [row[1:2] + row[3:4] + row[5:] for row in ledger.book()]
-    assert rows.count(("0", "renewal", -1.0, 0.0)) == 1 and len(rows) == 6
+    assert rows.count(("0", "renewal", -1.0, 0.0, "")) == 1 and len(rows) == 6
     assert ledger.spent()["0"].epsilon == pytest.approx(0.6)
     ledger.renew()
     ledger.end_plan(ALL, PLAN, epsilon_after)
