@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import fields
 from enum import Enum
 from functools import cache, partial, wraps
@@ -230,8 +230,14 @@ def check_fraction(name: str, value: float) -> None:
 def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     """Raise ValueError unless ``value`` is one of the allowed values."""
     choices = list(allowed)
-    if value not in choices:
+    if not isinstance(value, Hashable) or value not in choices:
         raise ValueError(f"Expected {name} in {choices}, got {value!r}.")
+
+
+def check_truth(name: str, value: object) -> None:
+    """Raise ValueError unless ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"Expected {name} true or false, got {value!r}.")
 
 
 def check_unused(instance: Any, mode: str, *names: str) -> None:

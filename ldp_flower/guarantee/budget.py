@@ -12,7 +12,7 @@ from typing import Self
 
 from ..randomizers import NodeSum, Randomizer, RecordMechanism
 from ..randomizers.sums import PARTS
-from ..validation import PlainFields, check_choice, check_integer, check_number
+from ..validation import PlainFields, check_choice, check_integer, check_number, check_truth
 
 #: Privacy units of a policy: all data of a user, or each record of a silo.
 UNITS = ("user", "record")
@@ -201,8 +201,7 @@ class PrivacyPolicy(PlainFields):
                 raise ValueError(f"Expected {name} >= 0 and finite, got {value}.")
         check_integer("max_width", self.max_width, 1)
         for name in ("allow_inexact", "features_public", "allow_public_changes"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"Expected {name} true or false, got {getattr(self, name)}.")
+            check_truth(name, getattr(self, name))
         for name in ("max_rows", "num_records"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)

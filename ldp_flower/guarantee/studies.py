@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from ..validation import check_integer, check_number
+from ..validation import check_integer, check_number, check_truth
 from .budget import NOISE, PrivacyPolicy
 from .messages import Query
 from .peers import encode, is_name, read_key
@@ -117,8 +117,7 @@ class Study:
         check_integer("steps", self.steps, 1)
         if type(self.until) is not date:  # a time of day is a date, too
             raise ValueError(f"Expected until as a date such as 2027-03-31, got {self.until!r}.")
-        if not isinstance(self.census, bool):
-            raise ValueError(f"Expected census true or false, got {self.census!r}.")
+        check_truth("census", self.census)
 
     @property
     def ends(self) -> int:

@@ -13,7 +13,13 @@ from flwr.serverapp import Grid
 from ldp_flower.data.users import Users
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import check_integer, check_unused, is_integer, plain_arguments
+from ldp_flower.validation import (
+    check_integer,
+    check_truth,
+    check_unused,
+    is_integer,
+    plain_arguments,
+)
 
 from ..runtime import Card, LdpStrategy, Run, TooFewReports
 from ..runtime.at_node import AtNode
@@ -180,8 +186,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         check_integer("collections", self.collections, 2, _MAX_COLLECTIONS)
         if not isinstance(self.store, str | Path | None):
             raise ValueError(f"Expected store to be a path, got {self.store!r}.")
-        if not isinstance(self.memoised, bool):
-            raise ValueError(f"Expected memoised true or false, got {self.memoised!r}.")
+        check_truth("memoised", self.memoised)
         if self.season is not None:
             check_integer("season", self.season, 2)
             if self.collections < (least := PERIODS * self.season):
