@@ -114,12 +114,16 @@ class Schema(PlainFields):
         """Categories of the target, in their order; empty without a target or for a number."""
         return tuple(map(str, self.bounds.values)) if isinstance(self.bounds, Categories) else ()
 
-    def kind(self, name: str) -> Numeric | Categories:
-        """Return the declaration of a column or the target; raise ValueError if it is unknown."""
+    def kind(self, name: str, argument: str | None = None) -> Numeric | Categories:
+        """Return the declaration of a column or the target.
+
+        Raise ValueError, which names the ``argument`` that the name comes from, if it is unknown.
+        """
+        if not isinstance(name, str) or name not in self.columns_read:
+            what = "one" if argument is None else f"{argument} to be one"
+            raise ValueError(f"Expected {what} of the columns {self.columns_read}, got {name!r}.")
         if name == self.target and self.bounds is not None:
             return self.bounds
-        if name not in self.columns:
-            raise ValueError(f"Expected one of the columns {self.columns_read}, got {name!r}.")
         return self.columns[name]
 
     def places(self, name: str) -> range:

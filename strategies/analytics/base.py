@@ -149,9 +149,28 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
         return column_users(self.schema, self._columns_asked, setting, error, judge, stand_in=large)
 
 
+def columns_of(schema: Schema, argument: str, given: Any, fewest: int = 1) -> list[str]:
+    """Return the columns that an argument names: a text, or several in a sequence or an array.
+
+    Raise ValueError if they are fewer than ``fewest``, not distinct, or unknown.
+    """
+    listed = given.tolist() if hasattr(given, "tolist") else given
+    names = [listed] if isinstance(listed, str) else listed
+    texts = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
+    if not texts or len(set(names)) < max(len(names), fewest):
+        least = {1: "one", 2: "two"}[fewest]
+        raise ValueError(
+            f"Expected {argument} to name, of {schema.columns_read}, distinct columns, at least "
+            f"{least}, got {given!r}."
+        )
+    for name in names:
+        schema.kind(name, argument)
+    return list(names)
+
+
 def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
     """Return a column's categories; raise ValueError if it has none or too many."""
-    kind = schema.kind(column)
+    kind = schema.kind(column, argument)
     if not isinstance(kind, Categories):
         raise ValueError(f"Expected {argument} to be a column of categories, got {column!r}.")
     if len(kind.values) >= MOST_CELLS:

@@ -65,9 +65,11 @@ class NumericColumn:
     @classmethod
     def of(cls, schema: Schema, name: str) -> Self:
         """Return a column of a schema; raise ValueError if it has categories."""
-        kind = schema.kind(name)
+        kind = schema.kind(name, "column")
         if not isinstance(kind, Numeric):
-            raise ValueError(f"Expected a column of numbers, got {name!r}, which has categories.")
+            raise ValueError(
+                f"Expected column to be one of numbers, got {name!r}, which has categories."
+            )
         return cls(name, kind, schema.places(name)[0])
 
     @property

@@ -23,7 +23,7 @@ from ..runtime.result import frame
 from ..runtime.run_store import LATER
 from ..sums.budget import Budget
 from ..sums.correlations import ask_correlations, noise_of_product
-from .base import ColumnStrategy
+from .base import ColumnStrategy, columns_of
 from .cell_asker import CellAsker
 
 if TYPE_CHECKING:
@@ -178,14 +178,11 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
         kinds = {name: self.schema.kind(name) for name in self.schema.columns_read}
         numbers = [name for name, kind in kinds.items() if isinstance(kind, Numeric)]
         chosen = numbers if self.columns is None else self.columns
-        if isinstance(chosen, str) or len(chosen) < 2 or len(set(chosen)) < len(chosen):
-            raise ValueError(
-                f"Expected distinct columns of numbers, at least two, got {self.columns!r}."
-            )
-        if other := [name for name in chosen if not isinstance(self.schema.kind(name), Numeric)]:
+        Budget(self.epsilon, self.delta, 1, 1).cells(2, 1.0)  # raises an error for a wrong epsilon
+        self._columns = columns_of(self.schema, "columns", chosen, 2)
+        if other := [name for name in self._columns if name not in numbers]:
             raise ValueError(f"Expected columns of numbers, got {other[0]!r}.")
-        self._columns = list(chosen)
-        self._places = np.array([self.schema.places(name)[0] for name in chosen], np.int64)
+        self._places = np.array([self.schema.places(name)[0] for name in self._columns], np.int64)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

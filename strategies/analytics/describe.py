@@ -28,7 +28,7 @@ from ..runtime.at_node import AtNode
 from ..runtime.result import HALF_WIDTH_95
 from ..subprotocols.scales import number_randomizer
 from ..sums.budget import Budget
-from .base import ColumnStrategy, categories_of
+from .base import ColumnStrategy, categories_of, columns_of
 from .cells import Levels, ShareEstimator, cell_question
 from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
@@ -131,12 +131,8 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        target = [] if self.schema.target is None else [self.schema.target]
-        every = [*self.schema.columns, *target]
-        chosen = [self.columns] if isinstance(self.columns, str) else self.columns
-        self._columns = every if chosen is None else list(chosen)
-        if not self._columns or len(set(self._columns)) < len(self._columns):
-            raise ValueError(f"Expected distinct columns, at least one, got {self.columns!r}.")
+        chosen = self.schema.columns_read if self.columns is None else self.columns
+        self._columns = columns_of(self.schema, "columns", chosen)
         self._tasks = [task for name in self._columns for task in self._tasks_of(name)]
 
     def _tasks_of(self, name: str) -> list[_Task]:

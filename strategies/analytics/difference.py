@@ -20,7 +20,7 @@ from ldp_flower.presentation.words import number
 from ldp_flower.questions import TableCell
 from ldp_flower.randomizers import Estimate
 from ldp_flower.refusals import TooFew
-from ldp_flower.validation import Floats, check_fraction, check_unused
+from ldp_flower.validation import Floats, check_fraction, check_truth, check_unused
 
 from ..forecasts.columns import HUMP_SHAPE, OWN_ENTRY, SPREAD, Columns, ColumnUsers, column_users
 from ..numerics.denoising import project_on_simplex
@@ -108,7 +108,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kind = self.schema.kind(self.column)
+        kind = self.schema.kind(self.column, "column")
         if not isinstance(kind, Numeric):
             raise ValueError(
                 f"Expected column from the columns of numbers, got {self.column!r}, one of "
@@ -130,6 +130,8 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         if len(self._arms) != 2:
             raise ValueError(f"Expected two arms in {self.by!r}, got {self._arms}.")
         check_fraction("allocation", self.allocation)
+        check_truth("assigned", self.assigned)
+        check_truth("window", self.window)
         if not self.assigned:
             check_unused(self, "with arms that are not assigned", "allocation")
         if self.noise != "user":

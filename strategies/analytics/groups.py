@@ -7,7 +7,7 @@ from typing import Self
 
 from ldp_flower.data.schema import Schema
 
-from .base import categories_of
+from .base import categories_of, columns_of
 from .cells import MOST_CELLS
 
 _MOST = MOST_CELLS // 2 - 1  # limit on the number of groups, each of which has two cells or more
@@ -22,9 +22,7 @@ class Groups:
     @classmethod
     def of(cls, schema: Schema, by: str | Sequence[str] | None) -> Self:
         """Return the groups by one column, or several; raise ValueError if they are too many."""
-        names = [by] if isinstance(by, str) else list(by or [])
-        if by is not None and (not names or len(set(names)) < len(names)):
-            raise ValueError(f"Expected distinct columns in by, at least one, got {by!r}.")
+        names = [] if by is None else columns_of(schema, "by", by)
         categories = [categories_of(schema, "by", name) for name in names]
         groups = list(product(*categories))
         if len(groups) > _MOST:

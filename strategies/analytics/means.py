@@ -25,7 +25,7 @@ from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from ..sums.budget import Budget
 from ..sums.statistics import SumMeans, ask_means, users_for_means
-from .base import ColumnStrategy, too_noisy
+from .base import ColumnStrategy, columns_of, too_noisy
 from .cells import GroupMeans, Levels, cell_question
 from .groups import Groups
 
@@ -188,10 +188,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"Expected distinct columns, at least one, got {names}.")
-        bounds = []
+        names, bounds = columns_of(self.schema, "columns", self.columns), []
         for name in names:
             kind = self.schema.kind(name)
             if not isinstance(kind, Numeric):

@@ -19,7 +19,7 @@ from ..numerics.product_mixture import PairTable, distances, fitted
 from ..runtime import Card, Protocol, Run, guarantees
 from ..runtime.at_node import AtNode
 from ..sums.budget import Budget
-from .base import ColumnStrategy, categories_of
+from .base import ColumnStrategy, categories_of, columns_of
 from .cell_asker import CellAsker, variance_of_report
 from .cells import MOST_CELLS, ShareEstimates, ShareEstimator
 from .synthesize_result import SynthesizeResult
@@ -87,11 +87,9 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         chosen = self.schema.columns_read if self.columns is None else self.columns
-        if isinstance(chosen, str) or len(chosen) < 2 or len(set(chosen)) < len(chosen):
-            raise ValueError(f"Expected distinct columns, at least two, got {self.columns!r}.")
-        self._columns = list(chosen)
-        self._numbers = [n for n in chosen if isinstance(self.schema.kind(n), Numeric)]
-        self._pairs = list(combinations(range(len(chosen)), 2))
+        self._columns = columns_of(self.schema, "columns", chosen, 2)
+        self._numbers = [n for n in self._columns if isinstance(self.schema.kind(n), Numeric)]
+        self._pairs = list(combinations(range(len(self._columns)), 2))
         if (most := max(math.prod(sizes) for sizes in self._shapes(_FEW))) >= MOST_CELLS:
             raise ValueError(
                 f"Expected pairs of columns with at most {MOST_CELLS - 1} cells, got {most}: leave "

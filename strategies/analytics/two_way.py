@@ -202,9 +202,10 @@ class TwoWay(CellStrategy[TwoWayResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        given = {"row": self.row, "column": self.column}
+        kinds = {name: self.schema.kind(name, argument) for argument, name in given.items()}
         if self.row == self.column:
             raise ValueError(f"Expected two different columns, got row and column {self.row!r}.")
-        kinds = {name: self.schema.kind(name) for name in (self.row, self.column)}
         numbers = {name: kind for name, kind in kinds.items() if isinstance(kind, Numeric)}
         if self.cells is not None:
             check_integer("cells", self.cells, 2, MOST_CELLS - 1)
@@ -222,7 +223,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
         }
         self._rows, self._columns = (
             names.get(name) or categories_of(self.schema, argument, name)
-            for argument, name in (("row", self.row), ("column", self.column))
+            for argument, name in given.items()
         )
         if (most := len(self._rows) * len(self._columns)) >= MOST_CELLS:
             raise ValueError(f"Expected at most {MOST_CELLS - 1} cells of both, got {most}.")

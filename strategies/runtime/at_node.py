@@ -40,12 +40,12 @@ class AtNode:
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]
         check_fraction("delta", self.delta)
+        if self.honest is not None:
+            check_integer("honest", self.honest, _FEWEST_HONEST)
         if self.noise == "user":  # type: ignore[attr-defined]
             check_unused(self, 'with noise="user", which is pure', "delta")
         if self.noise != "shared":  # type: ignore[attr-defined]
             check_unused(self, 'without noise="shared"', "honest")
-        if self.honest is not None:
-            check_integer("honest", self.honest, _FEWEST_HONEST)
 
     def with_noise(self, noise: str) -> Self:
         """Return this strategy with noise at the node, or shared."""

@@ -188,7 +188,7 @@ def test_what_cannot_be_asked_is_refused():
     for kind, more in ((Quantiles, ([0.5],)), (Distribution, ())):
         with pytest.raises(ValueError, match="categories"):
             kind(known, "city", *more, epsilon=1.0)
-        with pytest.raises(ValueError, match="Expected one of the columns"):
+        with pytest.raises(ValueError, match="Expected column to be one of the columns"):
             kind(known, "age", *more, epsilon=1.0)
         with pytest.raises(ValueError, match="Schema"):
             kind({"income": 1}, "income", *more, epsilon=1.0)

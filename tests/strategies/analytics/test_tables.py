@@ -509,7 +509,10 @@ def test_too_few_users_are_refused_with_the_number_that_would_do(strategy, caplo
         (lambda: Means(SCHEMA, "sort", epsilon=1.0), "columns of numbers, got 'sort'"),
         (lambda: Means(SCHEMA, [], epsilon=1.0), "at least one"),
         (lambda: Means(SCHEMA, "x", by="x", epsilon=1.0), "by to be a column of categories"),
-        (lambda: Means(SCHEMA, "x", by=["sort", "sort"], epsilon=1.0), "distinct columns in by"),
+        (
+            lambda: Means(SCHEMA, "x", by=["sort", "sort"], epsilon=1.0),
+            "by to name, of .*, distinct",
+        ),
         (lambda: Means(SCHEMA, "x", by=[], epsilon=1.0), "at least one, got \\[\\]"),
         (lambda: Means(CROWDED, "x", by=["a", "b"], epsilon=1.0), "at most 1,023 groups by a, b"),
         (lambda: TwoWay(SCHEMA, "sort", "sort", epsilon=1.0), "two different columns"),
