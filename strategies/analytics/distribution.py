@@ -121,7 +121,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     With groups, a tenth of the users tells where entries are, and the others report the pair of
     their group and of their entry's cell (:class:`~.group_functions.GroupFunctions`). No density is
-    smoothed, and steps are not looked for.
+    smoothed. Entries' steps are looked for as without groups.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -201,14 +201,14 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     def _of_groups(self, run: Run) -> Generator[Ask, Any, GroupDistributionsResult]:
         """Return the distribution functions of all groups."""
-        functions = yield from self._functions.ask(run, self.delta)
+        functions, step = yield from self._functions.ask(run, self.delta)
         restore = self._column.kind.restore
         return GroupDistributionsResult(
             column=self.column,
             groups=self._groups.names,
             keys=self._groups.keys,
             results=[
-                self._told(replace(each, edges=restore(each.edges)), None) for each in functions
+                self._told(replace(each, edges=restore(each.edges)), step) for each in functions
             ],
             notes=self._functions.notes(functions),
         )

@@ -83,4 +83,8 @@ class GroupDistributionsResult(Result):
 
     def _findings(self) -> list[str]:
         lines = [f"{group}: {self.of(group)._findings()[0]}" for group in self.groups]
-        return first_of(lines, _SHOWN)
+        return [
+            *first_of(lines, _SHOWN),
+            f"result.of({self.groups[0]!r}) is the distribution of a group: its quantiles, shares "
+            "below numbers, histogram and band",
+        ]

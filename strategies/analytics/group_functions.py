@@ -1,7 +1,8 @@
 """Distribution functions of a column in each of several groups.
 
-A few users tell where the entries are, in cells of one width. Cells between adapted edges are then
-counted in all groups at once: a user reports the pair of its group and its cell.
+A few users tell the step of entries, and a few where entries are, in cells of one width. Cells
+between adapted edges are then counted in all groups at once: a user reports the pair of its group
+and its cell.
 """
 
 import math
@@ -24,12 +25,14 @@ from ..runtime import Ask, Cohort, Run
 from ..sums.budget import Budget
 from ..sums.tree import Function
 from .cells import MOST_CELLS, ShareEstimator, cell_question
-from .column import NumericColumn
+from .column import STEP_SHARE, NumericColumn, cells_of, learn_step, learn_step_at_node
 from .groups import Groups
 
 _TELL, _EVEN = 0.1, 32  # share of the users, or of the budget, that tells the edges; first cells
 _CELLS = (4, 8, 16, 32)  # candidates for the number of cells of a group
 _MOST_ERROR = 0.1  # largest error in rank of a median at which a run still starts
+
+Found = tuple[list[Function], float | None]  # the functions of groups, and the step of entries
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class GroupFunctions:
         noise = ShareEstimator(self.epsilon, number * cells).noise(num_users) / num_users
         return number * math.sqrt(cells / 2 * noise)
 
-    def ask(self, run: Run, delta: float) -> Generator[Ask, Any, list[Function]]:
-        """Return the functions of all groups, with noise where the run has it."""
+    def ask(self, run: Run, delta: float) -> Generator[Ask, Any, Found]:
+        """Return the functions of all groups, and the number of which entries are multiples."""
         if run.settings.noise == "user":
             return (yield from self._of_users(run))
         (cohort,) = run.cohorts([run.num_users])
@@ -81,32 +84,45 @@ class GroupFunctions:
             f"{', '.join(empty)}. Ask more users, or for fewer groups."
         ]
 
-    def _of_users(self, run: Run) -> Generator[Ask, Any, list[Function]]:
-        """Return the functions from single reports: first of cells, then of pairs."""
+    def _of_users(self, run: Run) -> Generator[Ask, Any, Found]:
+        """Return the functions from single reports: of the step, of cells, then of pairs."""
+        step = (yield from learn_step(run, self.column)).step
         tellers = max(run.min_reports, int(_TELL * run.num_users))
-        left = max(run.num_users - tellers, 1)
-        cells = self._cells(left)
-        estimator = ShareEstimator(self.epsilon, len(self.groups.names) * cells)
-        first, *waves = run.cohorts([tellers, *estimator.sizes(left, run.min_reports)])
+        left = max(run.num_unasked - tellers, 1)
         even = self._even
         oracle = best_frequency_oracle(self.epsilon, _EVEN + 1, tellers)
+        (first,) = run.cohorts([tellers])
         told = yield Ask(first, Cell(self.column.coordinates, even[1:-1]), oracle)
-        edges = adapted(even, project_on_simplex(told.mean[:-1]), cells)
+        edges = self._edges(even, project_on_simplex(told.mean[:-1]), self._cells(left), step)
+        estimator = ShareEstimator(self.epsilon, len(self.groups.names) * (len(edges) - 1))
+        waves = run.cohorts(estimator.sizes(left, run.min_reports))
         question = TableCell(*self._table, edges=edges[None, 1:-1])
         found = yield from estimator.estimate(waves, question)
         noise = found.covariance - sampling(found.likely, found.users)
-        return self._functions(edges, found.cells, noise, found.users)
+        return self._functions(edges, found.cells, noise, found.users), step
 
-    def _of_nodes(self, cohort: Cohort, budget: Budget) -> Generator[Ask, Any, list[Function]]:
-        """Return the functions from two noisy sums over nodes."""
-        even, number = self._even, len(self.groups.names)
+    def _of_nodes(self, cohort: Cohort, budget: Budget) -> Generator[Ask, Any, Found]:
+        """Return the functions from three noisy sums over nodes."""
+        step = yield from learn_step_at_node(cohort, budget, self.column, STEP_SHARE)
+        even = self._even
         question = BinShares(self.column.coordinates, even[1:-1])
         told = yield Ask(cohort, question, budget.cells(_EVEN, _TELL))
-        edges = adapted(even, np.maximum(told.mean, 0.0), _CELLS[-1])
-        mechanism = budget.cells(number * _CELLS[-1], 1 - _TELL)
+        edges = self._edges(even, np.maximum(told.mean, 0.0), _CELLS[-1], step)
+        number = len(self.groups.names) * (len(edges) - 1)
         shares = CellShares(*self._table, edges=edges[None, 1:-1])
-        found = yield Ask(cohort, shares, mechanism)
-        return self._functions(edges, found.mean, np.diag(found.std_error**2), found.count)
+        found = yield Ask(cohort, shares, budget.cells(number, 1 - STEP_SHARE - _TELL))
+        functions = self._functions(edges, found.mean, np.diag(found.std_error**2), found.count)
+        return functions, step
+
+    def _edges(self, even: Floats, mass: Floats, cells: int, step: float | None) -> Floats:
+        """Return adapted edges; with a step, those in the middle between two of its multiples."""
+        edges = adapted(even, mass, cells)
+        if step is None:
+            return edges
+        between = cells_of(self.column, self.column.kind.restore(edges), step).edges[1:-1]
+        # A column with a single multiple within its bounds has no middle between two.
+        inner = self.column.standardised(between) if len(between) else edges[1:-1]
+        return np.array([even[0], *inner, even[-1]])
 
     @property
     def _even(self) -> Floats:

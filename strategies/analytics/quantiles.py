@@ -135,8 +135,8 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     entries are, estimates and ends of intervals are multiples of the step.
 
     With groups, a tenth of the users tells where entries are, and the others report the pair of
-    their group and of their entry's cell (:class:`~.group_functions.GroupFunctions`). Steps are not
-    looked for. An interval ends at edges of cells.
+    their group and of their entry's cell (:class:`~.group_functions.GroupFunctions`). Entries'
+    steps are looked for as without groups. An interval ends at edges of cells.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -210,8 +210,8 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
     def _of_groups(self, run: Run) -> Protocol:
         """Estimate the distribution functions of all groups, and their quantiles."""
-        functions = yield from self._functions.ask(run, self.delta)
-        found = [self.of_nodes(function) for function in functions]
+        functions, step = yield from self._functions.ask(run, self.delta)
+        found = [self.of_nodes(function, step) for function in functions]
         hidden = np.repeat([function.is_hidden for function in functions], len(self.levels))
         values, error, lower, upper, noise = (
             np.where(hidden, nothing, np.concatenate([getattr(each, name) for each in found]))
@@ -228,6 +228,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             lower=lower,
             upper=upper,
             users_std_error=None if self.noise == "user" else noise,
+            step=step,
             keys={
                 name: np.repeat(categories, len(self.levels)).tolist()
                 for name, categories in self._groups.keys.items()

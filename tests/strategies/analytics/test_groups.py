@@ -11,7 +11,9 @@ from ldp_flower import Categories, Numeric, Schema, simulate
 from ldp_flower.clients.statistics import compute
 from ldp_flower.questions import CellShares, MessageError, TableCell
 from ldp_flower.strategies import Distribution, Quantiles, Result
-from ldp_flower.strategies.analytics.group_functions import adapted
+from ldp_flower.strategies.analytics.column import NumericColumn
+from ldp_flower.strategies.analytics.group_functions import GroupFunctions, adapted
+from ldp_flower.strategies.analytics.groups import Groups
 from ldp_flower.strategies.runtime import TooFewReports
 
 SCHEMA = Schema({"x": Numeric(0, 200), "sort": Categories([*"abc"]), "flag": Categories([0, 1])})
@@ -50,6 +52,34 @@ def test_quantiles_of_groups_are_within_their_intervals(options, rank):
     assert again.keys == result.keys == {"sort": np.repeat([*"abc"], 3).tolist()}
     assert "a 0.5 of x is below" in str(result) and "<svg" in result.to_html()
     assert result.estimates().names[:2] == ["x a 25 %", "x a 50 %"]
+
+
+@pytest.mark.parametrize("options", [{"epsilon": 4.0}, {"epsilon": 1.0, "noise": "node"}], ids=str)
+def test_whole_numbers_of_groups_are_seen_as_such(options):
+    """Functions rise at whole numbers only, and errors are those of a few cells."""
+    rng = np.random.default_rng(0)
+    chances = {"F": 0.3, "M": 0.6}
+    schema = Schema({"weeks": Numeric(0, 6), "sex": Categories([*chances])})
+    sex = rng.choice([*chances], 8000)
+    users = schema.users({"weeks": rng.binomial(6, [chances[each] for each in sex]), "sex": sex})
+    result = simulate(Distribution(schema, "weeks", by="sex", **options), users, seed=0)
+    assert "result.of('F') is the distribution of a group" in str(result)
+    median = simulate(Quantiles(schema, "weeks", [0.5], by="sex", **options), users, seed=0)
+    assert median.step == 1.0 and median.values.tolist() == [2.0, 4.0]
+    for name, chance in chances.items():
+        own, true = result.of(name), stats.binom(6, chance)
+        assert own.step == 1.0
+        assert np.abs(own.cdf(np.arange(7)) - true.cdf(np.arange(7))).max() < 0.04
+        assert (own.cdf(np.arange(7) + 0.4) == own.cdf(np.arange(7))).all()
+        assert (own.quantile(LEVELS) == true.ppf(LEVELS)).all()
+
+
+def test_a_group_with_a_single_multiple_within_the_bounds_runs():
+    """No middle between two multiples is there to end a cell at."""
+    column = NumericColumn.of(Schema({"x": Numeric(0.9, 1.2)}), "x")
+    functions = GroupFunctions(SCHEMA, column, Groups.of(SCHEMA, "sort"), 1.0)
+    even = np.linspace(*column.kind.ends, 5)
+    np.testing.assert_allclose(functions._edges(even, np.ones(4), 4, 1.0), even)
 
 
 def test_an_empty_group_has_no_quantiles_and_is_named():
