@@ -38,7 +38,7 @@ def in_units(schema: Schema, coef: Floats, std_error: Floats) -> tuple[list[str]
 
 def units_of(schema: Schema, predicted: str) -> tuple[list[str], Floats]:
     """Return the units of the intercept and all slopes, and the scales by which to divide them."""
-    units, sizes = [predicted], [1.0]
+    units, sizes = [f"{predicted} at the columns' centres"], [1.0]
     for name, kind in schema.columns.items():
         numeric = isinstance(kind, Numeric)
         units += [f"{predicted} / {name}" if numeric else predicted] * kind.width

@@ -111,9 +111,9 @@ class RegressionFit(TableFit):
         -------
         DataFrame
             ``name``, ``unit`` and ``coefficient``, and :attr:`interval` if there is one. The
-            intercept is the prediction for columns at their centres. A slope is the change of the
-            prediction for one more unit of its column, or for its category instead of an average
-            one.
+            intercept is the prediction for columns at their centres, by default the middles of
+            their bounds. A slope is the change of the prediction for one more unit of its column,
+            or for its category instead of an average one.
         """
         from pandas import DataFrame
 
@@ -235,8 +235,8 @@ class ClassificationFit(TableFit):
         DataFrame
             ``name``, ``unit``, and a column of coefficients for the logit of the second of two
             classes, or of each of more than two. The intercept is the logit for columns at their
-            centres. A slope is the change of the logit for one more unit of its column, or for its
-            category instead of an average one.
+            centres, by default the middles of their bounds. A slope is the change of the logit for
+            one more unit of its column, or for its category instead of an average one.
         """
         from pandas import DataFrame
 
