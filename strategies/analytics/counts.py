@@ -1,5 +1,6 @@
 """Counts: a strategy that estimates the shares of a column's categories."""
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _SHOWN = 12  # categories in a result's text
+_NUMBER = re.compile(r"\s*[<>]?\s*(-?\d+(?:\.\d+)?)")  # that a level begins with, such as 18-24
 
 _ALL_Z = 2.0  # standard errors from 1 within which all users may have a category
 
@@ -37,6 +39,9 @@ class CountsResult(Result):
     """The estimated shares of a column's categories, among users with a category in that column.
 
     A user with several such rows counts with one of them, which is drawn at random.
+
+    It prints the categories by size. Levels that are increasing numbers, or begin with such (as
+    ``"18-24", "25-34"``), keep their order, as all categories do in :meth:`table`.
 
     Attributes
     ----------
@@ -103,6 +108,15 @@ class CountsResult(Result):
         return Estimates(self.categories, self.shares, self.std_error, self.users_std_error)
 
     @property
+    def _ordered(self) -> bool:
+        """True if the categories are increasing numbers, or begin with such, but for ``other``."""
+        kind = None if self.schema is None else self.schema.kind(self.column)
+        other = kind.other if isinstance(kind, Categories) else None
+        found = [_NUMBER.match(each) for each in self.categories if each != other]
+        numbers = [float(each[1]) for each in found if each is not None]
+        return len(numbers) == len(found) and numbers == sorted(set(numbers))
+
+    @property
     def _height(self) -> float:
         return charts.height_of(len(self.categories))
 
@@ -111,9 +125,11 @@ class CountsResult(Result):
         axes.set_xlabel(f"share of users by {charts.label(self.column)}, with 95 % intervals")
 
     def _findings(self) -> list[str]:
+        order = range(len(self.shares))
+        if not self._ordered:
+            order = np.argsort(-self.shares, kind="stable")
         lines = [
-            f"  {self.categories[i]}: {self.shares[i]:.1%} ± {self.std_error[i]:.1%}"
-            for i in np.argsort(-self.shares, kind="stable")
+            f"  {self.categories[i]}: {self.shares[i]:.1%} ± {self.std_error[i]:.1%}" for i in order
         ]
         some = self.answering + _ALL_Z * self.answering_std_error < 1
         of = f"of the {self.answering:.0%} of users who have one" if some else "of all users"
