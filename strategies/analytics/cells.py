@@ -319,9 +319,9 @@ class Levels:
         ``uncertain`` is the mean from :meth:`uncertainty`, or None if it was not measured.
         """
         levels = np.linspace(-1.0, 1.0, self.number)
-        cells = found.cells.reshape(self.groups, self.number)
+        cells = found.cells.reshape(-1, self.number)
         share = cells.sum(axis=1)
-        share_error = found.error_of(self._blocks)
+        share_error = found.error_of(self._blocks(len(cells)))
         held = np.maximum(share, 1e-9)
         mean = np.clip(cells @ levels / held, -1, 1)
         population = found.error_of(self._slopes(mean, held)) ** 2
@@ -346,16 +346,20 @@ class Levels:
         first, second = self._slopes(groups.mean, np.maximum(groups.share, 1e-9))
         return float(found.error_of((second - first)[None])[0])
 
-    @property
-    def _blocks(self) -> Floats:
-        """Mask of the cells of each group, shape (groups, cells)."""
-        return np.repeat(np.eye(self.groups), self.number, axis=1)
+    def joined(self, found: ShareEstimates) -> ShareEstimates:
+        """Return the shares of the levels in all groups together, for :meth:`means`."""
+        sums = np.tile(np.eye(self.number), self.groups)
+        return ShareEstimates(sums @ found.cells, sums @ found.covariance @ sums.T, found.users)
+
+    def _blocks(self, groups: int) -> Floats:
+        """Return the mask of the cells of each group, shape (groups, cells)."""
+        return np.repeat(np.eye(groups), self.number, axis=1)
 
     def _slopes(self, mean: Floats, held: Floats) -> Floats:
         """Return the derivatives of the groups' means with respect to the cells' shares."""
-        levels = np.tile(np.linspace(-1.0, 1.0, self.number), self.groups)
+        levels = np.tile(np.linspace(-1.0, 1.0, self.number), len(mean))
         gradients = levels - np.repeat(mean, self.number)
-        return np.asarray(self._blocks * gradients / held[:, None])
+        return np.asarray(self._blocks(len(mean)) * gradients / held[:, None])
 
 
 def rounded(numbers: Floats, number: int) -> Floats:

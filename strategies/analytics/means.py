@@ -64,6 +64,9 @@ class MeansResult(Result):
         Shares of the users who have a row in the group with an entry in the column.
     share_errors : ndarray of float64, shape (columns, groups)
         Standard errors of these shares.
+    totals, totals_std_error, users_totals_std_error : ndarray of float64, shape (columns,)
+        Means of all groups together, from the same reports, with both standard errors. With one
+        row drawn of each user, all users have the same weight. Empty without groups.
     """
 
     columns: list[str]
@@ -75,6 +78,9 @@ class MeansResult(Result):
     shares: Floats
     share_errors: Floats
     keys: dict[str, list[str]] = field(default_factory=dict)
+    totals: Floats = field(default_factory=lambda: np.zeros(0))
+    totals_std_error: Floats = field(default_factory=lambda: np.zeros(0))
+    users_totals_std_error: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         if self.by is not None and not self.keys:  # of a version with one column only
@@ -127,10 +133,15 @@ class MeansResult(Result):
         axes.set_xlabel("mean in the column's units, with 95 % intervals")
 
     def _headline(self) -> list[str]:
-        return self._findings() if self.means.size == 1 else []
+        lines = self._findings()
+        return lines if self.means.size == 1 else lines[self.means.size :]  # of all groups
 
     def _findings(self) -> list[str]:
-        rows = zip(self._labels(), self.means.ravel(), self.std_error.ravel(), strict=True)
+        names, means, errors = self._labels(), [*self.means.ravel()], [*self.std_error.ravel()]
+        if len(self.totals):
+            names += [f"{column}, all groups" for column in self.columns]
+            means, errors = [*means, *self.totals], [*errors, *self.totals_std_error]
+        rows = zip(names, means, errors, strict=True)
         return [
             f"{name}: {with_error(mean, error)}" if np.isfinite(mean) else f"{name}: not estimated"
             for name, mean, error in rows
@@ -227,7 +238,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             return self.of_nodes(sums, run.num_users)
         levels = self._levels
         pilot, waves = self._sizes(run.num_users)
-        found = []
+        found, totals = [], []
         for name in self._names:
             rounding, first = None, run.cohorts([pilot]) if pilot else []
             cohorts = run.cohorts(waves)
@@ -236,7 +247,9 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
                 rounding = float((yield from levels.uncertainty(cohort, question)).mean[0])
             shares = yield from levels.shares.estimate(cohorts, question)
             found.append(levels.means(shares, rounding, run.num_users))
-        return self._result(found, run.num_users)
+            if self.by is not None:
+                totals.append(levels.means(levels.joined(shares), rounding, run.num_users))
+        return self._result(found, totals, run.num_users)
 
     def moments(
         self, cohort: Cohort, budget: Budget, name: str, share: float
@@ -250,11 +263,18 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     def of_nodes(self, sums: Sequence[SumMeans], num_users: int) -> MeansResult:
         """Return the result of the columns' noisy sums."""
-        found = []
-        for one in sums:
-            errors = 2 * one.of_users, 2 * one.errors  # of a number in [-1, 1]
-            found.append(GroupMeans(2 * one.means - 1, *errors, one.shares, one.share_errors))
-        return self._result(found, num_users)
+        found, totals = (
+            [
+                # of a number in [-1, 1]
+                GroupMeans(
+                    *(2 * one.means - 1, 2 * one.of_users, 2 * one.errors),
+                    *(one.shares, one.share_errors),
+                )
+                for one in own
+            ]
+            for own in (sums, [one.total for one in sums if one.total is not None])
+        )
+        return self._result(found, totals, num_users)
 
     def permanent(self) -> PermanentForm | None:
         """Return the form of the question for a series, or None if there are groups.
@@ -341,10 +361,21 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             useless=_USELESS,
         )
 
-    def _result(self, found: Sequence[GroupMeans], num_users: int) -> MeansResult:
+    def _result(
+        self, found: Sequence[GroupMeans], totals: Sequence[GroupMeans], num_users: int
+    ) -> MeansResult:
         """Return the means in the columns' units; NaN for groups that may be empty."""
         low, high = self._bounds[:, :, None]
         half, middle = (high - low) / 2, (high + low) / 2
+        whole: dict[str, Floats] = {}
+        if totals:
+            mean, users_error, error, share, share_error = map(np.array, zip(*totals, strict=True))
+            clear = share > GROUP_Z * share_error
+            whole = {
+                "totals": np.where(clear, middle + half * mean, np.nan).ravel(),
+                "totals_std_error": np.where(clear, half * error, np.inf).ravel(),
+                "users_totals_std_error": np.where(clear, half * users_error, np.inf).ravel(),
+            }
         mean, users_error, error, share, share_errors = map(np.array, zip(*found, strict=True))
         clear = share > GROUP_Z * share_errors
         notes = []
@@ -370,5 +401,6 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             users_std_error=np.where(clear, half * users_error, np.inf),
             shares=share,
             share_errors=share_errors,
+            **whole,
             notes=notes,
         )

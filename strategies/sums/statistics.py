@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class SumMeans:
     errors: Floats
     shares: Floats
     share_errors: Floats
+    total: "SumMeans | None" = None  # of all groups together, if there are several
 
 
 def ask_cells(
@@ -47,9 +48,21 @@ def ask_means(
     groups = question.num_cells
     mechanism = budget.ball(3 * groups, question.radius, share)
     found: Estimate = yield Ask(cohort, question, mechanism)
-    first, second, held = found.mean.reshape(3, groups)
+    moments = found.mean.reshape(3, groups)
     noise, users = float(found.std_error[0]), max(found.count, 1)
-    shares = held / PRESENCE + (0.5 if groups == 1 else 0.0)
+    if groups == 1:
+        return _means_of(moments, noise, users, 0.5)
+    whole = _means_of(moments.sum(axis=1, keepdims=True), math.sqrt(groups) * noise, users)
+    return replace(_means_of(moments, noise, users), total=whole)
+
+
+def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0.0) -> SumMeans:
+    """Return the means of noisy sums: first and second moment and presence, shape (3, groups).
+
+    Presence is counted from ``middle_share``.
+    """
+    first, second, held = moments
+    shares = held / PRESENCE + middle_share
     part = np.clip(shares, noise, 1.0)
     middle = np.clip(first / part, -0.5, 0.5)
     square = second / SQUARE / part + 0.5
