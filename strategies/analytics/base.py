@@ -2,8 +2,9 @@
 
 import math
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -24,11 +25,13 @@ from ..forecasts.columns import (
 from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.at_node import AtNode, honest_nodes
+from ..runtime.run import Arguments
 from ..sums.budget import Budget, too_few_at_nodes
 from ..sums.statistics import ask_cells, users_for_cells
 from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
 
 R = TypeVar("R", bound=Result)
+_LARGEST_EPSILON = 16  # that a refusal names
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,6 +64,25 @@ class ColumnStrategy(LdpStrategy[R]):
     @abstractmethod
     def _asked(self, run: Run) -> Protocol:
         """Run the protocol after the number of users has been checked."""
+
+    def refusal(
+        self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
+    ) -> TooFew | None:
+        """Return why a run does not start, with the users and the epsilon that would do, or None.
+
+        The epsilon is the smallest, to two decimals, up to 16 at which the users are enough.
+        """
+        few = super().refusal(num_users, arguments, num_nodes)
+        if few is None or few.reason != "noise" or few.epsilon is not None:
+            return few
+        steps = range(math.floor(100 * self.epsilon) + 1, 100 * _LARGEST_EPSILON + 1)
+
+        def starts(step: int) -> bool:
+            own = replace(self, epsilon=step / 100)
+            return own._tried(num_users, arguments, num_nodes) is None
+
+        place = bisect_left(steps, True, key=starts)
+        return replace(few, epsilon=steps[place] / 100) if place < len(steps) else few
 
     def check_census(self, run: Run) -> None:
         """Raise TooFewReports if there are too few users, or too few for their number of nodes."""

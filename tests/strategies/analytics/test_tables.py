@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -531,7 +532,7 @@ def test_ordered_levels_are_printed_in_order_and_others_by_size(kind, order):
     ids=lambda strategy: type(strategy).__name__,
 )
 def test_too_few_users_are_refused_with_the_number_that_would_do(strategy, caplog):
-    """With that number it runs."""
+    """With that number it runs, and with these users at the epsilon that is named."""
     caplog.set_level(logging.INFO, "flwr")
     with pytest.raises(
         TooFewReports, match=r"Nobody has been asked\. At least [\d,]+ users are needed"
@@ -541,6 +542,11 @@ def test_too_few_users_are_refused_with_the_number_that_would_do(strategy, caplo
     needed = int(re.search(r"At least ([\d,]+) users", str(few.value))[1].replace(",", ""))
     assert 100 < needed < 30_000
     assert simulate(strategy, SCHEMA.users(described(needed)), seed=0).num_reports <= needed
+    users = needed // 2
+    refusal = strategy.refusal(users)
+    assert f"With these users epsilon {refusal.epsilon:g} would do." in str(refusal)
+    assert replace(strategy, epsilon=refusal.epsilon).refusal(users) is None
+    assert replace(strategy, epsilon=refusal.epsilon - 0.01).refusal(users) is not None
 
 
 @pytest.mark.parametrize(
