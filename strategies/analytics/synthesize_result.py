@@ -10,20 +10,22 @@ from numpy.typing import NDArray
 
 from ldp_flower.data.schema import Categories, Numeric
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.words import to_error
 from ldp_flower.validation import Floats, check_integer, plain_arguments
 
 from ..numerics.normal_scale import quantiles
 from ..numerics.product_mixture import Codes, ProductMixture
 from ..numerics.within_cells import positions
 from ..runtime import Result
-from ..runtime.result import frame
+from ..runtime.result import first_of, frame
 from .cells import names_of_ranges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_MOST_NAMED = 12  # columns of which a heat map shows the numbers
+_MOST_NAMED = 12  # columns of which a heat map, or a text, shows the numbers
+_LEVELS = 1000  # at which the quantiles of a column are averaged
 
 
 @dataclass(repr=False, kw_only=True)
@@ -162,11 +164,40 @@ class SynthesizeResult(Result):
         def text(mean: float, ends: Floats) -> str:
             return f"{mean:.3f} ({ends[0]:.3f} to {ends[1]:.3f})"
 
-        return [
+        lines = [
             "Rows are drawn from a distribution whose tables differ from those of these users by "
             f"{text(self.two_way, self.two_way_interval)} for pairs of columns and by "
-            f"{text(self.one_way, self.one_way_interval)} for single columns, in total variation."
+            f"{text(self.one_way, self.one_way_interval)} for single columns, in total variation.",
+            "No row that is drawn misses an entry. Rows of users with a missing entry count in the "
+            "pairs of their other columns only.",
         ]
+        reaches = [f"{name} {to_error(reach, reach)}" for name, reach in self.mean_reach.items()]
+        if not reaches:
+            return lines
+        return [
+            *lines,
+            "Numbers follow a noisy histogram. Their places within its cells are guessed, and "
+            "tails that noise hides are those of a normal distribution, up to the bounds. By this "
+            "the mean of a column may be off, beyond noise, by up to: "
+            f"{', '.join(first_of(reaches, _MOST_NAMED))}.",
+        ]
+
+    @property
+    def mean_reach(self) -> dict[str, float]:
+        """Largest difference of rows' mean of each column of numbers from users' mean, noise aside.
+
+        It holds wherever users' numbers are between two values of :attr:`scales`.
+        """
+        found = {}
+        for name, scale in zip(self.columns, self.scales, strict=True):
+            if scale.size:
+                values, below = scale
+                levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
+                drawn = quantiles(scale, levels)
+                place = np.searchsorted(below, levels, side="right") - 1
+                up, down = values[place + 1] - drawn, drawn - values[place]
+                found[name] = float(max(up.mean(), down.mean()))
+        return found
 
     def _statement(self) -> list[str]:
         return [

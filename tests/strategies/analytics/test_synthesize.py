@@ -131,3 +131,25 @@ def test_pairs_with_too_many_cells_are_refused():
     many = Categories([str(i) for i in range(50)])
     with pytest.raises(ValueError, match="at most 2047 cells, got 2500"):
         Synthesize(Schema({"a": many, "b": many}), epsilon=1.0)
+
+
+def test_the_print_says_how_numbers_are_drawn_and_how_far_means_are_off():
+    """Means of rows are within the stated reach and five standard errors of a sample."""
+    rng = np.random.default_rng(3)
+    schema = Schema({"income": Numeric(0, 150_000), "spent": Numeric(0, 1000)})
+    income, spends = rng.lognormal(10.4, 0.8, 10_000), rng.random(10_000) < 0.3
+    frame = {"income": np.minimum(income, 150_000), "spent": spends * rng.uniform(0, 999, 10_000)}
+    strategy = Synthesize(schema, epsilon=2.0, noise="node")
+    result = simulate(strategy, schema.users(frame), seed=0, num_nodes=2)
+    rows, shown = result.rows(20_000), str(result)
+    for name, entries in frame.items():
+        off = abs(rows[name].mean() - entries.mean())
+        kind, by_chance = schema.kind(name), 5 * entries.std() * (1 / 20_000) ** 0.5
+        assert off < result.mean_reach[name] + by_chance
+        assert result.mean_reach[name] < (kind.high - kind.low) / 8
+    assert "No row that is drawn misses an entry." in shown
+    assert "off, beyond noise, by up to: income" in shown
+    labels = Schema({"a": Categories([0, 1]), "b": Categories([0, 1])})
+    users = labels.users({"a": spends, "b": income > 30_000})
+    text = str(simulate(Synthesize(labels, epsilon=2.0, noise="node"), users, seed=0))
+    assert "No row that" in text and "histogram" not in text
