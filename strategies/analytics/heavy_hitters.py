@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from ldp_flower.data.items import hash_items
+from ldp_flower.data.schema import Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Expectation, NoPlan, Setting, WouldRefuse
 from ldp_flower.presentation import charts
@@ -264,7 +265,8 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
     )
 
     domain_size: int = field(kw_only=False)
-    set_size: int = 1
+    # Positional, so that HeavyHitters(schema, column) is refused by an error that says what to do.
+    set_size: int = field(default=1, kw_only=False)
     item: Item = "random"
     max_items: int = 64
     cutoff: Cutoff = "any"
@@ -273,6 +275,12 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.domain_size, Schema):
+            raise ValueError(
+                "Expected domain_size, a number of possible items, got a Schema. Users hold items "
+                "without a schema: Users.from_items(table[column]) and HeavyHitters(2**40, ...). A "
+                "column of known categories is counted by Counts(schema, column)."
+            )
         check_integer("domain_size", self.domain_size, 2, _MAX_DOMAIN)
         check_integer("set_size", self.set_size, 1, self.domain_size)
         check_integer("max_items", self.max_items, 1, 1 << 15)

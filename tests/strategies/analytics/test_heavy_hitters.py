@@ -446,6 +446,12 @@ def test_rows_are_drawn_by_the_seed_or_by_the_system():
     assert found(None) != found(None)
 
 
+def test_a_column_of_a_schema_is_refused_with_the_ways_that_are_there():
+    schema = Schema({"city": Categories(["a", "b", "c"])})
+    with pytest.raises(ValueError, match=r"got a Schema\. .* Users\.from_items.* Counts\(schema"):
+        HeavyHitters(schema, "city", epsilon=1.0)
+
+
 def test_an_unknown_choice_of_item_is_refused():
     with pytest.raises(ValueError, match=r"item in \['random', 'most-frequent'\], got 'first'"):
         HeavyHitters(16, epsilon=1.0, item="first")
