@@ -1,5 +1,6 @@
 """Conversion of a column's entries to numbers; an entry that is no number becomes NaN."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
@@ -12,6 +13,7 @@ from .entries import as_array, columns_of, entries, has, of_entry
 
 _NUMBERS = "biuf"
 _MAX_COLUMNS_NAMED = 5  # largest number of columns that a message names
+_MOST_ENTRIES = 1 << 28  # of a sparse matrix, zeros included: 2 GiB
 _MAX_NUMBER_CHARS = 1000  # a longer text is no number
 _ARROWS_NUMBERS = frozenset(
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 halffloat float double".split()
@@ -71,14 +73,31 @@ def as_column(values: Any, what: str, numbers: bool) -> NDArray[Any] | list[Any]
     return entries(values, what)
 
 
+def dense(rows: Any) -> Any:
+    """Return a sparse matrix of SciPy as an array; return anything else unchanged.
+
+    Raise ValueError if the array would be too large.
+    """
+    if not has(rows, "toarray", "nnz"):
+        return rows
+    if (size := math.prod(rows.shape)) > _MOST_ENTRIES:
+        raise ValueError(
+            f"Expected a sparse matrix with at most {_MOST_ENTRIES:,} entries, zeros included, got "
+            f"{size:,} in shape {rows.shape}: rows are stored with their zeros. Choose columns, or "
+            "hash them to fewer."
+        )
+    return rows.toarray()
+
+
 def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
     """Return rows as an array of numbers, shape (rows, columns), with NaN for no number.
 
-    ``rows`` is an array, a table or a sequence of rows. In a sequence, a row without
-    ``num_columns`` entries becomes a row of NaN. By default, the number of columns is the array's
-    or, for a sequence, the most frequent length. Raise ValueError if an array has another number of
-    columns, or if no row shows the number of columns.
+    ``rows`` is an array, a sparse matrix, a table or a sequence of rows. In a sequence, a row
+    without ``num_columns`` entries becomes a row of NaN. By default, the number of columns is the
+    array's or, for a sequence, the most frequent length. Raise ValueError if an array has another
+    number of columns, or if no row shows the number of columns.
     """
+    rows = dense(rows)
     if (columns := columns_of(rows)) is not None:  # a column of texts must not change the others
         rows = np.empty((len(rows), len(columns)))
         for i, (name, column) in enumerate(columns):

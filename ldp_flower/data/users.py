@@ -144,11 +144,11 @@ class Users(PlainFields):
         Parameters
         ----------
         features : array_like, shape (rows, num_features), or sequence of array_like
-            One row per record. In a list of rows, a row of the wrong length counts as a row of
-            NaN. If columns of a table (pandas, polars or Arrow) hold entries that are no numbers,
-            these columns are logged. :func:`~ldp_flower.simulate` refuses users without a usable
-            row. A node lets such users answer at random, so that its data decide nothing that a
-            server sees.
+            One row per record; it may be a sparse matrix of SciPy. In a list of rows, a row of the
+            wrong length counts as a row of NaN. If columns of a table (pandas, polars or Arrow)
+            hold entries that are no numbers, these columns are logged.
+            :func:`~ldp_flower.simulate` refuses users without a usable row. A node lets such users
+            answer at random, so that its data decide nothing that a server sees.
         targets : array_like, shape (rows,), optional
             One number per record, by default none. Questions for counts and means need no targets.
             Without targets, a client refuses questions about them.

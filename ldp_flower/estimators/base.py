@@ -14,7 +14,7 @@ from sklearn.utils import check_array, check_consistent_length, estimator_html_r
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..data.entries import Column, columns_of, entries, has
-from ..data.numbers import number_of
+from ..data.numbers import dense, number_of
 from ..data.schema import Categories, Numeric, Schema, check_rows, collected, column_of
 from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
@@ -116,18 +116,20 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         )
         return found
 
-    def fit(self, X: Any, y: Any, groups: str | Column | None = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: str | Column | None = None, **others: Any) -> Self:
         """Simulate the protocol on users with these rows.
 
         Parameters
         ----------
-        X : DataFrame, or array_like of shape (rows, columns)
+        X : DataFrame, or array_like or sparse matrix of shape (rows, columns)
             The columns of the schema, or numbers. Missing values are replaced by typical ones.
         y : array_like, shape (rows,)
             The labels of a classifier, or the targets of a regressor in their units.
         groups : str or array_like, shape (rows,), optional
             The user of each row, or the name of the column of X with the users. By default,
             each row belongs to a different user.
+        **others
+            Refused, with what to do instead. ``sample_weight`` is: all users count the same.
 
         Raises
         ------
@@ -137,6 +139,12 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         TooFewReports
             If the run is refused, unless ``on_refusal`` is ``"constant"``.
         """
+        if others:
+            raise ValueError(
+                f"Expected X, y and groups, got {', '.join(others)}. All users count the same, so "
+                "there is no sample_weight. Within a user repeat rows (groups=...), and keep each "
+                "user with a probability that is proportional to its weight."
+            )
         check_choice("on_refusal", self.on_refusal, ("raise", "constant"))
         check_seed("random_state", self.random_state)
         X = in_memory(X)
@@ -202,7 +210,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         return tags
 
     def _html_repr(self) -> str:
@@ -233,8 +241,8 @@ def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str,
 
 
 def in_memory(X: Any) -> Any:
-    """Run X if it is a query, and convert a pyarrow Table to a DataFrame; keep anything else."""
-    X = collected(X)
+    """Run X if it is a query, convert Arrow and sparse tables to dense ones; keep anything else."""
+    X = dense(collected(X))
     if has(X, "to_pylist"):
         return _framed(
             {name: entries(each, f"column {name!r}") for name, each in columns_of(X) or ()}

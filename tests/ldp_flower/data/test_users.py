@@ -2,6 +2,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from ldp_flower import GeneratedUsers, Users, hash_items
 
@@ -270,3 +271,10 @@ def test_a_user_with_an_id_is_not_taken_twice(slots):
         users.take(np.array(slots))
     anonymous = Users.from_rows(np.eye(3))
     np.testing.assert_array_equal(anonymous.take(np.array(slots)).features, np.eye(3)[slots])
+
+
+def test_a_sparse_matrix_is_read_with_its_zeros_unless_they_are_too_many():
+    rows = np.array([[0.0, 2.0], [0.0, 0.0], [3.0, 0.0]])
+    assert Users.from_rows(csr_array(rows)).features.tolist() == rows.tolist()
+    with pytest.raises(ValueError, match=r"at most 268,435,456 entries.* got 10,000,000,000 in"):
+        Users.from_rows(csr_array((100_000, 100_000)))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import StackingClassifier
 from sklearn.exceptions import NotFittedError
@@ -57,6 +58,19 @@ TABLE = people()
 def test_scikit_learns_own_checks(estimator, check):
     """All of them pass: no failure is expected."""
     check(estimator)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.coo_array], ids=["matrix", "array"])
+def test_a_sparse_matrix_is_its_dense_one_bit_by_bit(kind):
+    rows = np.random.default_rng(0).normal(0, 1, (2000, 3)) * [1, 1, 0]
+    model = LdpRegressor(epsilon=8.0, random_state=0)
+    dense, thin = (clone(model).fit(each, rows[:, 0]) for each in (rows, kind(rows)))
+    assert (thin.predict(kind(rows[:9])) == dense.predict(rows[:9])).all()
+
+
+def test_sample_weights_are_refused_with_the_ways_that_are_there():
+    with pytest.raises(ValueError, match=r"got sample_weight\. All users count .* repeat rows"):
+        LdpRegressor().fit(np.ones((9, 1)), np.ones(9), sample_weight=np.ones(9))
 
 
 # ---------------------------------------------------------------------- the same estimate
