@@ -440,7 +440,8 @@ def test_an_argument_has_an_effect_or_is_refused(mode):
 
     def build(**changed):
         merged = {**arguments, **changed}
-        first = [merged.pop(f.name) for f in fields(kind) if f.init and not f.kw_only]
+        places = [f.name for f in fields(kind) if f.init and not f.kw_only]
+        first = [merged.pop(name) for name in places if name in merged]
         few = {each.name: 1 for each in fields(kind) if each.init and each.name == "min_reports"}
         return kind(*first, **{**few, **merged})
 
