@@ -125,7 +125,7 @@ class CountsResult(Result):
         axes.set_xlabel(f"share of users by {charts.label(self.column)}, with 95 % intervals")
 
     def _findings(self) -> list[str]:
-        order = range(len(self.shares))
+        order = np.arange(len(self.shares))
         if not self._ordered:
             order = np.argsort(-self.shares, kind="stable")
         lines = [

@@ -367,7 +367,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         """Return the means in the columns' units; NaN for groups that may be empty."""
         low, high = self._bounds[:, :, None]
         half, middle = (high - low) / 2, (high + low) / 2
-        whole: dict[str, Floats] = {}
+        whole: dict[str, Any] = {}
         if totals:
             mean, users_error, error, share, share_error = map(np.array, zip(*totals, strict=True))
             clear = share > GROUP_Z * share_error
