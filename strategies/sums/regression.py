@@ -33,15 +33,14 @@ _MAX_R2_ERROR = 0.7  # standard error of R2 beyond which a run does not start
 
 @dataclass(frozen=True)
 class Regressed:
-    """A model of a table: coefficients of features, and R2 with its error.
+    """A model of a table: coefficients of features, and its score.
 
     ``covariance`` is that of the coefficients, if they are those of least squares; NaN if these are
     not known; None if they were not asked for.
     """
 
     theta: Floats
-    score: float
-    score_error: float
+    score: score.Score
     covariance: Floats | None = None
 
 
@@ -112,7 +111,7 @@ def regress(
             theta = theta + step.move @ moves
         else:
             covariance = np.full_like(covariance, np.nan)
-    r2, error = yield from score.ask_r2(
+    judged = yield from score.ask_r2(
         *(cohort, budget, theta, 0.0, centre, (sizes[0], sizes[1])), present, high - low
     )
-    return Regressed(theta, r2, error, covariance)
+    return Regressed(theta, judged, covariance)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -21,8 +21,27 @@ SIZE, R2 = 0.04, 0.12
 _ABOVE = 4  # octaves above the most frequent one in which there may be users
 # The share of the users with larger numbers from which a size is told: as small as noise allows.
 _CLEAR, _LEAST_BEYOND, _MOST_BEYOND = 5.0, 0.01, 0.3
-_BOUND = 2.5  # of errors, in units of their size
+# Bound of errors in units of their size, at least; and by the cube root of signal over noise. The
+# noise grows with the square of the bound, and what lies beyond it falls as the bound's inverse
+# where numbers have three moments. Chosen on five laws, judged on others.
+_BOUND, _GROWTH = 2.5, 0.5
+# Mean square beyond the bound over that between half the bound and the bound, if the share of
+# errors beyond t falls as t to the power of -2.6.
+_BEYOND = 2.0
 _OPTIMISM = 0.015  # largest R2 gained by judging on the users of the model, on unseen tables
+_HIDDEN = (
+    "R2 may be far lower: {:.0f} % of the squared errors may lie beyond the bound at which errors "
+    "are clipped, or more. Closer bounds or the target's logarithm, if few targets are large, more "
+    "users a node, fewer nodes or a larger epsilon would show."
+)
+
+
+class Score(NamedTuple):
+    """R2 of a model over all users, with its standard error and a note if clipping hides most."""
+
+    r2: float
+    error: float
+    notes: list[str]
 
 
 def ask_size(
@@ -56,40 +75,46 @@ def ask_r2(
     sizes: tuple[float, float],
     present: float,
     most: float = math.inf,
-) -> Generator[Ask, Any, tuple[float, float]]:
-    """Return R2 of a model over all users, and its standard error.
+) -> Generator[Ask, Any, Score]:
+    """Return R2 of a model over all users.
 
     ``sizes`` are those of the errors of the model and of the constant ``centre``, which are at most
-    ``most``; ``present`` is the share of the users who have rows. The standard error includes how
-    far R2 changes if errors are clipped at half their bounds, as clipping at the bounds may have
-    changed it as much. It is large, too, if losses nearly reach their bounds.
+    ``most``; ``present`` is the share of the users who have rows. Errors are clipped. The standard
+    error includes how far R2 changes if they are clipped at half their bounds, and how far it is
+    lower if model and constant have the same heavy tail of clipped errors.
     """
-    bounds = np.minimum(_BOUND * np.minimum(sizes, sizes[1]), most)
     mechanism = budget.ball(4, ErrorPair.radius, R2)
+    reach = max(_BOUND, _GROWTH / float(np.cbrt(budget.error(mechanism))))
+    bounds = np.minimum(reach * np.minimum(sizes, sizes[1]), most)
     question = ErrorPair(theta, offset, centre, *bounds.tolist())
     found: Estimate = yield Ask(cohort, question, mechanism)
     noise = float(found.std_error[0])
     whole, half = found.mean.reshape(2, 2) / np.array([[1.0], [HALF]]) + present / 2
-    ratio, error = _ratio(whole * bounds**2, noise * bounds**2)
-    clipped = 0.0
+    losses, halves = whole * bounds**2, half * bounds**2 / 4
+    ratio, baseline, error = _ratio(losses, noise * bounds**2)
+    notes, clipped = list[str](), 0.0
     if (bounds < most).any():
-        other, _ = _ratio(half * bounds**2 / 4, noise / HALF * bounds**2 / 4)
-        clipped = math.hypot(other - ratio, float(whole.max()) ** 2)
+        other, *_ = _ratio(halves, noise / HALF * bounds**2 / 4)
+        beyond = _BEYOND * max(float(losses[0] - halves[0]), 0.0)
+        clipped = math.hypot(other - ratio, (1 - ratio) * beyond / (baseline + beyond))
+        own = max(float(losses[0]), 0.0)
+        if beyond > own / 2:
+            notes.append(_HIDDEN.format(100 * beyond / (beyond + own)))
     # Squares of normal residuals vary by twice their squared mean; both losses are of one user.
     sampling = 2 * ratio / math.sqrt(max(found.count * present, 1))
-    return 1 - ratio, math.hypot(error, sampling, clipped, _OPTIMISM)
+    return Score(1 - ratio, math.hypot(error, sampling, clipped, _OPTIMISM), notes)
 
 
-def _ratio(losses: Floats, noise: Floats) -> tuple[float, float]:
-    """Return the loss of a model over that of a constant, and its standard error by noise.
+def _ratio(losses: Floats, noise: Floats) -> tuple[float, float, float]:
+    """Return the loss of a model over that of a constant, the latter, and the ratio's error.
 
-    Where noise hides the second loss, the first one is taken for it: no model is expected to be
-    worse.
+    The error is that by noise. Where noise hides the second loss, the first one is taken for it: no
+    model is expected to be worse.
     """
-    own, baseline = np.maximum(losses, 0.0)
+    own, baseline = np.maximum(losses, 0.0).tolist()
     baseline = max(baseline, noise[1], min(own, 2 * noise[1]))
-    ratio = float(own / baseline)
-    return ratio, float(math.hypot(noise[0], ratio * noise[1]) / baseline)
+    ratio = own / baseline
+    return ratio, baseline, float(math.hypot(noise[0], ratio * noise[1]) / baseline)
 
 
 def r2_error(budget: Budget) -> float:

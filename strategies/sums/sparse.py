@@ -155,7 +155,10 @@ def regress_sparsely(
     left_out = coef == 0
     std_error[left_out] = noise / reached / scales[left_out]
     sizes = size, unit
-    r2, error = yield from score.ask_r2(cohort, budget, coef, offset, centre, sizes, place.present)
+    r2, error, doubts = yield from score.ask_r2(
+        cohort, budget, coef, offset, centre, sizes, place.present
+    )
+    notes += doubts
     if r2 < 2 * error:
         notes.append(_NOT_BETTER.format(r2, 2 * error))
     result = LinearResult(

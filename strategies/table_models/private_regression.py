@@ -277,7 +277,9 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     def _of_sums(self, found: sums.Regressed) -> RegressionFit:
         """Return the result of noisy sums over nodes; all users have a part in the score."""
-        notes = [] if found.score >= _BETTER_Z * found.score_error else [_MAY_BE_NO_BETTER]
+        r2, error, notes = found.score
+        if r2 < _BETTER_Z * error:
+            notes.append(_MAY_BE_NO_BETTER)
         coef, interval = contrasts(self.schema, found.theta), None
         if found.covariance is not None:
             half = contrasts(self.schema, found.covariance)
@@ -288,8 +290,8 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
                 notes.append(_NO_INTERVALS)
         return RegressionFit(
             coef=coef,
-            score=found.score,
-            score_std_error=found.score_error,
+            score=r2,
+            score_std_error=error,
             method="sums of nodes",
             interval=interval,
             notes=notes,
