@@ -79,6 +79,11 @@ class Audit(Checked):
       noise covers, and by the same amount whoever the others are; ``noise``, it is normal with the
       stated standard deviation (Kolmogorov & Smirnov) and independent, which honest noise passes
       with probability ``confidence``. There is no check of ``completeness`` and ``own noise``;
+    * with shared noise: the same of the sum under the node's masks, where ``claimed`` is the
+      epsilon if all other nodes collude. A deployed node refused sets that are none: a ``small
+      set``, an ``unknown key``, a wrong ``signature``, a commit to another query (``commit
+      reused``), and a second set for a commit that is answered (``one sum a commit``). Neighbouring
+      nodes and an operator's settings are not compared;
     * for neighbouring nodes of a deployment: ``census``, it is the same byte by byte; ``reply's
       form``, metadata, names, types, sizes and texts (errors included) are the same, and so is the
       amount of drawn randomness; ``who answers``, exactly the users who are addressed and can pay
@@ -212,7 +217,7 @@ def _of_node(attack: Attack, num_reports: int, confidence: float, seed: int | No
     with silenced("ldp_flower"):
         measured, pair = attack.loss(num_reports, alpha, tape_seed)
         checks = attack.checks(num_reports, alpha, tape_seed)
-    claimed = attack.mechanism.epsilon
+    claimed = attack.mechanism.alone
     return Audit(
         query=attack.client.query,
         claimed=claimed,

@@ -31,6 +31,8 @@ NODE_ID = 4711
 _SHARED = Path("/dev/shm")
 #: Folder in memory for temporary ledgers, which need not wait for the disk.
 MEMORY = _SHARED if _SHARED.is_dir() else None
+#: Nodes that may collude with the server, by the operator's settings, where noise is shared.
+MAX_DISHONEST = 1
 _CLIENT_RAISED = 2  # Flower's error code
 NUM_RECORDS = 3  # number of a silo's records that its operator declares
 
@@ -49,10 +51,19 @@ def terms_for(randomizer: Randomizer, ledger: Path) -> dict[str, str | int | flo
         "max-width": 1 << 40,
         "features-public": True,
         "unit": "record" if by_record else "user",
-        "noise": "node" if isinstance(randomizer, NodeSum) else "user",
+        **_of_noise(randomizer),
         **({"num-records": NUM_RECORDS} if by_record else {}),
         "ledger-path": str(ledger),
     }
+
+
+def _of_noise(randomizer: Randomizer) -> dict[str, str | int | float | bool]:
+    if not isinstance(randomizer, NodeSum):
+        return {"noise": "user"}
+    if not randomizer.shared:
+        return {"noise": "node"}
+    alone = {"max-epsilon-alone": randomizer.alone}
+    return {"noise": "shared", "max-dishonest": MAX_DISHONEST, **alone}
 
 
 @dataclass(frozen=True)
@@ -69,14 +80,19 @@ class DeployedNode:
         return SqliteLedger(str(self.node_config["ledger-path"]))
 
     def ask(self, query: Query | None) -> tuple[Message, Parts]:
-        """Send the census (None) or a query to the node; return the reply and its form.
+        """Send the census (None) or a query to the node; return the reply and its form."""
+        if query is None:
+            return self.send(CENSUS, RecordDict())
+        return self.send(QUERY, query.to_record_dict())
+
+    def send(self, kind: str, content: RecordDict) -> tuple[Message, Parts]:
+        """Send a message to the node; return the reply and its form.
 
         Every message is handled by a newly started client, as in a SuperNode.
         """
         app = self.make_app(self.load_users, lambda _: None)
-        kind = f"query.{CENSUS if query is None else QUERY}"
-        content = RecordDict() if query is None else query.to_record_dict()
-        asked = InProcessGrid(app, 1).create_message(content, kind, NODE_ID, "17", 3600.0)
+        grid = InProcessGrid(app, 1)
+        asked = grid.create_message(content, f"query.{kind}", NODE_ID, "17", 3600.0)
         asked.metadata.__dict__["_message_id"] = "message"
         before = dict(asked.metadata.__dict__)
         context = Context(

@@ -1,7 +1,8 @@
 """Attacks on a client whose noise is at the node: the effect of one user, and the law of the noise.
 
 A reply is the exact sum over a node's users plus noise. With replayed randomness the noise of two
-nodes is the same, so their difference is what the data move.
+nodes is the same, so their difference is what the data move. Where noise is shared, the sum is what
+is under the node's masks (:mod:`.masked_sums`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from ..randomness import derive
 from ..validation import Floats
 from .distinguish import Sample, likeliest_events
 from .extreme_users import crowd, together, unlike
+from .masked_sums import MaskedClient, refused
 from .neighbours import compared
 from .probe import Client, MakeApp
 from .settings import kept
@@ -40,25 +42,25 @@ class Attack:
         # Of the plan, so that a deployed node can answer twice.
         self.mechanism = replace(mechanism, parts=min(mechanism.parts, PARTS // 2))
         query = replace(query, randomizer=self.mechanism, low=0, high=HASH_END)
-        self.client = Client(query, make_app)
+        self.client = (MaskedClient if mechanism.shared else Client)(query, make_app)
         self.candidates = candidates
         self._num_features = next(iter(candidates.values())).num_features
 
     def checks(self, num_reports: int, alpha: float, seed: int) -> dict[str, bool]:
         """Return the checks by name, with True for a check that found nothing."""
-        people = list(self.candidates.values())
-        # A single user is a node of its own in these comparisons of deployments.
-        rules = [
-            each(self.client.query, self.client.make_app, 1, people, seed)
-            for each in (compared, kept)
-        ]
         found = {
             "user bound": self._within_bound(),
             "noise": self._noise(num_reports, alpha, seed),
             "replay": self._replays(),
         }
-        for each in rules:
-            found |= {name: right and found.get(name, True) for name, right in each.items()}
+        query, make_app = self.client.query, self.client.make_app
+        if self.mechanism.shared:
+            return found | refused(query, make_app, self._num_features)
+        people = list(self.candidates.values())
+        # A single user is a node of its own in these comparisons of deployments.
+        for each in (compared, kept):
+            rules = each(query, make_app, 1, people, seed)
+            found |= {name: right and found.get(name, True) for name, right in rules.items()}
         return found
 
     def loss(self, num_reports: int, alpha: float, seed: int) -> tuple[float, tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
@@ -68,13 +68,12 @@ class Client:
         app = self.make_app(lambda _: users, lambda context: seeds[context.node_id - 1])
         grid = InProcessGrid(app, len(seeds))
         for query in queries:
-            content = query.to_record_dict()
-            asked = [Message(content, node, f"query.{QUERY}") for node in grid.get_node_ids()]
-            replies = list(grid.send_and_receive(asked))
-            errors = {str(reply.error.reason) for reply in replies if reply.has_error()}
-            if errors or len(replies) != len(seeds):
-                raise RuntimeError(f"The client did not answer: {'; '.join(errors) or 'lost'}.")
-            yield [Report.from_record_dict(reply.content) for reply in replies]
+            yield self.ask(grid, query)
+
+    def ask(self, grid: InProcessGrid, query: Query) -> list[Report]:
+        """Return the answers of all nodes of a grid to a query."""
+        asked = [query.to_record_dict()] * len(grid.contexts)
+        return [Report.from_record_dict(reply.content) for reply in replies_to(grid, QUERY, asked)]
 
     def copies(self, user: Users) -> int:
         """Return the number of copies of a user with which a node still sends single reports."""
@@ -117,6 +116,20 @@ class Client:
             values[: len(slots)] = np.clip(debiased, -1e100, 1e100)
         expected = np.tile(np.arange(copies), len(seeds))
         return Sample(codes, values, np.array_equal(slots, expected))
+
+
+def replies_to(grid: InProcessGrid, kind: str, contents: Sequence[RecordDict]) -> list[Message]:
+    """Return the replies of all nodes of a grid, each to its content.
+
+    Raise RuntimeError if a node refuses.
+    """
+    pairs = zip(contents, grid.get_node_ids(), strict=True)
+    asked = [Message(content, node, f"query.{kind}") for content, node in pairs]
+    replies = list(grid.send_and_receive(asked))
+    errors = {str(reply.error.reason) for reply in replies if reply.has_error()}
+    if errors or len(replies) != len(asked):
+        raise RuntimeError(f"The client did not answer: {'; '.join(errors) or 'lost'}.")
+    return replies
 
 
 def ldp_client_app(

@@ -5,12 +5,13 @@ from dataclasses import MISSING, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from flwr.app import Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from ..clients.statistics import OwnStatistics
 from ..data.users import Users
 from ..guarantee.messages import QUERY, Query
+from ..guarantee.shared_sums import SET
 from ..questions import WireType, wire_types_with
 from ..simulation.grid import InProcessGrid, silenced
 from ..validation import check_seed, plain_arguments
@@ -18,6 +19,8 @@ from .probe import ldp_client_app
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy
+
+_SHARING = 5  # number of nodes of a run whose noise is shared
 
 Runs = Callable[[int, float], Iterator[tuple["LdpStrategy[Any]", Users]]]
 
@@ -42,8 +45,8 @@ def audited_runs() -> dict[str, Runs]:
     return {name: run for name, run in runs.items() if run.__func__ is not without.__func__}
 
 
-def with_noise_at_node(name: str, dim: int, epsilon: float) -> list[Query]:
-    """Return the different queries of a protocol with noise at the node.
+def with_noise_at_node(name: str, dim: int, epsilon: float, noise: str = "node") -> list[Query]:
+    """Return the different queries of a protocol with noise at the node, or shared by nodes.
 
     A plan may ask the same question with the same mechanism in many steps; it is listed once.
     Raise ValueError if the protocol has no noise at the node.
@@ -55,7 +58,7 @@ def with_noise_at_node(name: str, dim: int, epsilon: float) -> list[Query]:
         if not isinstance(strategy, AtNode):
             raise ValueError(f"Expected a protocol with noise at the node, got {name}.")
         try:
-            at_node = _at_node(strategy)
+            at_node = _at_node(strategy, noise)
         except ValueError:  # of more than two classes
             continue
         for query in recorded_queries(at_node, users):
@@ -64,27 +67,31 @@ def with_noise_at_node(name: str, dim: int, epsilon: float) -> list[Query]:
     return list(queries.values())
 
 
-def _at_node(strategy: Any) -> Any:
-    """Return a strategy with noise at the node and, if its other options forbid this, without."""
+def _at_node(strategy: Any, noise: str) -> Any:
+    """Return a strategy with another place of noise, without its options that forbid this."""
     try:
-        return strategy.with_noise("node")
+        return strategy.with_noise(noise)
     except ValueError:
         required = [f.name for f in fields(strategy) if f.init and f.default is MISSING]
         own = {name: getattr(strategy, name) for name in required}
-        return type(strategy)(**own, noise="node")
+        return type(strategy)(**own, noise=noise)
 
 
 class RecordingGrid(InProcessGrid):
-    """Grid of one node that records all queries to it; ``forms`` are the known questions."""
+    """Grid that records all queries to its first node; ``forms`` are the known questions."""
 
-    def __init__(self, client_app: ClientApp, forms: Mapping[str, WireType]) -> None:
-        super().__init__(client_app, num_nodes=1)
+    def __init__(
+        self, client_app: ClientApp, forms: Mapping[str, WireType], num_nodes: int = 1
+    ) -> None:
+        super().__init__(client_app, num_nodes)
         self._forms = forms
         self.queries: list[Query] = []
 
     def _handle(self, message: Message) -> Message | None:
-        if message.metadata.message_type == f"query.{QUERY}":
-            self.queries.append(Query.from_record_dict(message.content, self._forms))
+        about = message.metadata
+        if about.message_type == f"query.{QUERY}" and about.dst_node_id == 1:
+            asked = RecordDict({name: r for name, r in message.content.items() if name != SET})
+            self.queries.append(Query.from_record_dict(asked, self._forms))
         return super()._handle(message)
 
 
@@ -101,8 +108,13 @@ def recorded_queries(
     ``statistics`` is the parameter of :class:`ldp_flower.clients.LdpClientApp`.
     """
     check_seed("seed", seed)
-    app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)
-    grid = RecordingGrid(app, wire_types_with(statistics or ()))
+    nodes = _SHARING if getattr(strategy, "noise", "user") == "shared" else 1
+
+    def load_users(context: Context) -> Users:
+        return replace(users, first=0).partition(int(context.node_config["partition-id"]), nodes)
+
+    app = ldp_client_app(load_users, lambda _: seed, statistics)
+    grid = RecordingGrid(app, wire_types_with(statistics or ()), nodes)
     with silenced("flwr"):
-        strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
+        strategy.start(grid, timeout=60.0, num_nodes=nodes, seed=seed)
     return grid.queries

@@ -39,8 +39,6 @@ _OF_APP = (
     *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds", "runs"),
     "html",
 )
-# A sum with shared noise is that of noise at the node with masks, which say nothing alone.
-_NOISE = tuple(place for place in NOISE if place != "shared")
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed", "noise")
 # Options of the command, by the argument names that errors use.
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_APP, *_OF_PROTOCOL)}
@@ -69,7 +67,7 @@ def audit(
         int | None, typer.Option(help="Seed of the reports.", show_default="random")
     ] = None,
     noise: Annotated[
-        str, typer.Option(help="Place of the noise: user, or node if the protocol has it.")
+        str, typer.Option(help="Place of the noise: user; node or shared if the protocol has it.")
     ] = "user",
     app: Annotated[
         Path | None, _of_app(metavar="DIR", help="Directory of the Flower app to attack.")
@@ -144,7 +142,9 @@ def audit(
     the reply's form, the users who answer and the ledger of neighbouring nodes of a deployment. It
     checks an operator's settings, too: rehearsal, row limit and waiting. With --noise node, it
     checks user bound (how far one user moves a node's sum) and noise (its law) instead of
-    completeness, own noise and record bound.
+    completeness, own noise and record bound. With --noise shared, it does so under a node's masks,
+    where the claim is the epsilon if all other nodes collude. It also sends sets that nodes have to
+    refuse.
 
     With --app, the command runs the app's own server and answers its messages on neighbouring data.
     It prints which parts of the replies depend on data, and the epsilon of their noise.
@@ -214,8 +214,8 @@ def _audit_protocol(
 ) -> None:
     if protocol not in AUDITED:
         fail(unknown(protocol, (), AUDITED), USAGE)
-    if noise not in _NOISE:
-        fail(f"Expected --noise {' or '.join(_NOISE)}, got {noise!r}.", USAGE)
+    if noise not in NOISE:
+        fail(f"Expected --noise {' or '.join(NOISE)}, got {noise!r}.", USAGE)
     of_networks = protocol == OF_NETWORKS
     if of_networks and noise != "user":
         fail(f"Expected no --noise with {OF_NETWORKS}, whose noise is always at the node.", USAGE)
@@ -246,8 +246,8 @@ def _queries(
 
     audits = []
     with console.status("Recording the protocol's queries") as status:
-        if noise == "node":
-            queries = with_noise_at_node(protocol, dim, epsilon)
+        if noise != "user":
+            queries = with_noise_at_node(protocol, dim, epsilon, noise)
         else:
             runs = list(audited_runs()[protocol](dim, epsilon))
             queries = [query for run in runs for query in recorded_queries(*run)]

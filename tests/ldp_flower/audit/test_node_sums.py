@@ -131,7 +131,7 @@ def test_the_command_says_what_was_found(monkeypatch):
     planted = run("Counts", "--noise", "node", "--seed", "1")
     assert planted.exit_code == 1 and "fails: noise" in planted.stdout
     for arguments, words in (
-        (("Counts", "--noise", "server"), "Expected --noise user or node, got 'server'"),
+        (("Counts", "--noise", "server"), "Expected --noise user or node or shared, got 'server'"),
         (("SparseMean", "--noise", "node"), "Expected a protocol with noise at the node, got Spa"),
         (("RecordDpSgd", "--noise", "node"), "Expected no --noise with RecordDpSgd"),
     ):
