@@ -14,12 +14,12 @@ from ...harness.tables import Table
 from .populations import COLUMNS
 from .protocols import OF_NUMBERS, PROTOCOLS, Cell, measure
 
-_USERS, _EPSILONS, _NUMBERS, _ROWS, _NODES = (
+_USERS, _EPSILONS, _NUMBERS, _ROWS, _PLACES = (
     (400, 4000, 40_000),
     (0.5, 1.0, 2.0, 4.0, 8.0),
     (1, 3, 9),
     ("one", "some"),
-    (0, 3, 10),
+    ((0, False), (3, False), (10, False), (10, True)),  # nodes, and whether they share noise
 )
 _MEASURED = ("intervals", "missed", "noted", "width", "error", "refused")
 _HUGE = 9  # stands for a domain that no node counts all items of
@@ -31,8 +31,8 @@ def cells() -> Iterator[tuple[str, Cell]]:
     for protocol in PROTOCOLS:
         columns = COLUMNS if protocol in OF_NUMBERS else ("zipf",)
         numbers = (1,) if protocol == "Distribution" else _NUMBERS
-        for key in product(columns, _USERS, _EPSILONS, numbers, _ROWS, _NODES):
-            cell = Cell(*key)
+        for key in product(columns, _USERS, _EPSILONS, numbers, _ROWS, _PLACES):
+            cell = Cell(*key[:-1], *key[-1])
             if protocol != "HeavyHitters" or not cell.nodes or cell.number < _HUGE:
                 yield protocol, cell
 
@@ -40,7 +40,8 @@ def cells() -> Iterator[tuple[str, Cell]]:
 def chosen(patterns: list[str]) -> list[tuple[str, Cell]]:
     """Return what matches one of the patterns, as ``Quantiles/ratings/4000/1.0/3/one`` is named.
 
-    With noise at nodes the number of nodes follows: ``Quantiles/ratings/4000/1.0/3/one/10``.
+    With noise at nodes the number of nodes follows: ``Quantiles/ratings/4000/1.0/3/one/10``, and
+    ``/shared`` if they share it.
     """
     return [
         (protocol, cell)
@@ -76,7 +77,8 @@ sweep = sweep_of(Cell, _MEASURED, _measured)
 def table(runs: pd.DataFrame) -> Table:
     """Return, by protocol, column and epsilon, how many intervals miss, and in which cell most."""
     lines = []
-    for (protocol, column, nodes), own in runs.groupby(["method", "column", "nodes"], sort=False):
+    by = ["method", "column", "nodes", "shared"]
+    for (protocol, column, nodes, shared), own in runs.groupby(by, sort=False):
         told = own[own["refused"] == 0]
         by_cell = told.groupby(["users", "epsilon", "number", "rows"])[
             ["intervals", "missed"]
@@ -90,7 +92,7 @@ def table(runs: pd.DataFrame) -> Table:
         shares = [_share(told[told["epsilon"] == epsilon]) for epsilon in _EPSILONS]
         middle = [_median(told[name]) for name in ("width", "error")]
         noted = f"{told['noted'].mean():.0%}" if len(told) else "-"
-        noise = f"{nodes} nodes" if int(nodes) else "user"
+        noise = f"{nodes} nodes{', shared' if shared else ''}" if int(nodes) else "user"
         lines.append([str(protocol), str(column), noise, *shares, worst, *middle, noted])
     head = ["protocol", "column", "noise", *(f"eps {epsilon:g}" for epsilon in _EPSILONS)]
     head += ["worst cell", "width", "error", "noted"]
@@ -127,8 +129,8 @@ def main(arguments: list[str] | None = None) -> None:
         nargs="+",
         default=["*/4000/1.0/?/*e", "*/4000/4.0/?/*e"],
         metavar="PATTERN",
-        help="protocol/column/users/epsilon/number/rows, with noise at nodes also /nodes (default: "
-        "4,000 users, epsilon 1 and 4, noise at the user)",
+        help="protocol/column/users/epsilon/number/rows, with noise at nodes also /nodes, and "
+        "/shared (default: 4,000 users, epsilon 1 and 4, noise at the user)",
     )
     command.add_argument(
         "--fifth", action="store_true", help="each seed a fifth of the cells, five seeds all"

@@ -37,7 +37,8 @@ _KINDS = {1: 2, 3: 8, 9: 40}  # categories of Counts; Describe has two more colu
 class Cell:
     """A population, and ``number`` levels or columns, or kinds of categories; rows of a user.
 
-    ``nodes`` is the number of nodes that add noise to the sums over their users; 0 if users do.
+    ``nodes`` is the number of nodes that add noise to the sums over their users, or share it; 0 if
+    users add noise.
     """
 
     column: str
@@ -46,17 +47,24 @@ class Cell:
     number: int
     rows: str
     nodes: int = 0
+    shared: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
         """Arguments of the strategy."""
-        return {"epsilon": self.epsilon, "noise": "node" if self.nodes else "user"}
+        return {"epsilon": self.epsilon, "noise": self.noise}
+
+    @property
+    def noise(self) -> str:
+        """Where the noise is."""
+        return "shared" if self.shared else "node" if self.nodes else "user"
 
     @property
     def name(self) -> str:
         """The parts of its name in a pattern, and in the seeds of its random numbers."""
-        parts = astuple(self) if self.nodes else astuple(self)[:-1]
-        return "/".join(map(str, parts))
+        *population, nodes, _ = astuple(self)
+        place = {"user": (), "node": (nodes,), "shared": (nodes, "shared")}[self.noise]
+        return "/".join(map(str, (*population, *place)))
 
     def asked(self, strategy: Any, users: Users, seed: int) -> Any:
         """Return what a strategy finds."""

@@ -102,19 +102,25 @@ def test_the_grid_is_named_and_kept(tmp_path):
     from simulations.studies.coverage.__main__ import cells, chosen, in_fifth, sweep, table
     from simulations.studies.coverage.protocols import PROTOCOLS, Cell
 
-    # Three places of noise, but for the largest domain of items.
-    assert len(list(cells())) == 3 * (12 * 90 * 4 + 12 * 30 + 2 * 90) + 90 + 2 * 60
+    # Four places of noise, but for the largest domain of items.
+    assert len(list(cells())) == 4 * (12 * 90 * 4 + 12 * 30 + 2 * 90) + 90 + 3 * 60
     assert {protocol for protocol, _ in cells()} == set(PROTOCOLS)
     ((protocol, cell),) = chosen(["Counts/*/400/8.0/1/one"])
     assert protocol == "Counts" and cell == Cell("zipf", 400, 8.0, 1, "one")
     fifths = [[c for c in cells() if in_fifth(c[1], seed)] for seed in range(5)]
     assert {each for fifth in fifths for each in fifth} == set(cells())
-    assert {len(fifth) for fifth in fifths} == {3 * (12 * 18 * 4 + 12 * 6 + 2 * 18) + 18 + 2 * 12}
+    assert {len(fifth) for fifth in fifths} == {4 * (12 * 18 * 4 + 12 * 6 + 2 * 18) + 18 + 3 * 12}
     ((_, at_nodes),) = chosen(["Means/ratings/4000/1.0/3/some/10"])
     assert at_nodes == Cell("ratings", 4000, 1.0, 3, "some", 10)
-    tasks = [Task(cell, "Counts", 0), Task(Cell("zipf", 400, 0.5, 9, "one"), "Counts", 0)]
+    ((_, sharing),) = chosen(["Counts/zipf/400/8.0/1/one/10/shared"])
+    assert sharing == Cell("zipf", 400, 8.0, 1, "one", 10, shared=True)
+    few = Cell("zipf", 400, 0.5, 9, "one")
+    tasks = [Task(each, "Counts", 0) for each in (cell, few, sharing)]
     for _ in range(2):  # the second time nothing is run
         sweep(tasks, tmp_path / "runs.csv", 1)
     runs = pd.read_csv(tmp_path / "runs.csv")
-    assert list(runs["refused"]) == [0, 1] and runs["intervals"].sum() == 2
-    assert "| Counts | zipf | user | - |" in table(runs).markdown()
+    assert list(runs["refused"]) == [0, 1, 0] and runs["intervals"].sum() == 4
+    lines = table(runs).markdown()
+    assert (
+        "| Counts | zipf | user | - |" in lines and "| Counts | zipf | 10 nodes, shared |" in lines
+    )
