@@ -24,6 +24,7 @@ from .statistics import ask_cells
 _MEANS, _CLASSES, _SCORES = 0.1, 0.03, 0.1
 _DESCENT = 1 - _MEANS - _CLASSES - _SCORES
 _MAX_AUC_ERROR = 0.25  # standard error of the AUC beyond which a run does not start
+_LEAST_CONSTANT = 0.5  # mean of a constant of 1 in rows of columns that are shortened, at least
 _MIN_CLASS_SHARE = 0.01  # of a class's share, where its noise could take it to 0
 
 
@@ -96,6 +97,8 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     )
     length = math.sqrt(1 + len(schema.columns))
     means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
+    # Rows that are long were shortened, which the mean of the constant tells.
+    middle = means / max(means[0], _LEAST_CONSTANT)
     means[0] = 0.0  # the constant stays
     one = np.eye(1, dim)
     starts = np.log(shares / (1 - shares))[places, None] * one
@@ -109,7 +112,7 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     flat = yield from descend(cohort, budget, starts.ravel(), moves, _DESCENT, LOGISTIC)
     centred = flat.reshape(len(places), dim)
     thetas = centred - (centred @ means)[:, None] * one
-    of_mean = thetas - centred[:, :1] * one
+    of_mean = thetas - (thetas[:, 1:] @ middle[1:] + thetas[:, 0])[:, None] * one
     share = _SCORES / len(places)
     found = []
     for place, theta in zip(places, of_mean, strict=True):

@@ -1,11 +1,15 @@
-"""R2 with noise at the node: laws of targets that its constants were not chosen by."""
+"""R2 and AUC with noise at the node, of laws that their constants were not chosen by."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from asked_in_memory import answered
+from scipy.stats import rankdata
 
-from ldp_flower import Users
+from ldp_flower import Categories, Numeric, Schema, Users
+from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.questions import ResidualOctave
+from ldp_flower.strategies import PrivateClassification
 from ldp_flower.strategies.sums import score
 from ldp_flower.strategies.sums.budget import Budget
 
@@ -106,3 +110,19 @@ def test_more_users_and_a_better_model_have_a_smaller_error():
     # Of a skewed target the part beyond the bounds falls more slowly than the noise.
     assert error(20_000, 0.6) < 0.8 * error(4000, 0.6)
     assert error(4000, 0.9) < 0.6 * error(4000, 0.5)
+
+
+def test_auc_of_skewed_columns_is_within_three_errors():
+    """Rows near a corner of the bounds are longer than most, and so shortened."""
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(rng.lognormal(size=(20_000, 3)), columns=["a", "b", "c"])
+    odds = (table - table.mean()) @ np.array([1.0, 0.7, -0.5]) / table.a.std()
+    is_one = rng.random(len(table)) < 1 / (1 + np.exp(-odds))
+    table["class"] = np.where(is_one, "yes", "no")
+    schema = Schema({name: Numeric(0, 40) for name in "abc"}, "class", Categories(["no", "yes"]))
+    strategy = PrivateClassification(schema, epsilon=EPSILON, noise="node")
+    found = run_in_memory(strategy, schema.users(table), 3, num_nodes=NODES).result
+    ranks = rankdata(found.predict_proba(table)[:, 1])
+    own = int(is_one.sum())
+    true = (ranks[is_one].sum() - own * (own + 1) / 2) / (own * (len(table) - own))
+    assert abs(found.score - true) < 3 * found.score_std_error
