@@ -68,7 +68,7 @@ def _centre_and_scale(kind: object) -> tuple[float, float]:
     return float(centre), float(one_more - centre)
 
 
-_KNOWN = 2.0  # half of an interval of R2 from which on it tells nothing
+MOST_OF_R2 = 2.0  #: Half of an interval of R2 from which on it tells nothing.
 _NOISE = (
     "No coefficient is further from zero than {:.1f} standard errors, as the largest of {} may be "
     "by chance: this may be noise and nothing else. More users or a larger epsilon are needed."
@@ -255,7 +255,7 @@ class LinearResult(CoefficientResult):
             same = self.privacy is not None and self.privacy.noise != "user"
             judges = "by the same users" if same else "by other users"
             known = f"R2 {self.r2:.2f}, give or take {reach:.2f}, {judges}"
-            found.append(known if reach < _KNOWN else "R2 is not known")
+            found.append(known if reach < MOST_OF_R2 else "R2 is not known")
         return found
 
 

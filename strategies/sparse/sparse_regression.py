@@ -33,6 +33,8 @@ from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..runtime import Ask, Card, Cohort, Protocol, Run, TooFewReports, guarantees
 from ..runtime.at_node import AtNode
+from ..runtime.coefficients import MOST_OF_R2
+from ..runtime.result import HALF_WIDTH_95
 from ..subprotocols.holdout_r2 import R2HoldOut
 from ..subprotocols.scales import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import typical_score
@@ -61,6 +63,10 @@ _APART = (
     "{:.2f}): how far they are off is not known. Are features centred and of unit scale, and are "
     "they different from zero in many of every user's rows? PrivateRegression takes any table "
     "whose bounds are known."
+)
+_UNCHECKED = (
+    "R2 is not known ({:.2g}, give or take {:.2g}), and users have too few rows for a comparison: "
+    "standard errors may be too small. {} rows a user, more users or a larger epsilon would show."
 )
 
 
@@ -213,6 +219,10 @@ class SparseRegression(AtNode, SparseWaves):
         r2, error = result.r2, result.r2_error
         if self._logistic or r2 is None or error is None or not result.coef.any():
             return result
+        reach = HALF_WIDTH_95 * error
+        if reach >= MOST_OF_R2 and self.samples_per_user < 2 * _ROWS_EACH:
+            note = _UNCHECKED.format(r2, reach, 2 * _ROWS_EACH)
+            result = replace(result, notes=[*result.notes, note])
         # Compare the variance that the coefficients explain if features are uncorrelated with the
         # R2 of held-out users. It is smaller if the waves have not converged, and larger if they
         # went too far.

@@ -260,3 +260,15 @@ def test_bad_arguments_are_refused(arguments, message):
     given = {"dim": 8, "epsilon": 1.0, "samples_per_user": 10} | arguments
     with pytest.raises(ValueError, match=message):
         SparseRegression(**given)
+
+
+@pytest.mark.parametrize(("epsilon", "unknown"), [(2.0, True), (8.0, False)])
+def test_standard_errors_that_nothing_checks_have_a_note(epsilon, unknown):
+    """Users with two rows, of whom too few are held out to know R2 at epsilon 2."""
+    rng = np.random.default_rng([0, 2000, 2])
+    rows = rng.normal(size=(4000, 10))
+    targets = rows[:, :3] @ [1.0, -0.7, 0.5] + rng.normal(size=4000)
+    users = Users(rows, targets, np.arange(0, 4001, 2))
+    found = simulate(SparseRegression(10, epsilon=epsilon, samples_per_user=2), users, seed=0)
+    assert (1.96 * found.r2_error >= 2) == unknown
+    assert any("standard errors may be too small" in note for note in found.notes) == unknown
