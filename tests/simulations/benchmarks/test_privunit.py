@@ -255,7 +255,7 @@ def test_no_digit_below_the_noise_is_told(cls, size):
 
 @pytest.mark.parametrize(
     ("epsilon", "dim"),
-    [(0.5, 2), (1.0, 8), *(pytest.param(4.0, dim, marks=pytest.mark.slow) for dim in (32, 64))],
+    [(0.5, 2), (1.0, 8), *(pytest.param(4.0, dim, marks=pytest.mark.long) for dim in (32, 64))],
 )
 @each_kind
 def test_200000_reports_confirm_the_stated_mean_and_variance(cls, kind, epsilon, dim):

@@ -209,7 +209,13 @@ FEATURES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", FEATURES)
+@pytest.mark.parametrize(
+    "law",
+    [
+        *("long normal", "0/1", "heavy-tailed"),
+        *(pytest.param(law, marks=pytest.mark.long) for law in ("uniform", "one factor")),
+    ],
+)
 @pytest.mark.parametrize(
     "kind", [DpIht, PeelingDpIht, pytest.param(PrivateFrankWolfe, marks=pytest.mark.long)]
 )
