@@ -131,8 +131,14 @@ def _given_back(
     used: NDArray[np.int64], cost: Cost, epsilon_after: EpsilonAfter
 ) -> NDArray[np.float64]:
     """Return the epsilon to give back to users who have sent ``used`` of a plan's reports."""
-    back = {n: cost.epsilon - epsilon_after(n) for n in set(used.tolist()) if 0 < n < cost.steps}
+    begun = set(used[_is_open(used, cost)].tolist())
+    back = {n: cost.epsilon - epsilon_after(n) for n in begun}
     return np.array([max(back.get(n, 0.0), 0.0) for n in used.tolist()])
+
+
+def _is_open(used: NDArray[np.int64], cost: Cost) -> Allowed:
+    """Return a mask of the users who have sent some of a plan's reports, and could send more."""
+    return np.asarray((used > 0) & (used < cost.steps))
 
 
 class StateLedger:
@@ -255,10 +261,11 @@ class StateLedger:
         if cost.plan is None or cost.plan not in (plans := self._config(self._plans_name)):
             return
         every = np.array(plans[cost.plan], np.int64)
-        back = _given_back(every[accounts], cost, epsilon_after)
+        used = every[accounts]
+        back = _given_back(used, cost, epsilon_after)
         self._spent[:, accounts] -= back * np.array([[1.0], [0.0], [1.0]])
         self._state[self._spent_name] = ArrayRecord([self._spent])
-        every[accounts[back > 0]] = cost.steps
+        every[accounts[_is_open(used, cost)]] = cost.steps
         plans[cost.plan] = every.tolist()
         self._state[self._plans_name] = plans
 
@@ -534,7 +541,7 @@ class SqliteLedger(LedgerFile):
             )
             connection.executemany(
                 "UPDATE plan SET used = ? WHERE plan = ? AND user = ?",
-                [(cost.steps, cost.plan, name) for _, name in given],
+                [(cost.steps, cost.plan, name) for name in texts(accounts[_is_open(used, cost)])],
             )
 
     def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:

@@ -70,6 +70,7 @@ def test_nothing_is_given_back_of_a_plan_that_is_used_up(ledger):
     before = left(ledger)
     ledger.end_plan(ALL, PLAN, epsilon_after)  # four reports cost all of it
     assert left(ledger) == before
+    assert answers(ledger, "another") == []  # users 1 and 2 had one report left
 
 
 def test_a_report_that_is_not_computed_yet_counts_and_is_computed(ledger):
