@@ -528,6 +528,10 @@ class SqliteLedger(LedgerFile):
         for a number that the reports themselves may have decided. The charge stays in the book,
         which has what is given back as a renewal.
         """
+        # It may take a minute, for which other processes would not wait: it is called before.
+        epsilon_after = cache(epsilon_after)
+        with self.open() as connection:
+            _given_back(self._used(connection, accounts, cost), cost, epsilon_after)
         with self.transaction() as connection:
             used = self._used(connection, accounts, cost)
             back = _given_back(used, cost, epsilon_after)

@@ -73,6 +73,19 @@ def test_nothing_is_given_back_of_a_plan_that_is_used_up(ledger):
     assert answers(ledger, "another") == []  # users 1 and 2 had one report left
 
 
+def test_what_takes_long_is_computed_while_others_can_write(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    answers(ledger, "1")
+    other = SqliteLedger(tmp_path / "ledger.db", timeout=0.1)
+
+    def slowly(reports):
+        other.check("user")
+        return epsilon_after(reports)
+
+    ledger.end_plan(ALL, PLAN, slowly)
+    assert [each.epsilon for each in ledger.spent().values()] == pytest.approx([0.6] * 3)
+
+
 def test_a_report_that_is_not_computed_yet_counts_and_is_computed(ledger):
     ledger.reserve(Entry("1"), ALL, PLAN, POLICY)
     ledger.end_plan(ALL, PLAN, epsilon_after)
