@@ -108,7 +108,8 @@ class NetworkClientApp(ClientApp):
        trains nothing. If the server ends a plan that is stoppable, no other round of it is answered
        any more, and the epsilon of these rounds is given back in the same transaction. What is kept
        holds for an end that the replies have decided (see
-       :class:`~ldp_flower.randomizers.real_valued.dp_sgd.DpSgdPlan`).
+       :class:`~ldp_flower.randomizers.real_valued.dp_sgd.DpSgdPlan`), and is at least
+       ``min-epsilon`` a round.
     6. Arrays whose shape or type as a whole is not the network's are refused before anything is
        spent. So shape and type are public. The values are not, and only the operator's log shows
        how many records count.
@@ -218,8 +219,12 @@ class NetworkClientApp(ClientApp):
         if asked.plan.unit == "user":
             node = _of_users(node, received, self._loaded(context))
         if not node.terms.rehearsal:
-            cost = cost_of(asked.plan, asked.salt)
-            node.ledger.end_plan(node.accounts, cost, asked.plan.epsilon_after)
+            cost, least = cost_of(asked.plan, asked.salt), node.terms.policy.min_epsilon
+
+            def kept(rounds: int) -> float:
+                return max(asked.plan.epsilon_after(rounds), rounds * least)
+
+            node.ledger.end_plan(node.accounts, cost, kept)
         return RecordDict({METRICS: MetricRecord({"ended": 1})})
 
     def _deployed(

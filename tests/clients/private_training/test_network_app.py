@@ -570,3 +570,15 @@ def test_what_is_no_end_of_a_plan_is_refused(ledger, node_config):
     assert rehearsal.has_content() and ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
     with pytest.raises(ValueError, match="number"):
         content(0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_rounds_of_an_ended_plan_cost_no_less_than_the_least(ledger, node_config):
+    """Without it, a plan of hardly any draws would ask for next to nothing, without end."""
+    plan = replace(STOPPABLE, num_rounds=2, steps=1, sampling_rate=1e-6)
+    least = {"min-epsilon": 1.0, "max-epsilon": 2.0}
+    app = App()
+    deployed(app.app, content(1, plan), node_config | least)
+    assert plan.epsilon_after(1) == 0 and ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+    assert deployed(app.app, end_of(plan), node_config | least).has_content()
+    assert ledger.spent()["clinic"].epsilon == pytest.approx(1.0)
