@@ -324,6 +324,8 @@ def _read(content: RecordDict, limits: Limits) -> tuple[NetworkRound, Graph]:
     if set(content) != {ARRAYS, NETWORK} or NETWORK not in content.config_records:
         raise MessageError(f"Expected the records {ARRAYS!r} and {NETWORK!r}.")
     asked = NetworkRound.from_config(content.config_records[NETWORK])
+    if not asked.number:
+        raise MessageError("Expected the end of a plan without parameters.")
     return asked, parsed(asked.text, limits)
 
 

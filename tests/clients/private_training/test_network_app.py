@@ -582,3 +582,11 @@ def test_rounds_of_an_ended_plan_cost_no_less_than_the_least(ledger, node_config
     assert plan.epsilon_after(1) == 0 and ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
     assert deployed(app.app, end_of(plan), node_config | least).has_content()
     assert ledger.spent()["clinic"].epsilon == pytest.approx(1.0)
+
+
+def test_the_end_of_a_plan_trains_nothing(ledger, node_config):
+    app = App()
+    sent = RecordDict({**end_of(), ARRAYS: record_of(network().arrays)})
+    error = deployed(app.app, sent, node_config).error
+    assert error.code == Refusal.MALFORMED and "end of a plan" in error.reason
+    assert ledger.spent() == {} and not app.loaded
