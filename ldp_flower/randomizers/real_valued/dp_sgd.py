@@ -154,7 +154,9 @@ class DpSgdPlan(PlainFields):
     fixed. So epsilon is computed at a smaller delta for each end: half of it for all K rounds, and
     equal parts of the other half for each k below K. The hockey-stick divergence at e(k) over the
     outputs with which a run ends after k rounds is at most that over all outputs. So these
-    divergences add up to delta at most, whatever decides about the end.
+    divergences add up to delta at most, whatever decides about the end. An e(k) above epsilon
+    counts as epsilon. Such ends share the half of delta that is for all K rounds, since the first k
+    rounds are a function of all.
     """
 
     epsilon: float
