@@ -109,7 +109,8 @@ class QuantilesResult(Result):
     def _findings(self) -> list[str]:
         columns = self._groups(), self.levels, self.values, self.lower, self.upper
         return [
-            f"{group}{level:.4g} of {self.column} is below {to_error(value, (upper - lower) / 4)} "
+            f"{group}{level:.4g} of {self.column} is at most "
+            f"{to_error(value, (upper - lower) / 4)} "
             f"(95 % interval {to_error(lower, (upper - lower) / 4)} to "
             f"{to_error(upper, (upper - lower) / 4)})"
             for group, level, value, lower, upper in zip(*columns, strict=True)
