@@ -508,7 +508,7 @@ def of_mode(kind, arguments):
 
     def build(**changed):
         merged = {**arguments, **changed}
-        leading = [merged.pop(name) for name in first]
+        leading = [merged.pop(name) for name in first if name in merged]
         return kind(*leading, **merged)
 
     return build

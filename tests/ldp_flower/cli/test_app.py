@@ -455,17 +455,17 @@ def test_ledger_export_renew_and_forget(tmp_path):
     entry, users = Entry("digest", 17, "gradient", "Codebook"), np.array(["N1", "N2"])
     SqliteLedger.create(path).reserve(entry, users, Cost(0.5), PrivacyPolicy(1.0))
     exported = invoke("ledger", "export", path).stdout.splitlines()
-    assert exported[0] == "created,user,run,statistic,mechanism,epsilon,delta"
+    assert exported[0] == "created,user,run,statistic,mechanism,epsilon,delta,study"
     assert [line.split(",", 1)[1] for line in exported[1:]] == [
-        "N1,17,gradient,Codebook,0.5,0.0",
-        "N2,17,gradient,Codebook,0.5,0.0",
+        "N1,17,gradient,Codebook,0.5,0.0,",
+        "N2,17,gradient,Codebook,0.5,0.0,",
     ]
     assert invoke("ledger", "renew", path).exit_code == 2
     assert invoke("ledger", "renew", path, "--all", "--user", "N1").exit_code == 2
     assert "1 user may spend again" in invoke("ledger", "renew", path, "--user", "N1").stdout
     unknown = invoke("ledger", "renew", path, "--user", "nobody")
     assert (unknown.exit_code, unknown.stderr) == (1, "Error: The ledger knows no user 'nobody'.\n")
-    assert "1 user" in invoke("ledger", "show", path).stdout
+    assert "2 users" in invoke("ledger", "show", path).stdout
     assert "N1,,renewal,,-0.5,0.0" in invoke("ledger", "export", path).stdout
     assert "1 user may spend again" in invoke("ledger", "renew", path, "--all").stdout
     assert "1 reply deleted" in invoke("ledger", "forget", path, "--days", "0").stdout

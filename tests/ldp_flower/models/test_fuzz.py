@@ -79,7 +79,7 @@ def user(network, rows, targets):
     """Return what a user has trained, on its rows in several blocks."""
     asked = LocalTraining(network.graph.to_text(), 2, 0.1)
     local = _Local(network, asked, _LIMITS)
-    local._gradients._at_once = 2
+    local._rows._at_once = 2
     features = rows.reshape(COUNT, -1).astype(float)
     return local.trained(OneUser(features, targets.astype(float), 3))
 
