@@ -31,13 +31,12 @@ GIVEN_UP = {
 #: Here what is wrong, or right, shows in few runs.
 FEW = {"fedavg", "too_little_noise", "gaussian_1_round", "constants"}
 #: One of a kind: what shows in metrics, forms, texts, clocks, other handlers, rare records or the
-#: last bits; noise that is known, kept or too small; other libraries. All others take
+#: last bits; noise that is known or kept; other libraries. All others take more than
 #: half an hour, and are run by hand (``-m long``).
 SLOW = {
     *("train_loss", "order_of_keys", "text_of_an_exception", "time_to_live", "query"),
     *("one_label_only", "last_bits", "noise_again_after_a_restart", "noise_seeded_by_the_message"),
-    *("state_of_the_round_before", "laplace_for_one_coordinate_not_six", "torch_fedavg"),
-    *("legacy_client", "randomised_response", "localdp_1_round"),
+    *("state_of_the_round_before", "torch_fedavg", "legacy_client"),
 }
 FEW_RUNS = 150
 
