@@ -113,17 +113,16 @@ class CorrelationResult(Result):
         axes.figure.colorbar(image, ax=axes, label="correlation")
 
     def _findings(self) -> list[str]:
+        pairs = [
+            f"{self.columns[i]} and {self.columns[j]}: {self.correlation[i, j]:.2f} "
+            f"({self.lower[i, j]:.2f} to {self.upper[i, j]:.2f})"
+            for i, j in combinations(range(len(self.columns)), 2)
+            if not math.isnan(self.correlation[i, j])
+        ]
         limits = zip(self.columns, *self.limits.T.tolist(), strict=True)
         clipped = ", ".join(f"{name} to {low:.4g} and {high:.4g}" for name, low, high in limits)
-        return [
-            f"Numbers beyond the limits of a column are clipped ({clipped}).",
-            *(
-                f"{self.columns[i]} and {self.columns[j]}: {self.correlation[i, j]:.2f} "
-                f"({self.lower[i, j]:.2f} to {self.upper[i, j]:.2f})"
-                for i, j in combinations(range(len(self.columns)), 2)
-                if not math.isnan(self.correlation[i, j])
-            ),
-        ]
+        found = f"These are correlations of numbers that are clipped at limits ({clipped})."
+        return [*pairs, found] if pairs else []
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
