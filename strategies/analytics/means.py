@@ -263,18 +263,8 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     def of_nodes(self, sums: Sequence[SumMeans], num_users: int) -> MeansResult:
         """Return the result of the columns' noisy sums."""
-        found, totals = (
-            [
-                # of a number in [-1, 1]
-                GroupMeans(
-                    *(2 * one.means - 1, 2 * one.of_users, 2 * one.errors),
-                    *(one.shares, one.share_errors),
-                )
-                for one in own
-            ]
-            for own in (sums, [one.total for one in sums if one.total is not None])
-        )
-        return self._result(found, totals, num_users)
+        totals = [one.total for one in sums if one.total is not None]
+        return self._result(_centred(sums), _centred(totals), num_users)
 
     def permanent(self) -> PermanentForm | None:
         """Return the form of the question for a series, or None if there are groups.
@@ -365,22 +355,15 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         self, found: Sequence[GroupMeans], totals: Sequence[GroupMeans], num_users: int
     ) -> MeansResult:
         """Return the means in the columns' units; NaN for groups that may be empty."""
-        low, high = self._bounds[:, :, None]
-        half, middle = (high - low) / 2, (high + low) / 2
-        whole: dict[str, Any] = {}
+        each = _stacked(found)
+        means, std_error, users_std_error = self._in_units(each)
+        clear = np.isfinite(means)
+        whole = [np.zeros(0)] * 3
         if totals:
-            mean, users_error, error, share, share_error = map(np.array, zip(*totals, strict=True))
-            clear = share > GROUP_Z * share_error
-            whole = {
-                "totals": np.where(clear, middle + half * mean, np.nan).ravel(),
-                "totals_std_error": np.where(clear, half * error, np.inf).ravel(),
-                "users_totals_std_error": np.where(clear, half * users_error, np.inf).ravel(),
-            }
-        mean, users_error, error, share, share_errors = map(np.array, zip(*found, strict=True))
-        clear = share > GROUP_Z * share_errors
+            whole = [one.ravel() for one in self._in_units(_stacked(totals))]
         notes = []
         if not clear.all():
-            least = GROUP_Z * share_errors[~clear].max()
+            least = GROUP_Z * each.share_error[~clear].max()
             groups = [self._groups.names[i] for i in np.flatnonzero(~clear.all(axis=0))]
             columns = [self._names[i] for i in np.flatnonzero(~clear.all(axis=1))]
             by = self._groups.by
@@ -396,11 +379,40 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             groups=self._groups.names,
             by=self._groups.by,
             keys=self._groups.keys,
-            means=np.where(clear, middle + half * mean, np.nan),
-            std_error=np.where(clear, half * error, np.inf),
-            users_std_error=np.where(clear, half * users_error, np.inf),
-            shares=share,
-            share_errors=share_errors,
-            **whole,
+            means=means,
+            std_error=std_error,
+            users_std_error=users_std_error,
+            shares=each.share,
+            share_errors=each.share_error,
+            totals=whole[0],
+            totals_std_error=whole[1],
+            users_totals_std_error=whole[2],
             notes=notes,
         )
+
+    def _in_units(self, found: GroupMeans) -> tuple[Floats, Floats, Floats]:
+        """Return means, errors and errors among users in the columns' units; NaN if unclear."""
+        clear = found.share > GROUP_Z * found.share_error
+        low, high = self._bounds[:, :, None]
+        half, middle = (high - low) / 2, (high + low) / 2
+        return (
+            np.where(clear, middle + half * found.mean, np.nan),
+            np.where(clear, half * found.population_std_error, np.inf),
+            np.where(clear, half * found.std_error, np.inf),
+        )
+
+
+def _stacked(found: Sequence[GroupMeans]) -> GroupMeans:
+    """Return the means of all columns in arrays of shape (columns, groups)."""
+    return GroupMeans(*map(np.array, zip(*found, strict=True)))
+
+
+def _centred(sums: Sequence[SumMeans]) -> list[GroupMeans]:
+    """Return means of noisy sums as those of numbers in [-1, 1]."""
+    return [
+        GroupMeans(
+            *(2 * one.means - 1, 2 * one.of_users, 2 * one.errors),
+            *(one.shares, one.share_errors),
+        )
+        for one in sums
+    ]
