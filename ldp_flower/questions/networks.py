@@ -88,7 +88,7 @@ class NetworkScore(NetworkQuestion):
     Let s be the mean over ``bound``, clipped to [0, 1]. The value is ``s - 1/2`` and, with
     ``squares``, ``s**2 - 1/2`` times :data:`~.sums.SQUARE`; it is no longer than :attr:`radius`.
     Rows with a number that is not finite, or with a class that there is not, do not count. A user
-    without any other has no value, and counts as 0.
+    without any other has the value 0, as if s were 1/2.
 
     Attributes
     ----------
