@@ -5,7 +5,6 @@ An honest client fails with probability .001 for a new seed; the seeds are fixed
 
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -16,7 +15,6 @@ from ldp_flower.audit.probe import ldp_client_app
 from ldp_flower.audit.runs import with_noise_at_node
 from ldp_flower.cli import app
 from ldp_flower.clients import shared_sums as node
-from ldp_flower.randomizers import sums
 
 DIM = 6
 SETS = ("small set", "unknown key", "signature", "commit reused", "one sum a commit")
@@ -32,13 +30,8 @@ def failed(query):
     return {name for name, right in attack.checks(200, 0.001, 1).items() if not right}
 
 
-def test_half_of_the_variance_is_found(query, monkeypatch):
-    honest = sums.discrete_gaussian
-    monkeypatch.setattr(
-        sums,
-        "discrete_gaussian",
-        lambda size, rng: np.rint(honest(size, rng) / np.sqrt(2)).astype(np.int64),
-    )
+@pytest.mark.usefixtures("half_the_variance")
+def test_half_of_the_variance_is_found(query):
     assert failed(query) == {"noise"}
 
 

@@ -34,13 +34,8 @@ def test_an_honest_client_passes(queries, name):
     assert set(found.checks) >= {"user bound", "noise", "replay", "ledger", "rehearsal"}
 
 
-def test_half_of_the_variance_is_found(queries, monkeypatch):
-    honest = sums.discrete_gaussian
-    monkeypatch.setattr(
-        sums,
-        "discrete_gaussian",
-        lambda size, rng: np.rint(honest(size, rng) / np.sqrt(2)).astype(np.int64),
-    )
+@pytest.mark.usefixtures("half_the_variance")
+def test_half_of_the_variance_is_found(queries):
     found = audited(queries["Means"])
     assert not found.checks["noise"] and found.checks["user bound"]
 
