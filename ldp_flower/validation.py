@@ -166,7 +166,10 @@ def plain_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        bound = known.bind(*args, **kwargs)
+        try:
+            bound = known.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # Python's own error names the function
         for name, value in bound.arguments.items():
             if name in kinds:
                 bound.arguments[name] = of_type(name, value, kinds[name])

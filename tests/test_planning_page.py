@@ -26,7 +26,10 @@ def test_every_protocol_with_a_plan_was_compared():
     """But RecordDpSgd, whose plan tells noise that a test of it draws."""
     compared = {name for family in DRAWN["FAMILIES"] for name in DRAWN["runs"](family)}
     planned = {name for name, kind in PROTOCOLS.items() if not kind.no_plan}
-    assert compared == planned - {"RecordDpSgd"}
+    assert compared == planned - {"RecordDpSgd"}, (
+        "Expected runs of each protocol with a plan in simulations/studies/planning/, or no_plan "
+        "on its class."
+    )
 
 
 def test_near_is_a_factor_either_way():

@@ -14,7 +14,13 @@ from ldp_flower import Users
 from ldp_flower.clients.statistics import compute, public_block, regression
 from ldp_flower.clients.values import public_of, values_of
 from ldp_flower.guarantee.messages import HASH_END, Query
-from ldp_flower.questions import WIRE_TYPES, Per, UpdateQuestion, question_from_wire
+from ldp_flower.questions import (
+    WIRE_TYPES,
+    MessageError,
+    Per,
+    UpdateQuestion,
+    question_from_wire,
+)
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
 from ldp_flower.randomizers.elementwise import padded_size
 from ldp_flower.randomness import KeyedRandom, derive
@@ -138,7 +144,13 @@ def questions(name, dim):
             values = np.sign(values) if slot.wire == "signs" else values
             values = np.sort(values) if slot.per is Per.MARK else values
             arrays[slot.wire] = np.exp(values) if slot.wire in ("scales", "weights") else values
-        question = question_from_wire(name, arrays, params)
+        try:
+            question = question_from_wire(name, arrays, params)
+        except MessageError as error:
+            raise AssertionError(
+                f"Expected examples of {name!r}, whose fields have to fit each other, in "
+                f"questions(): {error}"
+            ) from error
         width = question.width(dim)
         question.check(dim, width)
         yield question, width

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ldp_flower import Numeric, PrivacyPolicy, Users, simulate
+from ldp_flower import Numeric, PrivacyPolicy, Users, plan, simulate
 from ldp_flower.accounting import (
     GaussianEvent,
     RandomizedResponseEvent,
@@ -147,3 +147,10 @@ def test_a_number_of_a_derived_class_counts_as_its_value(two):
 
 def test_a_member_of_an_enumeration_stays_one_where_no_number_is_wanted():
     assert plain(Size.TWO) is Size.TWO and plain(True) is True
+
+
+def test_an_argument_too_many_is_refused_by_the_functions_name():
+    with pytest.raises(TypeError, match=r"plan\(\) takes 1 positional argument"):
+        plan(LdpIht(8, sparsity=2, epsilon=1.0), 1000)
+    with pytest.raises(TypeError, match=r"plan\(\) missing .* 'num_users'"):
+        plan(LdpIht(8, sparsity=2, epsilon=1.0))

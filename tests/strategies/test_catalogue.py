@@ -59,10 +59,13 @@ def test_a_protocol_names_runs_of_its_own_for_the_audit(protocol):
 @each
 def test_the_page_of_a_card_has_the_protocol_and_the_numbers_of_where_it_fails(protocol):
     page = (ROOT / "docs" / f"{protocol.card.page}.md").read_text("utf-8")
-    assert re.search(rf"\b{protocol.__name__}\b", page)
+    assert re.search(rf"\b{protocol.__name__}\b", page), (
+        f"Expected the name {protocol.__name__} on docs/{protocol.card.page}.md, its card's page."
+    )
     numbers = NUMBER.findall(protocol.card.fails_when)
     assert numbers, "fails_when needs a number that stands on the page of the card, too"
-    assert not [number for number in numbers if number not in page]
+    missing = [number for number in numbers if number not in page]
+    assert not missing, f"Expected {missing} of fails_when on docs/{protocol.card.page}.md."
 
 
 def test_the_table_of_the_docs_is_made_of_the_cards():

@@ -498,7 +498,9 @@ def test_what_was_read_from_the_wire_goes_back_as_it_was(question, name, arrays,
 
 
 def test_the_registry_holds_these_names_and_no_other():
-    assert {name for _, name, _, _ in WIRED} == set(WIRE_TYPES)
+    assert {name for _, name, _, _ in WIRED} == set(WIRE_TYPES), (
+        "Expected an example of each question in PLAIN, or under its decorator."
+    )
 
 
 def test_a_digest_is_what_ledgers_have_of_it():
