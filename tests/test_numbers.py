@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Annotated, Union, get_args, get_origin
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -38,6 +39,7 @@ from ldp_flower.clients import LdpClientApp
 from ldp_flower.compare import compare
 from ldp_flower.compare.sweep import sweep
 from ldp_flower.models import Limits, Network, personal_head
+from ldp_flower.monitoring import PrometheusExport
 from ldp_flower.planning import Setting
 from ldp_flower.questions import Mean, NetworkGradient, NetworkScore, slots
 from ldp_flower.strategies import Cohort, Counts, Describe, Distribution, Means, Quantiles
@@ -197,6 +199,17 @@ def own_head(**arguments):
     return personal_head(linear_network(), np.ones((3, 2)), np.ones(3), **arguments)
 
 
+def served(**arguments):
+    """Return an export of which the server is not started."""
+    pytest.importorskip("prometheus_client")
+
+    def start(port, address, registry):
+        return SimpleNamespace(server_port=port), None
+
+    with patch("prometheus_client.start_http_server", start):
+        return PrometheusExport(**arguments)
+
+
 EPSILON_DIM = {"epsilon": 2.0, "dim": 32}
 RECORDS = {"epsilon": 2.0, "dim": 3, "radius": 1.0, "delta": 1e-5, "steps": 2}
 ITEMS = {"epsilon": 2.0, "domain_size": 64}
@@ -302,6 +315,7 @@ CALLS = {
         }
     ],
     "sweep": [{"seeds": 2, "processes": 1}],
+    "PrometheusExport": [{"port": 200}],
     "start": [{"timeout": 100.0, "num_nodes": 1, "roster_timeout": 100.0, "seed": 100}],
     "Codebook": [
         {**EPSILON_DIM, "radius": 2.0, "num_codewords": 100, "num_codebooks": 3, "coin": 5}
@@ -346,6 +360,7 @@ CALLS |= {
 }
 DOORS = {
     "sweep": sweep,
+    "PrometheusExport": served,
     "RecordDpSgd": over_silos,
     "personal_head": own_head,
     "start": started,

@@ -168,7 +168,7 @@ def test_statistics_have_names_on_the_wire_only():
 # -------------------------------------------------------------------------------- rooms
 
 BOTH_SIDES = {"validation", "randomness", "randomizers", "questions", "data", "guarantee"}
-SERVER = BOTH_SIDES | {"presentation", "expectation", "refusals", "models"}
+SERVER = BOTH_SIDES | {"presentation", "expectation", "refusals", "models", "monitoring"}
 SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "sums")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
@@ -191,6 +191,7 @@ MAY_IMPORT = {
     "accounting": {"validation", "randomizers", "renamed"},
     "models": {"validation"},
     "presentation": {"validation"},
+    "monitoring": {"validation"},
     "refusals": set(),
     "expectation": {"validation", "randomizers", "refusals"},
     "planning": {
@@ -216,7 +217,7 @@ MAY_IMPORT = {
     | {"accounting", "clients", "strategies", "simulation"}
     | of_strategies("runtime"),
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation"},
-    "supernode": BOTH_SIDES | {"models", "clients", "presentation"},
+    "supernode": BOTH_SIDES | {"models", "clients", "presentation", "monitoring"},
     "cli": SERVER
     | {
         "ldp_flower",
