@@ -32,6 +32,7 @@ from ..validation import PlainFields, check_integer, plain_arguments
 if TYPE_CHECKING:
     from ..clients.statistics import OwnStatistics
     from ..strategies import LdpStrategy, Result
+    from ..strategies.runtime.progress import Callback
 
 _CLIENT_RAISED = 2  # Flower's error code
 _RUN_ID = 1
@@ -266,6 +267,7 @@ def simulate(
     num_nodes: int = 1,
     policy: PrivacyPolicy | None = None,
     statistics: "OwnStatistics | None" = None,
+    callbacks: "Iterable[Callback]" = (),
 ) -> R:
     """Run a protocol on users in this process, and return its result.
 
@@ -291,6 +293,8 @@ def simulate(
         The privacy policy of the clients; by default they allow anything.
     statistics : mapping of type to callable, optional
         The parameter of :class:`~ldp_flower.clients.LdpClientApp` with this name.
+    callbacks : iterable of callable, optional
+        The parameter of :meth:`LdpStrategy.start` with this name.
 
     Raises
     ------
@@ -318,7 +322,9 @@ def simulate(
     try:
         # Flower's log of a run is meant for long runs.
         with silenced("flwr", below=logging.WARNING), said_once():
-            return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
+            return strategy.start(
+                grid, timeout=60.0, num_nodes=num_nodes, seed=seed, callbacks=callbacks
+            )
     finally:
         grid.wipe()
 

@@ -9,7 +9,6 @@ checks the replies.
 import logging
 import math
 import textwrap
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -41,6 +40,7 @@ from .guarantees import AT_NODE, with_guarantee
 from .hooks import Hooks
 from .live_run import LiveRun, start_run
 from .population import MAX_USERS_PER_NODE, SizeOnlyPopulation, fewest_users
+from .progress import Callback, Reporter
 from .result import Result
 from .run import Arguments, Run, TooFewReports
 from .run_store import LATER, RunStore, printed, recognise
@@ -358,6 +358,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         max_users_per_node: int = MAX_USERS_PER_NODE,
         seed: int | None = None,
         store: str | Path | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> R:
         """Run the protocol.
 
@@ -389,6 +390,11 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             replays the stored answers and resumes with the same cohorts, so that no user is queried
             twice. The file is accepted if the strategy's class, the strategy's arguments and those
             arguments of this method that the strategy uses are the same.
+        callbacks : iterable of callable, optional
+            Functions of the run's :class:`~.progress.Progress`, such as exports to monitoring
+            systems (docs/monitoring.md). They are called after the census, after each step, and at
+            the end, also if the run fails. A callback that raises an exception is logged and not
+            called again.
 
         Returns
         -------
@@ -406,7 +412,6 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             If the store cannot be used or belongs to another run, if there is a seed and a node
             is not simulated, or if an argument is out of range.
         """
-        started = time.monotonic()
         if evaluate_config:
             raise ValueError(
                 f"Expected no evaluate_config, got {dict(evaluate_config)}: no node is asked to "
@@ -415,25 +420,30 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         check_range("timeout", timeout, 0, math.inf)
         arguments = self._arguments(initial_arrays, num_rounds, train_config)
         self.summary()
-        with self.opened(
-            grid,
-            arguments,
-            timeout=timeout,
-            num_nodes=num_nodes,
-            roster_timeout=roster_timeout,
-            max_users_per_node=max_users_per_node,
-            seed=seed,
-            store=store,
-        ) as run:
+        with (
+            Reporter(self, callbacks) as reporter,
+            self.opened(
+                grid,
+                arguments,
+                timeout=timeout,
+                num_nodes=num_nodes,
+                roster_timeout=roster_timeout,
+                max_users_per_node=max_users_per_node,
+                seed=seed,
+                store=store,
+            ) as run,
+        ):
             add_evaluation(run.facts, 0, run.estimate, evaluate_fn)
             while run.found is None:
+                reporter.report(run)
                 number = run.number
                 # No reference is kept, so that a step's replies are freed before the next step.
                 _, metrics = self.aggregate_train(number, run.collect(grid, timeout))
                 run.keep(number, metrics)
                 add_evaluation(run.facts, number, run.estimate, evaluate_fn)
             result: R = run.result()
-        logger.info("Finished in %.1f s:", time.monotonic() - started)
+            reporter.report(run, result)
+        logger.info("Finished in %.1f s:", reporter.seconds)
         for line in repr(result).splitlines():
             logger.info("\t%s", line)
         return result

@@ -107,6 +107,7 @@ class LiveRun(Run):
         self.num_records, self.num_owners = census.records, census.owners
         self.dishonest = census.dishonest
         self.ended = ""  # the reason, if the run ended early
+        self.needed = 0  # number of reports with which the last step goes on
         self._exchange, self._census, self._study = exchange, census, study
         self._asked: list[Asked] = []
         self._ask: Asked | None = None
@@ -200,6 +201,7 @@ class LiveRun(Run):
         self._condensed = ask.to_bytes(answer) if ask.condensed else None
         logger.info("\t└──> %s", step)
         needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
+        self.needed = needed
         again = None if step.reports else self._again(ask)
         if again is not None:
             self._ask = again

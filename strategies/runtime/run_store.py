@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from copy import copy
@@ -148,6 +149,16 @@ class RunStore:
                 int(node): (content, None if error is None else Failure(code, error))
                 for node, content, error, code in rows
             }
+
+    def error_codes(self) -> Counter[int]:
+        """Return the number of error replies so far, the census included, by code."""
+        query = (
+            "SELECT code, COUNT(*) FROM reply WHERE content IS NULL AND error IS NOT NULL "
+            "AND step BETWEEN ? AND ? GROUP BY code"
+        )
+        own = self.first, self.first + PART_STEPS - 1
+        with self.reading("errors"):
+            return Counter(dict(self._connection.execute(query, own).fetchall()))
 
     def last_step(self) -> int:
         """Return the number of the last step that has a report, or -1 if none has."""
