@@ -2,6 +2,7 @@
 
 import csv
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,10 @@ ledger = typer.Typer(
 _ACTIVE = (*"=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", "'")
 
 LedgerPath = Annotated[Path, typer.Argument(help="File of the ledger.")]
+MaxEpsilon = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="The node's max-epsilon, to show the budget that is left."),
+]
 
 
 @contextmanager
@@ -138,10 +143,7 @@ def ledger_report(
         Literal["html", "json", "prometheus"],
         typer.Option("--format", help="Format of the report."),
     ] = "html",
-    max_epsilon: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="The node's max-epsilon, to show the budget that is left."),
-    ] = None,
+    max_epsilon: MaxEpsilon = None,
 ) -> None:
     """Print a report of the ledger in the file PATH for an auditor.
 
@@ -155,6 +157,39 @@ def ledger_report(
     with failing(LedgerError, code=FAILED):
         accounts = Accounts.of(path, max_epsilon)
     sys.stdout.write(FORMATS[written](accounts))
+
+
+@ledger.command("serve")
+def ledger_serve(
+    path: LedgerPath,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page.")] = 9465,
+    address: Annotated[
+        str, typer.Option(help="Address of the page; by default this machine's own.")
+    ] = "127.0.0.1",
+    max_epsilon: MaxEpsilon = None,
+    every: Annotated[
+        float, typer.Option(min=1.0, help="Seconds between two readings of the ledger.")
+    ] = 60.0,
+) -> None:
+    """Serve totals of the ledger in the file PATH to Prometheus, until stopped.
+
+    The metrics name no user. They are those of the report, without runs and days: each of these
+    would be another time series.
+    """
+    from ..guarantee.ledger_file import LedgerError
+    from ..monitoring import PrometheusExport
+    from ..supernode.accounts import Accounts
+
+    with failing(LedgerError, code=FAILED):
+        accounts = Accounts.of(path, max_epsilon)
+    with failing(ImportError, OSError, code=FAILED):
+        export = PrometheusExport(port, address)
+    console.print(f"Serving http://{address}:{export.port}/metrics")
+    with failing(LedgerError, code=FAILED):
+        while True:
+            export(accounts)
+            time.sleep(every)
+            accounts = Accounts.of(path, max_epsilon)
 
 
 @ledger.command("renew")

@@ -4,6 +4,7 @@ The formats of the report are an HTML page, JSON, and text for Prometheus.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 
 from ..guarantee.ledger_file import FORMAT, LedgerFile, began_at
 from ..guarantee.study_book import NO_STUDY, studies_of_replies
+from ..monitoring.gauges import Gauge, as_text
 from ..presentation.page import Markup, Section, page
 from ..presentation.words import printable
 
@@ -74,6 +76,9 @@ class Accounts:
     renewals: pd.DataFrame
     period: str = ""
 
+    #: Name of this state among exports.
+    source = "ledger"
+
     @classmethod
     def of(cls, path: Path, max_epsilon: float | None = None) -> "Accounts":
         """Read a ledger in one transaction; raise LedgerError if it cannot be read."""
@@ -109,6 +114,8 @@ class Accounts:
             "renewals": len(self.renewals),
             "largest epsilon spent": float(spent.max()) if len(spent) else 0.0,
             "mean epsilon spent": float(spent.mean()) if len(spent) else 0.0,
+            "median epsilon spent": float(spent.median()) if len(spent) else 0.0,
+            "smallest epsilon spent": float(spent.min()) if len(spent) else 0.0,
             "largest delta spent": float(self.users.delta.max()) if len(spent) else 0.0,
         }
         if self.max_epsilon is not None:
@@ -128,10 +135,28 @@ class Accounts:
         }
         return plain | {"totals": self.totals}
 
+    def gauges(self, by: Sequence[str] = ("study",)) -> list[Gauge]:
+        """Return totals as gauges, and spending ``by`` run, day and study; no users.
+
+        Every run and every day is a time series, so exports that go on have studies only. Operators
+        approve these.
+        """
+        gauges = [
+            Gauge("ldp_flower_" + name.replace(" ", "_"), [({}, value)])
+            for name, value in self.totals.items()
+        ]
+        tables = {"run": self.runs, "day": self.days, "study": self.studies}
+        for label in by:
+            table = tables[label]
+            for column in ("questions", "users", "epsilon", "delta"):
+                rows = zip(table[label], table[column], strict=True)
+                text = f"{_SUMS[column].capitalize()}." if column in _SUMS else ""
+                samples = [({label: key}, float(value)) for key, value in rows]
+                gauges.append(Gauge(f"ldp_flower_{label}_{column}", samples, text))
+        return gauges
+
 
 _SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}
-# Escapes in Prometheus' labels.
-_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _MAX_USERS_SHOWN = 1000  # largest number of users on the page; JSON has all
 
 
@@ -163,22 +188,7 @@ def as_html(accounts: Accounts) -> str:
 
 def as_prometheus(accounts: Accounts) -> str:
     """Return the report as metrics for Prometheus: totals, runs, days, studies, and no users."""
-    lines = []
-    for name, value in accounts.totals.items():
-        metric = "ldp_flower_" + name.replace(" ", "_")
-        lines += [f"# TYPE {metric} gauge", f"{metric} {value:.10g}"]
-    tables = {"run": accounts.runs, "day": accounts.days, "study": accounts.studies}
-    for label, table in tables.items():
-        for column in ("questions", "users", "epsilon", "delta"):
-            metric = f"ldp_flower_{label}_{column}"
-            if column in _SUMS:
-                lines.append(f"# HELP {metric} {_SUMS[column].capitalize()}.")
-            lines.append(f"# TYPE {metric} gauge")
-            lines += [
-                f'{metric}{{{label}="{key.translate(_ESCAPED)}"}} {value:.10g}'
-                for key, value in zip(table[label], table[column], strict=True)
-            ]
-    return "\n".join(lines) + "\n"
+    return as_text(accounts.gauges(by=("run", "day", "study")))
 
 
 #: Functions that write the report, by format.

@@ -40,7 +40,7 @@ def help_of(*words, columns=60):
 
 def test_the_walk_finds_all_commands():
     assert {"run", "plan", "audit", "check"} < {words[0] for words in COMMANDS}
-    assert len(COMMANDS) == 25 and ("ledger", "renew") in COMMANDS
+    assert len(COMMANDS) == 26 and ("ledger", "renew") in COMMANDS
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
