@@ -58,7 +58,9 @@ SEARCHED = {
     "scale": "million users; Ray; cluster; memory; speed",
     "randomizers": "Laplace; Gaussian mechanism; variance; mechanisms",
     "wire-format": "JavaScript; other languages; protocol buffers",
-    "gallery": "notebooks; examples; MLflow; Weights & Biases",
+    "gallery": "notebooks; examples",
+    "monitoring": "Prometheus; OpenTelemetry; Grafana; MLflow; Weights & Biases; TensorBoard;"
+    " callbacks; metrics",
     "command-line": "commands; CLI; shell completion",
     "coverage": "confidence intervals; standard errors; coverage",
     "add-a-protocol": "extend; own protocol; own statistic; contribute",
