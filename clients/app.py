@@ -101,7 +101,7 @@ class LdpClientApp(ClientApp):
     4. The cost is on the ledger before the client reads rows, and the reply is on the ledger before
        it is sent. The same query gets the same bytes again. If something fails in between, the
        reply is one that the same noise may give with any rows.
-    5. The handlers never raise, and error replies are fixed texts or about the query.
+    5. The handlers never raise. Error replies are fixed texts, or texts about the query.
     6. If the operator protects single records of silos (``unit`` "record"), 1 and 3 are about each
        record instead, for any other records of the silo.
     7. If the operator has declared everything but the targets public (``features-public``), the
@@ -115,7 +115,7 @@ class LdpClientApp(ClientApp):
         ledgers, spends twice. The time that a reply takes is protected only by the operator's
         ``reply-after``.
     11. If the operator allows noise once to the sum over all users (``noise`` "node"), 1 is against
-        everybody but the node that holds the rows, and the number of its users is public. With
+        everyone except the node that holds the rows, and the number of its users is public. With
         ``noise`` "shared", 1 and 3 hold if at most ``max_dishonest`` other nodes collude with the
         server. If more do, the epsilons of 3 add up to ``max_epsilon_alone`` at most.
     12. If the operator has a file of approved studies (``studies``), a query is refused, at no
@@ -151,7 +151,7 @@ class QueryHandlers:
         app.query(COMMIT)(self.commit)
 
     def census(self, message: Message, context: Context) -> Message:
-        """Answer the census: the node's number of users, their keys, and its schema if known."""
+        """Return the reply to the census: number of users, their keys, and the schema if known."""
 
         def answer(received: Received) -> RecordDict:
             node = self._open(received, context, self._terms(received, context))
@@ -167,7 +167,7 @@ class QueryHandlers:
         return reply_with(message, context, self.policy, answer)
 
     def report(self, message: Message, context: Context) -> Message:
-        """Answer one query."""
+        """Return the reply to one query: a report, or an error."""
 
         def answer(received: Received) -> RecordDict:
             records = dict(received.message.content.items())
@@ -178,7 +178,7 @@ class QueryHandlers:
             except MessageError as error:
                 raise Refusal.malformed(error) from error
             if query.randomizer.shared != (members is not None):
-                raise Refusal(Refusal.MALFORMED, "A set comes with shared noise, and only then.")
+                raise Refusal(Refusal.MALFORMED, "Expected a set of members for shared noise only.")
             terms = self._terms(received, context)
             peers = None if members is None else peers_of(received, terms)
             node = self._open(received, context, terms)
@@ -187,7 +187,7 @@ class QueryHandlers:
         return reply_with(message, context, self.policy, answer)
 
     def commit(self, message: Message, context: Context) -> Message:
-        """Commit to a query whose noise is shared."""
+        """Return the reply with the node's commit to a query whose noise is shared."""
 
         def answer(received: Received) -> RecordDict:
             query = self.read(received.message.content)
@@ -206,7 +206,7 @@ class QueryHandlers:
         return wire_types_with(self.statistics)
 
     def read(self, content: RecordDict) -> Query:
-        """Return the query in a message; raise Refusal if there is none that the app knows."""
+        """Return the query in a message; raise Refusal if the app does not know such a query."""
         try:
             return Query.from_record_dict(content, self._forms)
         except MessageError as error:

@@ -16,12 +16,12 @@ _LEGACY = (
 )
 _TWICE = "LdpUpdateMod is among the mods twice: name it once, for the app or for a train function."
 _BEHIND = (
-    "Flower's {} is behind LdpUpdateMod, which clips and randomises by itself: take it out of "
-    "the mods."
+    "Flower's {} is listed after LdpUpdateMod, which clips and randomises by itself: remove it "
+    "from the mods."
 )
 _SECURE_AGGREGATION = (
-    "Flower's {} is behind LdpUpdateMod and fails at its messages: take it out of the mods; every "
-    "report is private by itself."
+    "Flower's {} is listed after LdpUpdateMod and cannot process its messages. Remove it from the "
+    "mods: each report is private without secure aggregation."
 )
 _ASYNCHRONOUS = "The train function is asynchronous or a generator: Flower calls plain functions."
 _ARGUMENTS = "The train function cannot be called with (message, context)."

@@ -22,7 +22,7 @@ _MAX_CHARS: Final = 30
 def studies_of(policy: PrivacyPolicy) -> Studies | None:
     """Return the approved studies; None if the operator has no file of them.
 
-    Raise Refusal for a file that cannot be used.
+    Raise Refusal if the file cannot be used.
     """
     if policy.studies is None:
         return None
@@ -38,7 +38,7 @@ def studies_of(policy: PrivacyPolicy) -> Studies | None:
 def approved(
     studies: Studies | None, query: Query, columns: Sequence[str] | None, *, named: bool
 ) -> Study | None:
-    """Return the study to which a query belongs; None if the operator has no file of studies.
+    """Return the approved study of a query; None if the operator has no file of studies.
 
     ``columns`` are the names of all columns that the query reads, or None if they are not known.
     Raise Refusal if no study approves the query. Its text names columns only if ``named`` is True.
@@ -53,7 +53,7 @@ def approved(
     if objection is not None:
         what, others = objection
         names = some_of(others, _MAX_NAMED, _MAX_CHARS) if named else ""
-        text = "The query is none that the operator has approved for its study"
+        text = "The operator has not approved this query for its study"
         public, detail = (f"{what} {each}".rstrip() for each in (names, ", ".join(others)))
         raise Refusal(ErrorCode.NOT_APPROVED, f"{text}: {public}.", f"Study {study.id}: {detail}.")
     if not study.accepts_signature(query):
@@ -63,7 +63,10 @@ def approved(
 
 
 def some_of(names: Sequence[str], most: int, chars: int | None = None) -> str:
-    """Return the first names in printable signs, each shortened, and the number of the others."""
+    """Return the first ``most`` names as one text, each cut to ``chars`` characters.
+
+    Characters that cannot be printed become ``?``. The number of the other names comes last.
+    """
     shown = [
         "".join(sign if sign.isprintable() else "?" for sign in name[:chars])
         for name in names[:most]

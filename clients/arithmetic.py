@@ -181,7 +181,7 @@ def _by_padded_rows(users: Users, num_columns: int) -> Iterator[tuple[int, NDArr
 
 
 def _solved(matrices: Floats, right: Floats) -> Floats:
-    """Solve each system; a singular one gives NaN and does not affect the others."""
+    """Return the solution of each system; NaN for a singular matrix, which affects no other."""
     try:
         return np.asarray(np.linalg.solve(matrices, right), np.float64)
     except np.linalg.LinAlgError:
@@ -193,22 +193,25 @@ def _solved(matrices: Floats, right: Floats) -> Floats:
 
 
 def _raised(gram: Floats, ridges: Floats) -> Floats:
-    """Add each matrix's ridge to its diagonal, in place."""
+    """Add each matrix's ridge to its diagonal in place, and return the matrices."""
     diagonal = np.arange(gram.shape[1])
     gram[:, diagonal, diagonal] += ridges[:, None]
     return gram
 
 
 def with_places(users: Users, num_classes: int) -> Users:
-    """Return the users with NaN for targets that are no label, and log the number of these."""
+    """Return the users with class numbers from 0 to ``num_classes - 1`` as targets.
+
+    Of two classes, -1 becomes 0. Other targets become NaN, and their number is logged.
+    """
     targets = np.asarray(users.targets, np.float64)
     if num_classes == 2:
         targets = np.where(targets == -1, 0.0, targets)
     known = (targets >= 0) & (targets < num_classes) & (targets == np.floor(targets))
     if lost := int((~known & ~np.isnan(targets)).sum()):
         logging.getLogger(__name__).warning(
-            "%d of %d rows have a label other than 0 to %d and are left out. Labels are the places "
-            "of classes, 0, 1, ...: a Schema whose target is Categories makes them.",
+            "%d of %d rows have a label other than 0 to %d and are left out. Labels are numbers of "
+            "classes, 0, 1, ...: a Schema whose target is Categories makes them.",
             *(lost, len(known), num_classes - 1),
         )
     return replace(users, targets=np.where(known, targets, np.nan))

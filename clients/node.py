@@ -1,8 +1,8 @@
 """Policy, ledger and stored answers of a node, which every handler of a client needs.
 
 All answers follow one order: the node checks the query, reserves the cost on the ledger, and only
-then computes with data. From then on, nothing leaves the node but an answer. docs/threat-model.md
-has the table.
+then computes with data. After the reservation, only an answer leaves the node, and no error.
+docs/threat-model.md describes what this order protects.
 """
 
 import logging
@@ -81,7 +81,8 @@ class EffectivePolicy:
         True if the operator rehearses: the node answers as usual, but reports are about no data,
         and nothing is spent.
     studies : Studies, optional
-        The approved studies, if the operator has a file of them: nothing else is answered.
+        The approved studies, if the operator has a file of studies. The node then answers only
+        queries that belong to an approved study.
     """
 
     simulated: bool
@@ -99,8 +100,8 @@ class EffectivePolicy:
         A ``seed`` that is a function gets the ``context``. With the seed "run", the seed is read
         from a simulation's ``context``; nothing else is read from a context. In a deployment, raise
         Refusal if the app has a seed, or if the operator has set no valid policy. In a simulation,
-        raise Refusal if the seed is "run" and the run's configuration has no seed. In both, raise
-        Refusal if the file of approved studies cannot be used.
+        raise Refusal if the seed is "run" and the run's configuration has no seed. In both cases,
+        raise Refusal if the file of approved studies cannot be used.
         """
         if received.simulated:
             simulations = own or _UNLIMITED
@@ -164,8 +165,8 @@ def _warn_of_misspelt(keys: frozenset[str]) -> None:
     """Log the operator's keys that may be misspelt, once per process."""
     for key, setting in sorted(PrivacyPolicy.nearly_settings(keys).items()):
         logging.getLogger(__name__).warning(
-            "The key %r in node_config is no setting of ldp-flower and is left to the app: "
-            "is %r meant?",
+            "The key %r in node_config is not a setting of ldp-flower and is left to the app: "
+            "do you mean %r?",
             key,
             setting,
         )
@@ -189,8 +190,8 @@ _MIN_EPSILON = 1e-6  # smallest epsilon of any randomizer
 def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
     """Return the ledger that the node's operator has created.
 
-    Raise Refusal if the operator has set none. Raise LedgerError if the file is missing or no
-    ledger, if it cannot be written, or if it is for another privacy unit.
+    Raise Refusal if the operator has set no ledger. Raise LedgerError if the file is missing or is
+    not a ledger, if it cannot be written, or if it is for another privacy unit.
     """
     path = received.config.get("ledger-path")
     if not isinstance(path, str):
@@ -207,8 +208,8 @@ class CheckedQuery:
     ``slots`` are the users that the query addresses. ``digest`` identifies the query together with
     everything that decides the answer. ``summary`` holds the names of the question and of the
     mechanism, for the operator's ledger. ``study`` is the approved study that pays, if the operator
-    has a file of studies. ``closes`` is the digest of the commit that the answer to a shared sum
-    uses up.
+    has a file of studies. ``series`` is the series of permanent answers to which the query belongs,
+    if any. ``closes`` is the digest of the commit that the answer to a shared sum uses up.
     """
 
     slots: Slots
@@ -236,7 +237,10 @@ class Node:
     blind: bool = field(default=False, kw_only=True)
 
     def census(self) -> dict[str, int]:
-        """Return the number of users, the number of users who can pay nothing, and the keys.
+        """Return public facts about the node, as integers by name.
+
+        They are the keys of its users, the number of users and of those who can pay nothing, and
+        if the node is seeded, rehearses or is simulated.
 
         Raise Refusal if the operator has approved no study with a census.
         """
@@ -264,7 +268,7 @@ class Node:
         return {"dishonest": policy.max_dishonest}
 
     def numbered(self) -> Self:
-        """Return the node with permanent keys, from the ledger's numbers of its users.
+        """Return the node with permanent keys: the numbers that its users have on the ledger.
 
         In a simulation all keys are permanent, and the node is returned unchanged.
         """
@@ -274,9 +278,10 @@ class Node:
         return replace(self, keys=NodeKeys(0, 0, self.keys.count, numbers))
 
     def shown(self, values: Callable[[], Floats], shape: tuple[int, int]) -> Floats:
-        """Return the values to randomise, with this shape: the users' values, or NaN without data.
+        """Return the values to randomise, an array of this ``shape``.
 
-        A rehearsal computes the values, so that the log shows their problems, but returns NaN.
+        Usually this is the result of ``values``. A blind node does not call ``values`` and returns
+        NaN. A rehearsal calls it, so that the log shows problems of the values, and returns NaN.
         """
         found = None if self.blind else values()
         return np.full(shape, np.nan) if found is None or self.terms.rehearsal else found
@@ -288,14 +293,20 @@ class Node:
         return KeyedRandom(self.keys.states(Purpose.NOISE, self.terms.seed, step, slots))
 
     def words(self, purpose: Purpose, step: int, slots: Slots) -> Words:
-        """Return a secret random word of each user, which is independent of its noise."""
+        """Return a secret random number of 64 bits (a word) for each user.
+
+        The words are independent of the users' noise.
+        """
         if self.terms.seed is None:
             return SystemRandom().words((len(slots), 1))[:, 0]
         return self.keys.states(purpose, self.terms.seed, step, slots)
 
     @property
     def keeps_secrets(self) -> bool:
-        """True if users keep secrets for a series; in a simulation they follow from the seed."""
+        """True if the node can keep its users' secrets for a series of permanent answers.
+
+        A ledger file stores the secrets. In a simulation with a seed, they follow from the seed.
+        """
         return self.terms.seed is not None or isinstance(self.ledger, SqliteLedger)
 
     def permanent_keys(self, series: str, slots: Slots, coins: Words) -> list[bytes]:
@@ -303,7 +314,7 @@ class Node:
 
         In a simulation the secrets follow from the seed, since no node could store them. Raise
         LedgerError if users have paid for the series and their secrets are gone or belong to other
-        coins.
+        public ``coins``.
         """
         if self.terms.seed is not None:
             own = self.keys.states(Purpose.NOISE, self.terms.seed, 0, slots)
@@ -392,11 +403,12 @@ class Node:
     def _rehearsed(
         self, asked: CheckedQuery, entry: Entry, randomised: Callable[[Self, Slots], Report]
     ) -> Report:
-        """Answer about no data; no user pays.
+        """Return a report that is about no data; no user pays.
 
-        An answer with masks is stored all the same, and its one-time key is deleted. A second one
-        with these masks, in the rehearsal or after it, would show what they hide, and the mean of
-        many would have none of this node's noise, on which the others rely.
+        An answer with masks is stored nevertheless, and its one-time key is deleted. A second
+        answer with the same masks, in the rehearsal or after it, would reveal the number that they
+        hide. The mean of many such answers would lose this node's part of the noise, on which the
+        other nodes rely.
         """
         with self.ledger.answering(asked.digest):
             claim = self._claim(asked)
@@ -409,7 +421,7 @@ class Node:
             return report
 
     def _claim(self, asked: CheckedQuery) -> Claim:
-        """Return the ledger's claim of a query or, if there is none, one of users who can pay."""
+        """Return the ledger's claim of a query, or a new claim of the users who can pay."""
         accounts = self.accounts[asked.slots]
         able = self.ledger.affordable(accounts, asked.cost, self.terms.policy, asked.study)
         # The claim is read second: if another process has answered the same query and so spent the
@@ -436,7 +448,11 @@ class Node:
     def _computed(
         self, slots: Slots, randomised: Callable[[Self, Slots], Report], attempts: int
     ) -> Report:
-        """Return a report; without data if its computation fails or ended the process before."""
+        """Return the report that ``randomised`` computes.
+
+        Return a report without data if the computation fails, or if it has ended the process in
+        too many earlier attempts.
+        """
         logger = logging.getLogger(__name__)
         if attempts > ATTEMPTS:
             logger.error("An answer was begun %d times: it is given without data.", ATTEMPTS)
@@ -451,7 +467,10 @@ class Node:
 
 
 def _kept(stored: bytes) -> Report:
-    """Return the report that a ledger has stored."""
+    """Return the report in the bytes that a ledger has stored.
+
+    Raise Refusal if there are no bytes, since the ledger has deleted the report.
+    """
     if not stored:
         raise Refusal(Refusal.GONE, "The answer to this query is no longer kept.")
     return Report.from_bytes(stored)
@@ -478,11 +497,11 @@ class UsersNode(Node):
     ) -> Self:
         """Return the node with the users that the app's function ``load_users`` loads.
 
-        Raise Refusal if the operator has set no ledger, or if it has and the users have no ids.
-        Raise LedgerError if the ledger cannot be used. Raise TypeError if the function does not
-        return users.
+        Outside of simulations the node needs its operator's ledger. Raise Refusal if the operator
+        has set no ledger, or if the users have no ids for it. Raise LedgerError if the ledger
+        cannot be used. Raise TypeError if ``load_users`` returns anything but users.
         """
-        # First, before data are read, so that a problem of the ledger shows at once.
+        # The ledger is opened before data are read, so that its problems show at once.
         ledger = None if terms.simulated else operators_ledger(received, terms.policy)
         users = called(load_users, context)
         if isinstance(users, type) or not isinstance(users, UserSource):
@@ -502,9 +521,10 @@ class UsersNode(Node):
         return {**super().census(), "features": self.users.num_features}
 
     def columns_read(self, question: Question) -> Sequence[str] | None:
-        """Return the names of all columns that a question reads; None if one has no name.
+        """Return the names of all columns that a question reads; None if a column has no name.
 
-        An app's statistic gets whole rows, whatever columns its question names.
+        An app's statistic gets whole rows. So all columns count as read, whatever its question
+        names.
         """
         width = self.users.num_features
         read = range(width + 1) if type(question) in self.own else question.reads(width)
@@ -515,7 +535,7 @@ class UsersNode(Node):
 
     @property
     def names_columns(self) -> bool:
-        """True if the columns are those of a schema, whose names are in the census."""
+        """True if the users have a schema, whose columns are named in the census."""
         return getattr(self.users, "schema_digests", None) is not None
 
     def booked(self, query: Query) -> tuple[str, str]:
@@ -525,7 +545,10 @@ class UsersNode(Node):
         return asked + of_columns(query.question, names), mechanism
 
     def take(self, slots: Slots) -> Users:
-        """Return some users, each with the rows that the policy allows; no rows if blind."""
+        """Return the users in some slots, each with at most as many rows as the policy allows.
+
+        If the node is blind, they have no rows.
+        """
         if self.blind:
             nothing = np.zeros((0, self.users.num_features)), np.zeros(0)
             return Users(*nothing, np.zeros(len(slots) + 1, np.int64))
@@ -545,7 +568,7 @@ def _accounts(users: UserSource) -> Accounts:
     """Return the users' names on an operator's ledger."""
     # Only Users checks that ids are distinct names.
     if not isinstance(users, Users) or users.ids is None:
-        raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
+        raise Refusal(Refusal.MISCONFIGURED, "The users have no ids, which a ledger needs.")
     texts(users.ids)
     return users.ids.copy()
 

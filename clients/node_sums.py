@@ -1,7 +1,7 @@
 """Noise at the node: the exact sum over a node's users, with noise once.
 
-Each user's value is brought into the mechanism's domain, as integers, before it is added up: a
-user moves the sum by at most its bound, and nothing else of the answer.
+Each user's value is brought into the mechanism's domain, as integers, before it is added up. So a
+user changes the sum by at most the mechanism's bound, and changes nothing else of the answer.
 """
 
 from functools import partial

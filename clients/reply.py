@@ -73,7 +73,7 @@ class Received:
 
     @classmethod
     def of(cls, message: Message, context: Context) -> Self:
-        """Copy the relevant parts of a message and its context."""
+        """Return copies of the relevant parts of a message and its context."""
         config = dict(context.node_config)
         # With an operator's settings, the node is a deployment, even in a simulation's process.
         simulated = in_simulation() and not {"max-epsilon", "ledger-path"} & set(config)

@@ -54,8 +54,8 @@ def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
 def _records(node: UsersNode, slot: Slots) -> Users:
     """Return the records of the one silo in ``slot``, each as a user with one row.
 
-    They are at most as many as the operator declared. If they cannot be read, log the error and
-    return no users.
+    Return at most as many records as the operator has declared. If the records cannot be read, log
+    the error and return no users.
     """
     try:
         silo = node.take(slot)
@@ -75,8 +75,8 @@ def respond(node: UsersNode, query: Query, members: Members | None, peers: Peers
     """Answer a query for the addressed users who can afford it.
 
     When this returns, the cost and the returned report are on the ledger. Raise Refusal if the
-    query is malformed or forbidden, or if no addressed user can afford it. ``members`` and
-    ``peers`` are those of a sum whose noise is shared.
+    query is malformed or forbidden, or if no addressed user can afford it. For a sum
+    whose noise is shared, ``members`` are the nodes of the set, and ``peers`` the accepted keys.
     """
     check(node, query)
     if query.numbered:
@@ -120,11 +120,12 @@ def check(node: UsersNode, query: Query) -> None:
 
 
 def _check_permanent(node: UsersNode, query: Query) -> None:
-    """Refuse a series of permanent answers that would reveal more than the times of changes."""
+    """Raise Refusal if a series of permanent answers would reveal more than times of changes."""
     if not query.randomizer.permanent or query.question.features_public:
-        raise Refusal(Refusal.MALFORMED, "Permanent answers are single bits, and nothing else.")
+        text = "Permanent answers are single bits, without public features."
+        raise Refusal(Refusal.MALFORMED, text)
     if not node.terms.policy.allow_public_changes:
-        text = "The operator has not allowed that the times of changes are public."
+        text = "The operator has not allowed that the times of users' changes are public."
         raise Refusal(Refusal.FORBIDDEN, text)
     if not node.keeps_secrets:
         text = "A simulation without a seed cannot keep the secrets of a series."
@@ -178,8 +179,9 @@ def randomised(
     at_once: int,
     public: Callable[[Slots], NDArray[np.float32]] | None = None,
 ) -> Report:
-    """Return single reports, or their sums if those are shorter, which is post-processing.
+    """Return the users' single reports, or sums of the reports if these are shorter.
 
+    Adding reports up is post-processing, which costs no privacy.
     ``values`` is a function from at most ``at_once`` slots to the users' values, shape
     (users, width). ``public`` is a function from these slots to the users' public data.
     """

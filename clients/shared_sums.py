@@ -25,12 +25,15 @@ from .reply import Received, Refusal
 
 
 def peers_of(received: Received, terms: EffectivePolicy) -> Peers:
-    """Return a node's own key and the keys that it accepts; raise Refusal if it has none."""
+    """Return a node's own key and the keys of other nodes that it accepts.
+
+    Raise Refusal if the operator has set no keys, or if their files are not valid.
+    """
     if terms.simulated:
         return SimulatedPeers(f"node-{received.node_id}")
     files = operators_files.get()
     if files is None:
-        text = "Noise is shared by nodes of `ldp-flower supernode` with a key and peers only."
+        text = "To share noise, start the node by `ldp-flower supernode` with a key and peers."
         raise Refusal(Refusal.MISCONFIGURED, text)
     try:
         return PinnedPeers.read(files)
@@ -57,7 +60,10 @@ class Agreed:
 
 
 def agreed(node: UsersNode, query: Query, peers: Peers, members: Members) -> Agreed:
-    """Return the checked query with the node's masks; raise Refusal for a set that is not one."""
+    """Return the checked query with the node's masks.
+
+    Raise Refusal if the node has not committed to the query, or if the set of members is not valid.
+    """
     mechanism = query.randomizer
     assert isinstance(mechanism, NodeSum)
     digest = _digest(query)
@@ -72,7 +78,7 @@ def agreed(node: UsersNode, query: Query, peers: Peers, members: Members) -> Agr
         return Agreed(asked, session, None)
     _check_members(members, own.commit, digest, peers)
     if len(members) < max(MIN_NODES, mechanism.honest + (node.terms.policy.max_dishonest or 0)):
-        text = "The set has fewer nodes than the honest ones and those that may collude."
+        text = "The set has fewer nodes than the honest nodes plus those that may collude."
         raise Refusal(ErrorCode.SET_TOO_SMALL, text)
     try:
         own_masks = masks(own.secret, own.commit.name, members, session, mechanism.dim)
@@ -82,7 +88,11 @@ def agreed(node: UsersNode, query: Query, peers: Peers, members: Members) -> Agr
 
 
 def _check_members(members: Members, own: Commit, digest: bytes, peers: Peers) -> None:
-    """Raise Refusal unless all members are pinned nodes that committed, this one among them."""
+    """Raise Refusal unless the set is valid.
+
+    It must hold this node's commit. All members must have pinned keys and valid signatures, and no
+    name or one-time key may occur twice.
+    """
     names = {each.name for each in members.commits}
     if not len(names) == len({each.ephemeral for each in members.commits}) == len(members):
         raise Refusal(ErrorCode.TWICE, "A name or a one-time key is twice in the set.")
@@ -90,7 +100,7 @@ def _check_members(members: Members, own: Commit, digest: bytes, peers: Peers) -
         raise Refusal(ErrorCode.NOT_A_MEMBER, "The set does not hold this node's commit.")
     for each in members.commits:
         if not peers.accepts(each.name, each.key):
-            text = "A member of the set is no peer of this node."
+            text = "A member of the set is not a peer of this node."
             raise Refusal(ErrorCode.UNKNOWN_PEER, text, f"{each.name}: {each.key.hex()}")
         if not each.is_valid(digest):
             text = "A member of the set has not signed its one-time key for this query."
@@ -113,5 +123,5 @@ def checked_session(report: Report, terms: Agreed) -> Report:
 
 
 def _digest(query: Query) -> bytes:
-    """Return what the members sign of a query: the same on all nodes."""
+    """Return the digest of a query that the members sign, which is the same on all nodes."""
     return bytes.fromhex(query.digest("shared sum"))

@@ -103,7 +103,7 @@ class LdpUpdateMod:
     (``@app.train(mods=[LdpUpdateMod()])``), it protects that function's replies only. It should be
     the first of the mods: mods before it see the census (with the app's config, whose
     ``server-round`` is 0), and a report where they expect a model. The mod refuses all messages,
-    including the census, if a mod of Flower behind it clips or adds noise, if the app has the
+    including the census, if a mod of Flower after it clips or adds noise, if the app has the
     legacy form, or if the train function does not take (message, context). Otherwise users would
     spend budget for an empty report.
 
@@ -125,7 +125,7 @@ class LdpUpdateMod:
        id) gets the same bytes again and trains nothing, since a second training would be a second
        look at the data. If there is no report yet, the app trains at no further cost (once more,
        and then the update is 0). The first report that is stored is the answer to all repetitions.
-    5. The mod never raises, and error replies are fixed texts or about the query.
+    5. The mod never raises. Error replies are fixed texts, or texts about the query.
     6. If training writes into the message, its metadata or the context, this guarantee stays the
        same: the relevant parts are copied before training runs.
     7. The guarantee is per ``user-id`` per ledger. Not covered: the time that training takes beyond
@@ -171,7 +171,7 @@ class LdpUpdateMod:
             raise Refusal.malformed(error) from error
         node.terms.require_allowed(query.randomizer)
         if query.randomizer.shared:
-            # It has one node's part of the noise, and this reply has no mask.
+            # Its reports have one node's part of the noise only, and this reply has no mask.
             raise Refusal(Refusal.MALFORMED, "An update cannot have noise that nodes share.")
         self._require_fit(node, content)
         training = AppTraining(received, context, call_next, content, name, sent)
@@ -228,8 +228,8 @@ def training_kind(received: Received) -> str:
 def whole_node(received: Received, terms: EffectivePolicy) -> Node:
     """Return a node that is one user, with the name that its operator has set."""
     if terms.simulated:
-        # The ledger has another name than that of LdpClientApp, which has many users and may be in
-        # the same state.
+        # This ledger has another name than the ledger of LdpClientApp, which has many users and may
+        # be in the same state.
         ledger = StateLedger(received.state, 1, NODE)
         partition = received.config["partition-id"]
         assert isinstance(partition, int)
@@ -289,7 +289,7 @@ def reply_of(
 
 
 def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int | float]:
-    """Return the public metrics of a reply, those that are numbers and fit Flower's messages."""
+    """Return the public metrics of a reply that are numbers and fit into Flower's messages."""
     try:
         return {
             name: value
@@ -306,7 +306,11 @@ def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int 
 def update_of(
     reply: RecordDict | None, name: str, sent: Parameters, failed: Failed = log_failure
 ) -> Floats:
-    """Return the update by training; 0 if it returned no model of this form."""
+    """Return the update: the model in a train function's reply minus the model ``sent``.
+
+    Return zeros if the reply has no model with these names and shapes, or if the update is not
+    finite.
+    """
     before = flattened(sent)
     if reply is None:
         return np.zeros_like(before)

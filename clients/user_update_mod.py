@@ -155,7 +155,7 @@ class LdpUserUpdateMod(LdpUpdateMod):
        the reply is sent. The same query gets the same bytes again and trains no user. If there are
        no reports yet, the users who have paid train at no further cost (once more, and then their
        updates are 0).
-    5. The mod never raises, and error replies are fixed texts or about the query.
+    5. The mod never raises. Error replies are fixed texts, or texts about the query.
     6. A train function sees one user at a time: copies of the user's rows, of the model and of the
        config, a context without state, and global random generators that start from the user's
        seed. So a report depends on no other user's rows. Exceptions are an app's code that
@@ -207,7 +207,7 @@ class LdpUserUpdateMod(LdpUpdateMod):
 def _update(
     node: UsersNode, slot: Slots, seed: int, training: AppTraining, failed: Failed
 ) -> Floats:
-    """Return the update of one user; 0 if its rows cannot be read or training fails."""
+    """Return the update of one user; zeros if its rows cannot be read or training fails."""
     inner = with_own_metadata(training.received.message)
     try:
         user = node.take(slot).finite()

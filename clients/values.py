@@ -1,4 +1,4 @@
-"""Users' values: what a statistic computes of each user, and how failures are kept in."""
+"""Users' values: computation by a statistic, so that no failure by a user's data is visible."""
 
 import logging
 from collections.abc import Callable
@@ -65,8 +65,8 @@ def values_of(
         _log_beyond_bound(values, radius, "users' values", query.statistic)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning(
-            "Answers at random, as these users have nothing that can be reported (an entry or the "
-            "target is missing, or is no number): %d.",
+            "Users who answer at random, since they have nothing that can be reported (an entry or "
+            "the target is missing or is not a number): %d.",
             bad,
         )
     return values
@@ -79,7 +79,7 @@ def public_of(
     num_features: int,
     words: Words | None = None,
 ) -> NDArray[np.float32]:
-    """Return the users' public block; a user whose rows cannot be read counts as without rows.
+    """Return the users' public block; a user with unreadable rows counts as one without rows.
 
     The block is about the rows that the same ``words`` select in :func:`values_of`.
     """
@@ -103,10 +103,11 @@ def _compute_isolated(
     otherwise: Callable[[], NDArray[Any]],
     name: str,
 ) -> NDArray[Any]:
-    """Compute for all users at once or, if this fails by a user's data, for each user alone.
+    """Return the values of all users, computed at once or, if that fails, for each user alone.
 
-    One user's data must not lose the others' answers. They do not change them either: a user has
-    the same bits alone as among others, see :mod:`.statistics`.
+    So one user's data do not lose the others' answers. They do not change the others' answers
+    either: a user's value has the same bits alone as among others, see :mod:`.statistics`.
+    ``otherwise`` returns the value of a user for whom the computation fails.
     """
     try:
         return compute(slots)
@@ -127,7 +128,7 @@ _MAX_FAR_SHARE = 0.5  # share of rows or users beyond this factor that causes th
 
 _UNITS = (
     "%d of %d %s are more than 10 times beyond the bound of %s and count as the bound: are "
-    "columns centred, and in the units that the strategy expects? A Schema sees to both."
+    "columns centred, and in the units that the strategy expects? A Schema takes care of both."
 )
 
 

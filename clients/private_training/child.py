@@ -43,8 +43,8 @@ Arrays = dict[str, NDArray[Any]]
 class Round:
     """A network and the settings with which a node trains it in one round.
 
-    ``optimizer`` is created anew in each round, and sees noisy means only. ``count`` is the public
-    number of the plan's units, records or users, by which sums are divided.
+    ``optimizer`` is created again in each round, and sees noisy means only. ``count`` is the public
+    number of the plan's units (records or users), by which sums are divided.
     """
 
     network: Network
@@ -63,7 +63,7 @@ class Round:
         return self._after(self._gradients(data), present, randomness)
 
     def without_records(self, randomness: RandomSource) -> Arrays:
-        """Return the result of :meth:`trained` if no record is drawn: noise alone."""
+        """Return the trainable parameters after a round in which no record is drawn: only noise."""
         from .steps import NoGradients
 
         return self._after(NoGradients(), 0, randomness)
@@ -149,7 +149,7 @@ class ChildError(Exception):
 class ChildLimits(PlainFields):
     """Limits of the training for one message: seconds, and mebibytes of address space.
 
-    The steps before the data are sent have the same limit of seconds again.
+    The steps before the data are sent have a separate limit of the same number of seconds.
     """
 
     seconds: int = 600
@@ -162,7 +162,7 @@ class ChildLimits(PlainFields):
 
 
 class Child:
-    """A process that checks a network and trains it; it is ended on leaving the ``with``.
+    """A process that checks a network and trains it; leaving the ``with`` block ends it.
 
     Guarantee
     ---------
@@ -198,7 +198,7 @@ class Child:
         self._folder.cleanup()
 
     def prepare(self, task: Round) -> tuple[Form, Arrays]:
-        """Return the inputs of a network, and the parameters after a round without records.
+        """Return the form of a network's inputs, and the parameters after a round without records.
 
         Raise NetworkError if the network is refused. Raise ChildError if the process takes too much
         time or memory.

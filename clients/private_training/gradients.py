@@ -109,13 +109,16 @@ class Gradients:
         if first is None or not all(
             isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided for leaf in first[0]
         ):
-            self._log("Records are taken one by one, which is slower: the first has no form.")
+            self._log(
+                "Records are processed one by one, which is slower: the first record does not "
+                "consist of tensors."
+            )
             return None, None
         leaves = [torch.zeros(x.shape, dtype=x.dtype, device=self._device) for x in first[0]]
         return leaves, first[1]
 
     def _try_out(self, kept: Tensors) -> None:
-        """Try the loss with the dummy; give up blocks if ``vmap`` fails or could mix records.
+        """Try the loss with the dummy; process no blocks if ``vmap`` fails or could mix records.
 
         Raise ValueError if the loss fails for the dummy.
         """
@@ -124,14 +127,16 @@ class Gradients:
             self._alone(kept, tree_unflatten([x.clone() for x in self._dummy or ()], self._form))
         except Exception as error:
             raise ValueError(
-                "Expected loss(model, record) to work for a record of zeros, of the form of the "
-                f"data set's first, as a batch of one; got {type(error).__name__}: {error}"
+                "Expected loss(model, record) to work for a record of zeros with the form of the "
+                f"data set's first record, as a batch of one; got {type(error).__name__}: {error}"
             ) from error
         try:
             with RefuseMixing(self._whole):
                 self._at_once(kept, {}, 0)
         except Exception:
-            self._log("Records are taken one by one, which is slower: vmap does not take them.")
+            self._log(
+                "Records are processed one by one, which is slower: vmap cannot process a block."
+            )
             self._dummy = None
 
     def _value(self, kept: Tensors, record: Any) -> torch.Tensor:
@@ -149,16 +154,16 @@ class Gradients:
         )
 
     def _row(self, index: int, seed: int) -> _Leaves:
-        """Return a record with the dummy's form and memory layout; ValueError for another form."""
+        """Return a record with the dummy's memory layout; raise ValueError for another form."""
         assert self._dummy is not None
         leaves, form = tree_flatten(self._record(index, seed))
         if form != self._form:
-            raise ValueError("A record consists of other things than the first.")
+            raise ValueError("A record has another structure than the first record.")
         row = [torch.empty_like(zeros) for zeros in self._dummy]
         for own, leaf in zip(row, leaves, strict=True):
             # Collating several records would turn integers into floats if one record has a float.
             if leaf.dtype != own.dtype or leaf.shape != own.shape:
-                raise ValueError("A record differs from the first in type or shape.")
+                raise ValueError("A record has another type or shape than the first record.")
             own.copy_(leaf.detach())
         return row
 
@@ -196,7 +201,7 @@ class Gradients:
         return first | second
 
     def _at_once(self, kept: Tensors, rows: _Rows, seed: int) -> Tensors:
-        """Return the gradients of a block with these records, and the dummy in other places."""
+        """Return the gradients of a block that has these records, and the dummy in other places."""
         assert self._dummy is not None
         self._seed(seed)
         each = [rows.get(place, self._dummy) for place in range(self.block)]
@@ -288,7 +293,7 @@ _MIXING = {
     torch.ctc_loss,
     torch.segment_reduce,
 }
-# These also mix records, except that with a table that all records share they raise.
+# These also mix records, unless all records share the table: then a wrong index raises an error.
 _LOOK_UPS = {F.embedding: 1, torch.embedding: 0}  # position of the table among the arguments
 
 

@@ -75,9 +75,10 @@ class NetworkClientApp(ClientApp):
 
     Notes
     -----
-    In a deployment, ``node_config`` is as for :class:`RecordDpSgdMod`. For runs that protect users
-    it has ``noise="node"`` instead of ``unit="record"`` and ``num-records``. A node answers either
-    the one or the other kind of runs. The app needs the extra ``torch``.
+    In a deployment, ``node_config`` is as for :class:`RecordDpSgdMod`. For runs that
+    protect users it has ``noise="node"`` instead of ``unit="record"`` and ``num-records``. A node
+    answers either runs that protect records or runs that protect users. The app needs the extra
+    ``torch``.
 
     Guarantee
     ---------
@@ -89,10 +90,10 @@ class NetworkClientApp(ClientApp):
     2. This holds for all networks made of the listed operations. No operation has randomness, files
        or memory, and on a CPU one record changes no bit of another record's gradient (tested for
        each operation). Indices and classes out of range are clamped or count nothing. A record that
-       has another shape, or is no number, keeps its place and counts nothing.
+       has another shape, or does not hold numbers, keeps its place and counts as 0.
     3. A gradient that is not finite counts as 0. Other gradients are clipped to ``max_grad_norm``
        and summed, in doubles: one record moves a sum by twice ``max_grad_norm`` at most. A user's
-       gradient is the mean of those of its records, and is clipped in the same way. Blocks have a
+       gradient is the mean of its records' gradients, and is clipped in the same way. Blocks have a
        public size, and places without a record hold zeros, which are not added.
     4. A network is refused, with a text about the network, before data are loaded and budget is
        spent. This includes a network that would take too long, by the time of a block of zeros, or
@@ -183,13 +184,14 @@ class NetworkClientApp(ClientApp):
         return as_reply(report, ARRAYS, {})
 
     def _census(self, received: Received, context: Context) -> RecordDict:
-        """Return the census of one silo, with its public numbers of records and of their owners."""
+        """Return the census of one silo, with its public numbers of records and of their users."""
         try:
             query, _ = split_query(received.message.content)
         except MessageError as error:
             raise Refusal.malformed(error) from error
         if query is not None:
-            raise Refusal(Refusal.MALFORMED, "This client trains networks that come as data only.")
+            text = "This client only trains networks that are sent as data."
+            raise Refusal(Refusal.MALFORMED, text)
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
@@ -301,7 +303,8 @@ def _fitted(
 ) -> Data:
     """Return the data to train on; log how many records count.
 
-    If the round protects users, these are records of the users who pay, in a public number.
+    If the round protects users, the data are records of the users who pay, and their size is
+    public.
     """
     if (each := task.plan.records_per_user) is None:
         rows, goals, usable = form.fitted(data.records, data.targets, task.count)
@@ -332,7 +335,7 @@ def _read(content: RecordDict, limits: Limits) -> tuple[NetworkRound, Graph]:
 def network_in(graph: Graph, content: RecordDict, name: str) -> Network:
     """Return a network with the parameters in a message's record of this name."""
     if name not in content.array_records:
-        raise MessageError("Expected one ArrayRecord, the parameters.")
+        raise MessageError("Expected one ArrayRecord, which holds the parameters.")
     try:
         record = content.array_records[name]
         arrays = {name: array.numpy() for name, array in record.items()}

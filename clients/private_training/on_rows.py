@@ -75,7 +75,7 @@ class OnRows:
         return lambda kept: {name: found.mean(0) for name, found in each(kept, *given).items()}
 
     def score(self, features: Floats, targets: Floats, accuracy: bool) -> float:
-        """Return the mean loss or accuracy on rows with a valid target; NaN without any."""
+        """Return the mean loss or accuracy on rows with a valid target; NaN without such rows."""
         import torch
         from torch.func import vmap
 
@@ -122,15 +122,15 @@ class NetworkStatistic(ABC):
 
     @abstractmethod
     def __call__(self, features: Floats, targets: Floats, question: Any) -> Floats:
-        """Return one user's value."""
+        """Return one user's value for a question, from its rows and their targets."""
 
 
 class GradientStatistic(NetworkStatistic):
-    """The statistic of :class:`NetworkGradient`."""
+    """Statistic that computes users' values for the question :class:`NetworkGradient`."""
 
     @flushed()
     def __call__(self, features: Floats, targets: Floats, question: NetworkGradient) -> Floats:
-        """Return one user's value."""
+        """Return one user's clipped mean gradient, from its rows and their targets."""
         rows = self.checked(question)
         kept = rows.parameters
         mean = rows.gradients(features, targets)(kept)
@@ -140,11 +140,11 @@ class GradientStatistic(NetworkStatistic):
 
 
 class ScoreStatistic(NetworkStatistic):
-    """The statistic of :class:`NetworkScore`."""
+    """Statistic that computes users' values for the question :class:`NetworkScore`."""
 
     @flushed()
     def __call__(self, features: Floats, targets: Floats, question: NetworkScore) -> Floats:
-        """Return one user's value."""
+        """Return one user's mean score, shifted, from its rows and their targets."""
         mean = self.checked(question).score(features, targets, question.accuracy)
         score = np.clip(mean / question.bound, 0, 1)
         return np.array([score - 0.5, SQUARE * (score**2 - 0.5)][: 1 + question.squares])

@@ -51,7 +51,7 @@ def dp_sgd(
     dataset: "Dataset[Any]",
     loss: "Callable[[torch.nn.Module, Any], torch.Tensor]",
 ) -> None:
-    """Train for one round by DP-SGD, instead of an app's loop over batches.
+    """Train a model for one round by DP-SGD, instead of an app's loop over batches.
 
     The function trains all parameters of the optimiser with ``requires_grad``, starting from the
     arrays that the server sent. The app's :class:`RecordDpSgdMod` sets the number of steps and the

@@ -30,9 +30,10 @@ NUMBERS = "biuf"  # kinds of NumPy types that count as numbers
 class Data:
     """Records with their targets, as a network takes them.
 
-    If users are the units, ``held``, shape (users, places of a user), says which places have a
-    record, in the order of ``records``. All places are there, whatever users have, so the size of
-    the data is public. If records are the units, it is None.
+    If users are the privacy units, ``held``, shape (users, places of a user), says which places
+    have a record, in the order of ``records``. Each user has the same number of places, however
+    many records it has. So the size of the data is public. If records are the privacy units,
+    ``held`` is None.
     """
 
     records: Rows
@@ -40,7 +41,7 @@ class Data:
     held: NDArray[np.bool_] | None = None
 
     def without_records(self) -> Self:
-        """Return the data of a round in which nobody has a record."""
+        """Return the data of a round without any record."""
         if self.held is None:
             return type(self)(self.records[:0], self.targets[:0])
         return type(self)(self.records, self.targets, np.zeros_like(self.held))
@@ -64,8 +65,8 @@ class _Some:
 class Loaded:
     """A node's records and targets as they were loaded, and the users whom they are about.
 
-    ``names`` are the users' names, and ``owners`` the number of each record's user among them.
-    Both are empty if no owners were loaded.
+    ``names`` are the users' names, and ``owners`` holds the index in ``names`` of each record's
+    user. Both are empty if no owners were loaded.
     """
 
     records: Any
@@ -96,17 +97,17 @@ class Loaded:
         This does not depend on their values.
         """
         if (wrong := form.misfit(self.records, self.targets)) is not None:
-            text = f"The network takes {form}, and those of this node are others."
+            text = f"The network takes {form}, and this node's have another form."
             raise Refusal(Refusal.MALFORMED, text, wrong)
         return self
 
     def of_users(
         self, form: "Form", slots: Slots, most: int, each: int, randomness: RandomSource
     ) -> tuple[Data, "Usable"]:
-        """Return ``each`` places for every user, with records of those in ``slots``.
+        """Return data with records of the users in ``slots``, and how many records are usable.
 
-        Of a user with more records than places, some of its first ``most`` are drawn, see
-        :func:`records_of_users`.
+        Every user has ``each`` places for records. If a user has more records than places, some of
+        its first ``most`` records are drawn, see :func:`records_of_users`.
         """
         order = np.argsort(self.owners, kind="stable")
         counts = np.bincount(self.owners, minlength=len(self.names))
@@ -128,8 +129,9 @@ class Loaded:
 def records_of_users(
     owners: NDArray[np.intp], num_users: int, most: int, randomness: RandomSource
 ) -> NDArray[np.intp]:
-    """Return the places of each user's records in a round, shape (num_users, most), or -1.
+    """Return the indices of each user's records in a round, shape (num_users, most).
 
+    -1 stands for no record.
     ``owners`` has the number of the user whom each record is about. Of a user with more than
     ``most`` records, ``most`` consecutive ones are drawn, beginning at a random one and continuing
     with the first after the last: each record is equally likely. The number of draws does not
@@ -146,7 +148,7 @@ def records_of_users(
 
 @dataclass(frozen=True)
 class Form:
-    """The inputs of a network: form of a record, form of its target, and number of classes.
+    """The form of a network's inputs: of a record and of its target, and the number of classes.
 
     ``classes`` is None if the target is not a class.
     """
@@ -157,7 +159,7 @@ class Form:
 
     @classmethod
     def of(cls, network: Network, limits: Limits) -> Self:
-        """Return the inputs of a network; raise NetworkError if the network is refused."""
+        """Return the form of a network's inputs; raise NetworkError if the network is refused."""
         classes = network.graph.loss in CLASS_LOSSES
         output = network.check(limits).output
         target = network.target(limits)
@@ -165,7 +167,7 @@ class Form:
 
     @classmethod
     def read(cls, file: Path, limits: Limits) -> Self:
-        """Return the inputs of a network in a file of :meth:`Network.save`.
+        """Return the form of the inputs of a network in a file of :meth:`Network.save`.
 
         Raise NetworkError if the network is refused.
         """
@@ -177,7 +179,7 @@ class Form:
         return f"records of {record} and targets of {target}"
 
     def nothing(self, num_users: int, each: int | None) -> Data:
-        """Return data without records: for ``each`` places a user, or none if records are units."""
+        """Return data without records: ``each`` empty places a user, or no places if it is None."""
         number = 0 if each is None else num_users * each
         records, targets = (
             np.zeros((number, *tensor.shape), tensor.dtype) for tensor in (self.record, self.target)
@@ -207,9 +209,8 @@ class Form:
     def fitted(self, records: Any, targets: Any, most: int) -> tuple[Rows, Rows, "Usable"]:
         """Return the first ``most`` records, their targets, and how many of them count.
 
-        Each record is converted separately. A record that
-        does not have the network's shape, or holds anything but numbers, keeps its place and
-        counts nothing.
+        Each record is converted separately. A record that does not have the network's shape, or
+        holds anything but numbers, keeps its place and counts as 0.
         """
         number = min(len(records), most)
         rows, usable = _converted(records, self.record, number)
@@ -228,7 +229,11 @@ class Form:
         return rows, goals, Usable(number, count, found)
 
     def valid(self, targets: Rows) -> NDArray[np.bool_]:
-        """Return a mask of the targets, in the network's type, that count in a loss."""
+        """Return a mask of the records whose target, in the network's type, counts in the loss.
+
+        A target of numbers counts if all of them are finite, and a target of classes if at least
+        one of its entries is a valid class.
+        """
         if self.classes is None:
             return _each(np.isfinite(targets), np.all)
         return _each((targets >= 0) & (targets < self.classes), np.any)
@@ -236,9 +241,9 @@ class Form:
 
 @dataclass(frozen=True)
 class Usable:
-    """Number of records, number of those that count, and numbers of the others by their fault.
+    """Number of records, number of records that count, and numbers of the others by their fault.
 
-    Its text is for the operator alone.
+    The object as text is for the operator's log only.
     """
 
     number: int
@@ -276,14 +281,14 @@ def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[
 
 
 def _kept(values: Rows, found: Rows) -> NDArray[np.bool_]:
-    """Return a mask of the values that a conversion to integers keeps: 1.5 is no class."""
+    """Return a mask of the rows that a conversion to integers keeps: 1.5 is not a class."""
     if found.dtype.kind != "i":
         return np.ones(len(found), bool)
     return _each(values == found, np.all)
 
 
 def _each(holds: Rows, together: Any) -> NDArray[np.bool_]:
-    """Combine a mask of numbers to one of records; ``together`` is ``np.all`` or ``np.any``."""
+    """Return a mask of records from one of their numbers; ``together`` is np.all or np.any."""
     return np.asarray(together(holds.reshape(len(holds), math.prod(holds.shape[1:])), axis=1), bool)
 
 

@@ -17,8 +17,8 @@ class RecordTraining:
     """One round's training on one node, which the mod hands to :func:`dp_sgd`.
 
     If ``num_records`` is declared, only the first ``num_records`` records are used. With ``blind``,
-    as in a rehearsal, no record is drawn. Afterwards ``trained`` holds the trained arrays, and no
-    other arrays can leave. ``count`` is the number of records by which gradients were divided.
+    as in a rehearsal, no record is drawn. Afterwards ``trained`` holds the trained arrays. No
+    other arrays leave the node. ``count`` is the number of records by which gradients were divided.
     """
 
     plan: DpSgdPlan

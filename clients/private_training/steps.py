@@ -22,7 +22,7 @@ Parameters = dict[str, torch.nn.Parameter]
 _LARGEST_BLOCK = 1 << 24  # numbers of per-record gradients in memory at a time: 192 MiB
 _PIECE = 1 << 17  # numbers held as doubles at a time: 1 MiB, which stays in a cache
 _MARGIN = 1e-9  # share of the bound, far above the rounding of doubles
-_SPARE = 2.0  # standard deviations above the mean: one step in 44 draws more records than fit
+_SPARE = 2.0  # standard deviations above the mean; one step in 44 draws more than fits a block
 
 
 @torch.enable_grad()
@@ -69,7 +69,7 @@ class RecordGradients(Protocol):
 
 
 class NoGradients:
-    """Gradients for steps in which no record is drawn: there are none."""
+    """Source of gradients for steps in which no record is drawn. It returns no gradients."""
 
     block = 1
 
@@ -138,7 +138,7 @@ def take_steps(
 
 
 def clipped_sums(each: Tensors, used: torch.Tensor, bound: float) -> tuple[Tensors, torch.Tensor]:
-    """Return sums of clipped gradients, and a mask of the records that count.
+    """Return the sums over records of clipped gradients, and a mask of the records that count.
 
     Parameters
     ----------

@@ -24,10 +24,10 @@ from .on_rows import GradientStatistic, NetworkStatistic, OnRows, ScoreStatistic
 
 
 class NetworkUsersApp(ClientApp):
-    """A ClientApp whose users train and evaluate networks that come as data.
+    """A ClientApp whose users train and evaluate networks that are sent as data.
 
-    They train for ``LdpFedAvg(network=...)``. With noise at the user, users report an update by a
-    few steps of their own. With noise at the node, or shared by nodes, their gradients are added
+    They train for ``LdpFedAvg(network=...)``. With noise at the user, users report an update that
+    they make by a few steps. With noise at the node, or shared by nodes, their gradients are added
     up, and the server takes the steps. They evaluate for ``PrivateEvaluation`` of a network.
 
     Parameters
@@ -52,8 +52,8 @@ class NetworkUsersApp(ClientApp):
 
     Guarantee
     ---------
-    1. The guarantee of :class:`LdpUserUpdateMod` holds for updates, at pure epsilon, and that of
-       :class:`LdpClientApp` for gradients and scores. No code of a run is executed, so the
+    1. The guarantee of :class:`LdpUserUpdateMod` holds for updates, at pure epsilon. The guarantee
+       of :class:`LdpClientApp` holds for gradients and scores. No code of a run is executed, so the
        exceptions for apps that remember or send what they have seen do not apply.
     2. A network is refused, with a text about the network, before data are loaded and budget is
        spent. The app answers no queries but those about a network.
@@ -84,14 +84,14 @@ class NetworkUsersApp(ClientApp):
             return mod(message, context, lambda own, _: own)  # the mod itself trains
 
 
-_OTHERS = "This client trains networks that come as data only."
+_OTHERS = "This client only trains networks that are sent as data."
 
 
 class _NetworkHandlers(QueryHandlers):
     """Handlers of queries about networks, which refuse all other queries."""
 
     def read(self, content: RecordDict) -> Query:
-        """Return the query in a message; raise Refusal if there is none, or for its network."""
+        """Return the query in a message; raise Refusal if it asks for no valid network."""
         query = super().read(content)
         if not isinstance(question := query.question, NetworkQuestion):
             raise Refusal(Refusal.MALFORMED, _OTHERS)

@@ -60,12 +60,12 @@ def fourier(users: Users, question: q.Fourier) -> Users:
 
 
 def rotated(values: Floats, question: q.Rotated) -> Floats:
-    """Compute :class:`Rotated` from the inner question's values."""
+    """Return the values for the question :class:`Rotated` from the inner question's values."""
     return rotate(values, question.signs) - question.midpoints
 
 
 def rotated_bins(values: Floats, question: q.RotatedBins) -> Floats:
-    """Compute :class:`RotatedBins` from the inner question's values."""
+    """Return the values for the question :class:`RotatedBins` from the inner question's values."""
     values = rotate(values, question.signs)
     bins = np.floor((values / question.bound + 1) / 2 * question.num_bins)
     return np.clip(bins, 0, question.num_bins - 1)
@@ -96,7 +96,7 @@ _VIEWS: dict[type[q.Question], Callable[[Users, Any], Users]] = {
     q.Projected: projected,
     q.Fourier: fourier,
 }
-# Functions that transform the inner question's values.
+# Functions that transform the values of the inner question.
 _TURNS: dict[type[q.Question], Callable[[Floats, Any], Floats]] = {
     q.Rotated: rotated,
     q.RotatedBins: rotated_bins,
@@ -163,7 +163,7 @@ def checked(statistics: OwnStatistics | None) -> OwnStatistics:
             "Expected statistics to map classes of questions to functions, "
             f"got {type(statistics).__name__}."
         )
-    wire_types_with(statistics)  # refuses classes that are no questions, and names in use
+    wire_types_with(statistics)  # refuses classes that are not questions, and names in use
     for kind, statistic in statistics.items():
         if not callable(statistic):
             raise ValueError(

@@ -28,19 +28,19 @@ def _difference(
 
 @answers(q.Mean)
 def mean(users: Users, question: q.Mean) -> Floats:
-    """Compute :class:`Mean`."""
+    """Return each user's value for the question :class:`Mean`."""
     return _difference(users, question.centre, question.coordinates)
 
 
 @answers(q.WeightedMean)
 def weighted_mean(users: Users, question: q.WeightedMean) -> Floats:
-    """Compute :class:`WeightedMean`."""
+    """Return each user's value for the question :class:`WeightedMean`."""
     return _difference(users, question.centre, question.coordinates) * question.weights
 
 
 @answers(q.DistanceBin)
 def distance_bin(users: Users, question: q.DistanceBin) -> Floats:
-    """Compute :class:`DistanceBin`."""
+    """Return each user's value for the question :class:`DistanceBin`."""
     return scale_bins(row_norms(_difference(users, question.centre)), question)
 
 
@@ -52,20 +52,20 @@ def _joined(users: Users) -> Users:
 
 @answers(q.ColumnMeans)
 def column_means(users: Users, question: q.ColumnMeans) -> Floats:
-    """Compute :class:`ColumnMeans`."""
+    """Return each user's value for the question :class:`ColumnMeans`."""
     return _difference(_joined(users), question.centre, question.coordinates)
 
 
 @answers(q.ColumnMeanNorm)
 def column_mean_norm(users: Users, question: q.ColumnMeanNorm) -> Floats:
-    """Compute :class:`ColumnMeanNorm`."""
+    """Return each user's value for the question :class:`ColumnMeanNorm`."""
     differences = _difference(_joined(users), question.centre, question.coordinates)
     return scaled_log_size(row_norms(differences)[:, None], question)
 
 
 @answers(q.ColumnLogSizes)
 def column_log_sizes(users: Users, question: q.ColumnLogSizes) -> Floats:
-    """Compute :class:`ColumnLogSizes`."""
+    """Return each user's value for the question :class:`ColumnLogSizes`."""
     squares = np.square(_joined(users).features)
     sizes = np.sqrt(mean_over_rows(users, np.ones(len(squares)), squares))
     if question.coordinates is not None:
@@ -108,13 +108,13 @@ def _moments(
 
 @answers(q.SecondMoments)
 def second_moments(users: Users, question: q.SecondMoments) -> Floats:
-    """Compute :class:`SecondMoments`."""
+    """Return each user's value for the question :class:`SecondMoments`."""
     return _moments(users, question, question.product_weight, {2: question.square_weight})
 
 
 @answers(q.TensorMoments)
 def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
-    """Compute :class:`TensorMoments`."""
+    """Return each user's value for the question :class:`TensorMoments`."""
     powers = tensor_powers(question.degree, question.stride)
     weight = tensor_weight(powers)
     return _moments(users, question, weight, dict.fromkeys(powers, weight))
@@ -122,6 +122,6 @@ def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
 
 @answers(q.RowCount)
 def row_count(users: Users, question: q.RowCount) -> Floats:
-    """Compute :class:`RowCount`."""
+    """Return each user's value for the question :class:`RowCount`."""
     rows = np.maximum(users.num_rows, 1) / question.prior
     return (log(rows) / question.log_range)[:, None]

@@ -28,13 +28,13 @@ def _first_rows(users: Users, question: q.Record | q.RecordCopies) -> tuple[Floa
 
 @answers(q.Record)
 def record(users: Users, question: q.Record) -> Floats:
-    """Compute :class:`Record`."""
+    """Return each user's value for the question :class:`Record`."""
     return np.concatenate(_first_rows(users, question), axis=1)
 
 
 @answers(q.RecordCopies)
 def record_copies(users: Users, question: q.RecordCopies) -> Floats:
-    """Compute :class:`RecordCopies`."""
+    """Return each user's value for the question :class:`RecordCopies`."""
     x, y = _first_rows(users, question)
     return np.concatenate([y * x, *[x] * question.copies], axis=1)
 
@@ -42,7 +42,7 @@ def record_copies(users: Users, question: q.RecordCopies) -> Floats:
 def valid_items(
     users: Users, domain_size: int
 ) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64]]:
-    """Return the user, the item and the number of each row with an item of the domain.
+    """Return the user, the item and the row number of each row that holds an item of the domain.
 
     Items are in the first column of the features.
     """
@@ -54,7 +54,11 @@ def valid_items(
 
 @answers(q.DrawnItems)
 def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False) -> Floats:
-    """Compute :class:`DrawnItems`; the users' rows are already in the drawn order."""
+    """Return each user's value for the question :class:`DrawnItems`.
+
+    The users' rows are already in the drawn order. With ``by_frequency``, the most frequent items
+    come first, as for :class:`FrequentItems`.
+    """
     size, end = question.set_size, float(question.domain_size)
     user, items, row = valid_items(users, question.domain_size)
     order = np.lexsort((row, items, user))
@@ -84,13 +88,13 @@ def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False
 
 @answers(q.FrequentItems)
 def frequent_items(users: Users, question: q.FrequentItems) -> Floats:
-    """Compute :class:`FrequentItems`."""
+    """Return each user's value for the question :class:`FrequentItems`."""
     return drawn_items(users, question, by_frequency=True)
 
 
 @answers(q.Labels, q.DrawnLabels)
 def labels(users: Users, question: q.Labels) -> Floats:
-    """Compute :class:`Labels`."""
+    """Return each user's value for the question :class:`Labels`."""
     bound = question.label_bound
     found = np.zeros((len(users), question.labels_per_user))
     rows, places = _places(users, found.shape[1])
@@ -115,13 +119,16 @@ def labelled_features(users: Users, question: q.Labels) -> NDArray[np.float32]:
 
 
 def _places(users: Users, most: int) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
-    """Return the indices of each user's first ``most`` rows, and their (user, row number)."""
+    """Return the indices of each user's first ``most`` rows, and their places.
+
+    A place is the user, and the number of the row among the user's rows.
+    """
     kept = np.arange(most) < users.num_rows[:, None]
     places = np.nonzero(kept)
     return users.offsets[places[0]] + places[1], places
 
 
-_DRAWS = 1  # separates the draws of a statistic from the draw of the rows' order
+_DRAWS = 1  # number that separates the draws of a statistic from the draw of the rows' order
 _ROUND = 1e-6  # tolerance in steps for the rounding of standardised entries
 
 
@@ -145,7 +152,7 @@ def entries_of(users: Users, column: int) -> Floats:
 
 @answers(q.SharesBelow)
 def shares_below(users: Users, question: q.SharesBelow) -> Floats:
-    """Compute :class:`SharesBelow`."""
+    """Return each user's value for the question :class:`SharesBelow`."""
     column = int(question.coordinates[0])
     entries = entries_of(users, column)
     user = np.repeat(np.arange(len(users)), users.num_rows)
@@ -160,7 +167,7 @@ def shares_below(users: Users, question: q.SharesBelow) -> Floats:
 
 @answers(q.Cell)
 def cell(users: Users, question: q.Cell) -> Floats:
-    """Compute :class:`Cell`."""
+    """Return each user's value for the question :class:`Cell`."""
     entry = first_entries(users, question.coordinates)
     place = np.searchsorted(question.edges, entry, side="left")
     return np.where(np.isfinite(entry), place, len(question.edges) + 1).astype(np.float64)
@@ -168,12 +175,16 @@ def cell(users: Users, question: q.Cell) -> Floats:
 
 @answers(q.Grain)
 def grain(users: Users, question: q.Grain) -> Floats:
-    """Compute :class:`Grain`."""
+    """Return each user's value for the question :class:`Grain`."""
     return steps_of(first_entries(users, question.coordinates), question)
 
 
 def steps_of(entry: Floats, question: q.Grain | q.GrainShares) -> Floats:
-    """Return the index of each entry's coarsest step; missing entries are after those of none."""
+    """Return the index of the coarsest step of which each entry is a multiple.
+
+    The index is ``num_steps`` for an entry that is a multiple of no step, and ``num_steps + 1`` for
+    a missing entry.
+    """
     found = np.full(entry.shape, float(question.num_steps))
     for place in reversed(range(question.num_steps)):
         tens, halves = divmod(place, 2)
@@ -197,10 +208,11 @@ def rows_codes(users: Users, question: q.Cells) -> Floats:
     return codes
 
 
-def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
-    """Return each user's cell without the level, and its number's position among the levels.
+def _cells_and_positions(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
+    """Return the index of each user's cell without the level, and a position among the levels.
 
-    A user without rows has NaN.
+    The position is that of the user's number: a real number from 0 to ``levels - 1``, before it is
+    rounded to a level. It is 0 if the question has no levels. A user without rows has NaN as index.
     """
     blocks, codes = question.blocks(users.num_features), rows_codes(users, question)
     first = np.full(len(users), np.nan)
@@ -218,15 +230,15 @@ def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
 
 
 def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
-    """Return the positions of numbers among levels, from 0 to ``levels - 1``."""
+    """Return the positions of numbers among levels: 0 for ``low``, ``levels - 1`` for ``high``."""
     return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
 
 
 @answers(q.TableCell, draws=True)
 def table_cell(users: Users, question: q.TableCell, words: Words) -> Floats:
-    """Compute :class:`TableCell`."""
+    """Return each user's value for the question :class:`TableCell`."""
     draws = KeyedRandom(derive(words, _DRAWS)).uniforms((len(users), 2))
-    found, place = _placed(users, question)
+    found, place = _cells_and_positions(users, question)
     if question.levels is not None:
         level = np.floor(place)
         found = found * question.levels + level + (draws[:, 0] < place - level)
@@ -239,7 +251,7 @@ def table_cell(users: Users, question: q.TableCell, words: Words) -> Floats:
 
 @answers(q.LevelRounding, draws=True)
 def level_rounding(users: Users, question: q.LevelRounding, words: Words) -> Floats:
-    """Compute :class:`LevelRounding`."""
-    first, place = _placed(users, question)
+    """Return each user's value for the question :class:`LevelRounding`."""
+    first, place = _cells_and_positions(users, question)
     between = place - np.floor(place)
     return np.where(np.isfinite(first), 4 * between * (1 - between) - 0.5, np.nan)[:, None]

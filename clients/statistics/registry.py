@@ -10,14 +10,16 @@ F = TypeVar("F", bound=Callable[..., Floats])
 
 #: Functions from users and a question to values, shape (users, width), by class of question.
 STATISTICS: dict[type[Question], Callable[..., Floats]] = {}
-#: The same for questions with random draws; the functions also take one random word per user.
+#: The same for questions whose users draw at random. The functions also take one random word (64
+#: random bits) per user.
 DRAWING: dict[type[Question], Callable[..., Floats]] = {}
 
 
 def answers(*kinds: type[Question], draws: bool = False) -> Callable[[F], F]:
-    """Register a statistic for questions of these classes; with ``draws`` it also takes words.
+    """Return a decorator that registers a statistic for questions of these classes.
 
-    Raise TypeError if a class does not say that its users draw: they would all draw the same.
+    With ``draws``, the statistic also takes one random word (64 random bits) per user. Raise
+    TypeError if a class does not declare random draws: all users would then draw the same.
     """
     for kind in kinds:
         if draws and not (kind.draws or kind.rows in (Rows.DRAWN, Rows.SHUFFLED)):

@@ -29,7 +29,7 @@ from .registry import answers
 
 @answers(q.Gradient)
 def gradient(users: Users, question: q.Gradient) -> Floats:
-    """Compute :class:`Gradient`."""
+    """Return each user's value for the question :class:`Gradient`."""
     features: NDArray[Any] = users.features
     predicted = dot(features, question.theta) + (question.offset or 0.0)
     score = LINKS[question.link].score(predicted, users.targets)
@@ -55,14 +55,14 @@ def gradient(users: Users, question: q.Gradient) -> Floats:
 
 @answers(q.Curvature)
 def curvature(users: Users, question: q.Curvature) -> Floats:
-    """Compute :class:`Curvature`."""
+    """Return each user's value for the question :class:`Curvature`."""
     squares = np.minimum(dot(users.features, question.direction) ** 2, question.cap)
     return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (question.cap / 2) - 1
 
 
 @answers(q.RootCurvature)
 def root_curvature(users: Users, question: q.RootCurvature) -> Floats:
-    """Compute :class:`RootCurvature`."""
+    """Return each user's value for the question :class:`RootCurvature`."""
     values = dot(users.features, question.direction)
     roots = np.sqrt(np.maximum(users.num_rows, 1))
     return scaled_log_size((norm_over_rows(users, values) / roots)[:, None], question)
@@ -84,7 +84,7 @@ def weighted_coefficients(
 
 @answers(q.ResidualCoefficients)
 def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Floats:
-    """Compute :class:`ResidualCoefficients`."""
+    """Return each user's value for the question :class:`ResidualCoefficients`."""
     roots = np.sqrt(np.maximum(users.num_rows, 1))
     scales = norm_over_rows(users, users.targets) / roots
     known = scales > 0
@@ -99,7 +99,7 @@ def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Flo
 
 @answers(q.LocalCoefficients)
 def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
-    """Compute :class:`LocalCoefficients`."""
+    """Return each user's value for the question :class:`LocalCoefficients`."""
     wanted = slice(None) if question.coordinates is None else question.coordinates
     residual = users.targets - question.offset - dot(users.features, question.theta)
     constant = np.full((len(residual), 1), question.constant)
@@ -110,7 +110,7 @@ def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
 
 @answers(q.RidgeShift)
 def ridge_shift(users: Users, question: q.RidgeShift) -> Floats:
-    """Compute :class:`RidgeShift`."""
+    """Return each user's value for the question :class:`RidgeShift`."""
     targets = (users.targets - question.centre) / question.scale
     residual = targets - dot(users.features, question.theta)
     residual = np.clip(residual, -question.residual_bound, question.residual_bound)
@@ -120,21 +120,21 @@ def ridge_shift(users: Users, question: q.RidgeShift) -> Floats:
 
 @answers(q.RidgeStep)
 def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
-    """Compute :class:`RidgeStep`."""
+    """Return each user's value for the question :class:`RidgeStep`."""
     unit, length = directions(ridge_shift(users, question))
     return np.where(length[:, None] > 0, unit, 0.0)
 
 
 @answers(q.TargetScaleBin)
 def target_scale_bin(users: Users, question: q.TargetScaleBin) -> Floats:
-    """Compute :class:`TargetScaleBin`."""
+    """Return each user's value for the question :class:`TargetScaleBin`."""
     sizes = norm_over_rows(users, users.targets) / np.sqrt(np.maximum(users.num_rows, 1))
     return scale_bins(sizes, question)
 
 
 @answers(q.SquaredErrors)
 def squared_errors(users: Users, question: q.SquaredErrors) -> Floats:
-    """Compute :class:`SquaredErrors`."""
+    """Return each user's value for the question :class:`SquaredErrors`."""
     targets = users.targets
     errors = [targets - dot(users.features, question.theta), targets - question.centre]
     squares = mean_over_rows(users, np.ones(len(targets)), np.square(np.column_stack(errors)))
@@ -148,7 +148,7 @@ _MAX_STEPS = 300
 
 @answers(q.Teacher)
 def teacher(users: Users, question: q.Teacher) -> Floats:
-    """Compute :class:`Teacher`."""
+    """Return each user's value for the question :class:`Teacher`."""
     values = np.zeros((len(users), users.num_features))
     for i, x, y in each_alone(users):
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -171,7 +171,10 @@ def teacher(users: Users, question: q.Teacher) -> Floats:
 
 
 def _answers(values: Floats, features: Floats) -> Floats:
-    """Return ``features @ value`` of each user, since summing may depend on a product's size."""
+    """Return ``features @ value`` for each user.
+
+    Each product is computed separately: the order of its sums may depend on a matrix's size.
+    """
     answers = np.empty((len(values), len(features)))
     for i, value in enumerate(values):
         support = np.flatnonzero(value)
@@ -181,19 +184,22 @@ def _answers(values: Floats, features: Floats) -> Floats:
 
 @answers(q.ClassCoefficients)
 def class_coefficients(users: Users, question: q.ClassCoefficients) -> Floats:
-    """Compute :class:`ClassCoefficients`."""
+    """Return each user's value for the question :class:`ClassCoefficients`."""
     residual = class_labels(users) - tanh(dot(users.features, question.theta) / 2)
     return weighted_coefficients(users, residual, question)
 
 
 def _of_class(users: Users, place: float, yes: float, no: float) -> Floats:
-    """Return ``yes`` for rows of the class at ``place``, ``no`` for others, NaN for no class."""
+    """Return ``yes`` for rows of the class number ``place``, ``no`` for rows of another class.
+
+    A row without a class has NaN.
+    """
     return np.where(np.isnan(users.targets), np.nan, np.where(users.targets == place, yes, no))
 
 
 @answers(q.ClassStep)
 def class_step(users: Users, question: q.ClassStep) -> Floats:
-    """Compute :class:`ClassStep`."""
+    """Return each user's value for the question :class:`ClassStep`."""
     residual = _of_class(users, question.place, 1.0, -1.0) - tanh(
         dot(users.features, question.theta)
     )
@@ -207,21 +213,21 @@ def class_step(users: Users, question: q.ClassStep) -> Floats:
 
 @answers(q.ClassShare)
 def class_share(users: Users, question: q.ClassShare) -> Floats:
-    """Compute :class:`ClassShare`."""
+    """Return each user's value for the question :class:`ClassShare`."""
     halves = _of_class(users, question.place, 0.5, -0.5)
     return mean_over_rows(users, halves, np.ones((len(halves), 1)))
 
 
 @answers(q.MeanScore)
 def mean_score(users: Users, question: q.MeanScore) -> Floats:
-    """Compute :class:`MeanScore`."""
+    """Return each user's value for the question :class:`MeanScore`."""
     scores = np.clip(dot(users.features, question.theta), -1.0, 1.0)
     return mean_over_rows(users, scores, np.ones((len(scores), 1)))
 
 
 @answers(q.Ranking)
 def ranking(users: Users, question: q.Ranking) -> Floats:
-    """Compute :class:`Ranking`."""
+    """Return each user's value for the question :class:`Ranking`."""
     above = _of_class(users, question.place, 1.0, 0.0) - question.share
     signs = np.sign(dot(users.features, question.theta))
     return mean_over_rows(users, above * signs, np.ones((len(signs), 1)))

@@ -19,13 +19,13 @@ from ..arithmetic import each_alone, ridge_coefficients, sum_over_rows
 from .registry import answers
 
 _BORROWED = 4.0  # weight, in rows, of the mean square of all features
-_MISSING = -1.0  # no feature: the randomizer replaces it by a random one
+_MISSING = -1.0  # stands for no feature: the randomizer replaces it by a random feature
 
 
 def largest(scores: Floats, size: int) -> Floats:
     """Return the columns of the ``size`` largest absolute scores of each row, in any order.
 
-    If there are fewer columns, return all. A column with score 0 or NaN counts as missing.
+    If there are fewer columns, return all. -1 replaces a column whose score is 0 or NaN.
     """
     scores = np.nan_to_num(np.abs(scores), nan=0.0)
     size = min(size, scores.shape[1])
@@ -36,7 +36,7 @@ def largest(scores: Floats, size: int) -> Floats:
 
 @answers(q.CorrelatedFeatures)
 def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
-    """Compute :class:`CorrelatedFeatures`."""
+    """Return each user's value for the question :class:`CorrelatedFeatures`."""
     if question.ridge is not None:
         scores = ridge_coefficients(users, users.features, users.targets, question.ridge)
     else:
@@ -46,7 +46,7 @@ def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
 
 @answers(q.OutstandingFeatures)
 def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Floats:
-    """Compute :class:`OutstandingFeatures`."""
+    """Return each user's value for the question :class:`OutstandingFeatures`."""
     squares = np.square(users.features)
     ones = np.ones(len(squares))
     sums = sum_over_rows(users, ones, users.features)

@@ -17,7 +17,11 @@ from .regression import ridge_shift
 
 
 def _octaves(sizes: Floats, words: Words) -> Floats:
-    """Return the octave of each size, rounded by the users' words, shape (users, 1)."""
+    """Return the octave of each size, shape (users, 1): its logarithm to base 2, as an integer.
+
+    The user's random word decides if the logarithm is rounded up or down. Octaves are counted from
+    ``SMALLEST_OCTAVE``. A size of 0 has octave -1.
+    """
     coins = (words >> np.uint64(11)) * 2.0**-53
     found = np.floor(log2(sizes) - SMALLEST_OCTAVE + coins)
     return np.where(sizes > 0, np.clip(found, 0, OCTAVES - 1), -1.0)[:, None]
@@ -25,7 +29,7 @@ def _octaves(sizes: Floats, words: Words) -> Floats:
 
 @answers(q.ResidualOctave, draws=True)
 def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> Floats:
-    """Compute :class:`ResidualOctave`."""
+    """Return each user's value for the question :class:`ResidualOctave`."""
     predictors = question.offset + dot(users.features, question.theta)
     residuals = LINKS[question.link].residual(predictors, users.targets)
     roots = np.sqrt(np.maximum(users.num_rows, 1))
@@ -34,7 +38,7 @@ def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> F
 
 @answers(q.ScoreOctave, draws=True)
 def score_octave(users: Users, question: q.ScoreOctave, words: Words) -> Floats:
-    """Compute :class:`ScoreOctave`."""
+    """Return each user's value for the question :class:`ScoreOctave`."""
     scores = question.offset + dot(users.features, question.direction)
     roots = np.sqrt(np.maximum(users.num_rows, 1))
     return _octaves(norm_over_rows(users, scores) / roots, words)
@@ -42,19 +46,19 @@ def score_octave(users: Users, question: q.ScoreOctave, words: Words) -> Floats:
 
 @answers(q.DistanceOctave, draws=True)
 def distance_octave(users: Users, question: q.DistanceOctave, words: Words) -> Floats:
-    """Compute :class:`DistanceOctave`."""
+    """Return each user's value for the question :class:`DistanceOctave`."""
     return _octaves(row_norms(mean(users, q.Mean(question.centre))), words)
 
 
 @answers(q.RidgeShiftOctave, draws=True)
 def ridge_shift_octave(users: Users, question: q.RidgeShiftOctave, words: Words) -> Floats:
-    """Compute :class:`RidgeShiftOctave`."""
+    """Return each user's value for the question :class:`RidgeShiftOctave`."""
     return _octaves(row_norms(ridge_shift(users, question)), words)
 
 
 @answers(q.Squares)
 def squares(users: Users, question: q.Squares) -> Floats:
-    """Compute :class:`Squares`."""
+    """Return each user's value for the question :class:`Squares`."""
     wanted = slice(None) if question.coordinates is None else question.coordinates
     distances = users.features[:, wanted] - question.centre[wanted]
     return mean_over_rows(users, np.ones(len(distances)), np.square(distances))
@@ -62,7 +66,7 @@ def squares(users: Users, question: q.Squares) -> Floats:
 
 @answers(q.ResidualSquares)
 def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
-    """Compute :class:`ResidualSquares`."""
+    """Return each user's value for the question :class:`ResidualSquares`."""
     link = LINKS[question.link]
     predictors = question.offset + dot(users.features, question.theta)
     model = link.residual(predictors, users.targets) / question.bound
@@ -73,7 +77,10 @@ def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
 
 
 def shortened(values: Floats, question: q.Shortened | q.NetworkGradient) -> Floats:
-    """Return vectors clipped to a question's length, with the indicator of clipping."""
+    """Return vectors clipped to a question's radius, with one more number that tells of clipping.
+
+    The number is ``question.told``, or minus that if the vector was clipped.
+    """
     known = np.asarray(np.isfinite(values).all(axis=1))
     unit, lengths = directions(np.where(known[:, None], values, 0.0))
     kept = unit * np.minimum(lengths, question.radius)[:, None]
@@ -82,5 +89,5 @@ def shortened(values: Floats, question: q.Shortened | q.NetworkGradient) -> Floa
 
 
 def octave_shares(values: Floats, question: q.OctaveShares) -> Floats:
-    """Compute :class:`OctaveShares` from the inner question's values."""
+    """Return the values for the question :class:`OctaveShares` from the inner question's values."""
     return np.asarray(values == np.arange(OCTAVES), np.float64)

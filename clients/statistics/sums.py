@@ -18,9 +18,12 @@ from .registry import answers
 
 
 def _shares(users: Users, places: Floats, num_cells: int) -> Floats:
-    """Return the share of each user's rows at each place, shape (users, num_cells)."""
+    """Return the share of each user's rows in each cell, shape (users, num_cells).
+
+    ``places`` holds the cell of each row.
+    """
     user = np.repeat(np.arange(len(users)), users.num_rows)
-    known = np.clip(np.nan_to_num(places), 0, num_cells - 1)  # in its place, whatever it is
+    known = np.clip(np.nan_to_num(places), 0, num_cells - 1)  # always a valid cell
     flat = user * num_cells + known.astype(np.int64)
     counts = np.bincount(flat, minlength=len(users) * num_cells).reshape(len(users), num_cells)
     return np.asarray(counts / np.maximum(users.num_rows, 1)[:, None])
@@ -28,13 +31,13 @@ def _shares(users: Users, places: Floats, num_cells: int) -> Floats:
 
 @answers(q.CellShares)
 def cell_shares(users: Users, question: q.CellShares) -> Floats:
-    """Compute :class:`CellShares`."""
+    """Return each user's value for the question :class:`CellShares`."""
     return _shares(users, rows_codes(users, question), question.num_cells)
 
 
 @answers(q.BinShares)
 def bin_shares(users: Users, question: q.BinShares) -> Floats:
-    """Compute :class:`BinShares`."""
+    """Return each user's value for the question :class:`BinShares`."""
     entries = entries_of(users, int(question.coordinates[0]))
     places = np.searchsorted(question.edges, entries, side="left")
     return _shares(users, places.astype(np.float64), len(question.edges) + 1)
@@ -42,7 +45,7 @@ def bin_shares(users: Users, question: q.BinShares) -> Floats:
 
 @answers(q.GrainShares)
 def grain_shares(users: Users, question: q.GrainShares) -> Floats:
-    """Compute :class:`GrainShares`."""
+    """Return each user's value for the question :class:`GrainShares`."""
     entries = entries_of(users, int(question.coordinates[0]))
     shares = _shares(users, steps_of(entries, question), question.num_steps + 2)
     shares[users.num_rows == 0, -1] = 1.0
@@ -51,7 +54,7 @@ def grain_shares(users: Users, question: q.GrainShares) -> Floats:
 
 @answers(q.ItemShares)
 def item_shares(users: Users, question: q.ItemShares) -> Floats:
-    """Compute :class:`ItemShares`."""
+    """Return each user's value for the question :class:`ItemShares`."""
     user, items, _ = valid_items(users, question.domain_size)
     held = (len(users), question.domain_size)
     counts = np.zeros(held)
@@ -61,7 +64,7 @@ def item_shares(users: Users, question: q.ItemShares) -> Floats:
 
 @answers(q.Moments)
 def moments(users: Users, question: q.Moments) -> Floats:
-    """Compute :class:`Moments`."""
+    """Return each user's value for the question :class:`Moments`."""
     cells, number = question.num_cells, int(question.coordinates[-1])
     codes = rows_codes(users, question)
     shares = _shares(users, codes, cells)
@@ -75,7 +78,10 @@ def moments(users: Users, question: q.Moments) -> Floats:
 
 
 def _numbers(users: Users, question: q.Numbers) -> Floats:
-    """Return rows' numbers from -1 to 1, shape (rows, columns)."""
+    """Return the rows' entries in the question's columns, shape (rows, columns).
+
+    Each column is scaled from its bounds to [-1, 1], and clipped.
+    """
     columns = [entries_of(users, int(place)) for place in question.coordinates]
     shares = (np.column_stack(columns) - question.lows) / (question.highs - question.lows)
     return np.asarray(2 * np.clip(shares, 0.0, 1.0) - 1)
@@ -83,7 +89,7 @@ def _numbers(users: Users, question: q.Numbers) -> Floats:
 
 @answers(q.Products)
 def products(users: Users, question: q.Products) -> Floats:
-    """Compute :class:`Products`."""
+    """Return each user's value for the question :class:`Products`."""
     numbers = _numbers(users, question)
     columns = numbers.shape[1]
     first, second = np.triu_indices(columns)
@@ -102,7 +108,7 @@ def products(users: Users, question: q.Products) -> Floats:
 
 @answers(q.CorrelationSpread)
 def correlation_spread(users: Users, question: q.CorrelationSpread) -> Floats:
-    """Compute :class:`CorrelationSpread`."""
+    """Return each user's value for the question :class:`CorrelationSpread`."""
     z = (_numbers(users, question) - question.means) / question.scales
     first, second = np.triu_indices(z.shape[1], 1)
     squares = z[:, first] ** 2 + z[:, second] ** 2
@@ -114,7 +120,7 @@ def correlation_spread(users: Users, question: q.CorrelationSpread) -> Floats:
 
 @answers(q.MeanAndSquares)
 def mean_and_squares(users: Users, question: q.MeanAndSquares) -> Floats:
-    """Compute :class:`MeanAndSquares`."""
+    """Return each user's value for the question :class:`MeanAndSquares`."""
     rows = users.features / question.bound
     unit, length = directions(mean_over_rows(users, np.ones(len(rows)), rows))
     mean = unit * np.minimum(length, 1.0)[:, None]
@@ -125,7 +131,7 @@ def mean_and_squares(users: Users, question: q.MeanAndSquares) -> Floats:
 
 @answers(q.RidgeMove)
 def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
-    """Compute :class:`RidgeMove`."""
+    """Return each user's value for the question :class:`RidgeMove`."""
     rows = users.features - question.means
     if question.scales is not None:
         rows = rows / question.scales
@@ -138,7 +144,7 @@ def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
 
 @answers(q.ClassMoves)
 def class_moves(users: Users, question: q.ClassMoves) -> Floats:
-    """Compute :class:`ClassMoves`."""
+    """Return each user's value for the question :class:`ClassMoves`."""
     rows, score = users.features - question.means, LINKS["logistic"].score
     thetas = question.thetas.reshape(question.num_classes, -1)
     left = (
@@ -149,10 +155,10 @@ def class_moves(users: Users, question: q.ClassMoves) -> Floats:
 
 
 def _moves(users: Users, rows: Floats, left: Iterable[Floats]) -> Floats:
-    """Return users' ridge coefficients of several residuals, one after the other."""
+    """Return users' ridge coefficients for each of several residuals, side by side."""
     squares = row_dots(rows, rows)
     lengths = sum_over_rows(users, np.ones(len(rows)), squares[:, None])[:, 0]
-    # A ridge of t / k beside Z Z' is one of t / k**2 beside Z Z' / k.
+    # A ridge of t / k added to Z Z' is the same as one of t / k**2 added to Z Z' / k.
     ridge = lengths / np.maximum(users.num_rows, 1) ** 2
     ridge = np.where(ridge > 0, ridge, 1.0)
     return np.column_stack([ridge_coefficients(users, rows, each, ridge) for each in left])
@@ -160,7 +166,7 @@ def _moves(users: Users, rows: Floats, left: Iterable[Floats]) -> Floats:
 
 @answers(q.ErrorPair)
 def error_pair(users: Users, question: q.ErrorPair) -> Floats:
-    """Compute :class:`ErrorPair`."""
+    """Return each user's value for the question :class:`ErrorPair`."""
     predicted = question.offset + dot(users.features, question.theta)
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre])
     shares = np.square(errors / np.array([question.bound, question.centre_bound]))
@@ -170,7 +176,7 @@ def error_pair(users: Users, question: q.ErrorPair) -> Floats:
 
 @answers(q.LossMoments)
 def loss_moments(users: Users, question: q.LossMoments) -> Floats:
-    """Compute :class:`LossMoments`."""
+    """Return each user's value for the question :class:`LossMoments`."""
     predicted = dot(users.features, question.theta)
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
     means = mean_over_rows(users, np.ones(len(errors)), errors) / question.bound
@@ -181,7 +187,7 @@ def loss_moments(users: Users, question: q.LossMoments) -> Floats:
 
 @answers(q.NormalEquations)
 def normal_equations(users: Users, question: q.NormalEquations) -> Floats:
-    """Compute :class:`NormalEquations`."""
+    """Return each user's value for the question :class:`NormalEquations`."""
     chosen = question.coordinates
     moved = (users.features[:, chosen] - question.means[chosen]) / question.scales[chosen]
     rows = np.concatenate([moved, np.ones((len(moved), 1))], axis=1)

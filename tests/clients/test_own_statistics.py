@@ -196,13 +196,13 @@ def test_one_users_failure_costs_nobody_else_and_is_logged(fault, caplog):
         assert found[1].tolist() == [0.0] * DIM  # NumPy takes the real part
     else:
         assert not np.isfinite(found[1]).any()
-        assert "is no number): 1." in caplog.text
+        assert "is not a number): 1." in caplog.text
 
 
 def test_a_failure_of_all_is_told_once(caplog):
     values(FAULTS["raises"], [person(seed, 1) for seed in range(50)])
     assert caplog.text.count("ZeroDivisionError") == 1
-    assert "is no number): 50." in caplog.text
+    assert "is not a number): 50." in caplog.text
 
 
 def test_the_operators_interrupt_is_not_a_value():
@@ -474,7 +474,7 @@ def test_the_audit_finds_a_function_that_keeps_what_it_has_seen():
 
 
 def test_an_audit_takes_an_app_or_its_statistics():
-    with pytest.raises(ValueError, match="Expected no statistics beside make_app"):
+    with pytest.raises(ValueError, match="Expected no statistics with make_app"):
         audit_handler(
             ASKED["above"],
             extreme_users(2),

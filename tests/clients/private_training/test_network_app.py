@@ -486,8 +486,8 @@ def test_arrays_that_do_not_fit_as_a_whole_cost_nothing(
     reply = deployed(App(records, targets).app, content(), node_config)
     assert (reply.error.code, reply.error.reason) == (
         Refusal.MALFORMED,
-        "The network takes records of 4 and targets of one number, and those of this node are "
-        "others.",
+        "The network takes records of 4 and targets of one number, and this node's have another "
+        "form.",
     )
     assert told in caplog.text and ledger.spent() == {}
 

@@ -126,7 +126,7 @@ def test_what_is_no_network_is_refused_before_data_are_loaded(tmp_path):
         assert error.code == Refusal.MALFORMED and "Operation 1 " in error.reason
     sent = strategy._message(1, record_of(network().arrays), arguments)
     del sent[NETWORK]
-    assert "networks that come as data" in deployed(app, sent, config).error.reason
+    assert "networks that are sent as data" in deployed(app, sent, config).error.reason
     assert ledger.spent() == {}
 
 

@@ -323,7 +323,7 @@ def test_records_that_vmap_does_not_take_are_one_by_one_whatever_they_hold(caplo
         after = gradients(model, data, np.arange(8), loss)
         assert same_bits(before[others], after[others]) and not after[ODD].any()
         assert before[:8].any(1).all()
-    assert "Records are taken one by one, which is slower" in caplog.text
+    assert "Records are processed one by one, which is slower" in caplog.text
 
 
 def test_the_first_records_form_is_that_of_all():

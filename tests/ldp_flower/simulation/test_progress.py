@@ -49,7 +49,7 @@ def test_what_clients_warn_of_is_said_once_a_run(caplog):
         result = simulate(Means(schema, ["wage"], epsilon=4.0), users, seed=0)
         assert len(result.steps) > 2
         (said,) = [record.getMessage() for record in caplog.records]
-        assert "users have nothing that can be reported" in said
+        assert "they have nothing that can be reported" in said
 
 
 def test_numbers_of_cohorts_are_added_up(caplog):

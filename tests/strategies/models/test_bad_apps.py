@@ -68,12 +68,12 @@ BAD = {
     "clips behind": (app_of([LdpUpdateMod(), fixedclipping_mod]), "Flower's fixedclipping_mod is"),
     "clips behind, further down": (
         app_of([LdpUpdateMod(), message_size_mod], [adaptiveclipping_mod]),
-        "Flower's adaptiveclipping_mod is behind",
+        "Flower's adaptiveclipping_mod is listed after",
     ),
     "adds noise behind": (app_of(own=[LdpUpdateMod(), FLOWERS_NOISE]), "Flower's LocalDpMod is"),
     "aggregates securely behind": (
         app_of([LdpUpdateMod(), secaggplus_mod]),
-        "Flower's secaggplus_mod is behind LdpUpdateMod and fails at its messages",
+        "Flower's secaggplus_mod is listed after LdpUpdateMod and cannot process its messages",
     ),
     "clips before": (app_of([fixedclipping_mod, LdpUpdateMod()]), "the first of the mods"),
     "adds noise before": (app_of([FLOWERS_NOISE], [LdpUpdateMod()]), "the first of the mods"),

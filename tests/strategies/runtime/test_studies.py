@@ -64,7 +64,7 @@ def test_nodes_refuse_a_run_of_no_approved_study_before_it_costs(file, study):
 
 
 def test_what_the_file_limits_ends_a_run(file):
-    with pytest.raises(TooFewReports, match="approved for its study"):
+    with pytest.raises(TooFewReports, match="approved this query for its study"):
         ask(file, Counts(schema=SCHEMA, column="city", epsilon=1.0, study="wages"))
     file.write_text(FILE.replace("epsilon = 2.0", "epsilon = 0.4"))
     with pytest.raises(TooFewReports, match="afford"):
