@@ -30,7 +30,8 @@ def assigned_arms(
 ) -> NDArray[np.int64]:
     """Return the arm of an experiment that each user is in: 0 for the first, 1 for the second.
 
-    The arm is a hash of the user's number and of the experiment's name, so that nobody chooses it.
+    The arm is a hash of the user's number and of the experiment's name, so that neither
+    the user nor the server chooses it.
     :class:`~ldp_flower.strategies.Difference` with ``assigned=True`` asks the users of these arms.
 
     Parameters

@@ -17,12 +17,12 @@ from ..validation import PlainFields, check_choice, check_integer, check_number,
 #: Privacy units of a policy: all data of a user, or each record of a silo.
 UNITS = ("user", "record")
 #: Where noise may be added: to each user's value, once to the sum over a node's users, or shared by
-#: nodes whose sums nobody sees. Each place also allows those before it.
+#: nodes, of whose sums only the total is visible. Each place also allows the places before it.
 NOISE = ("user", "node", "shared")
 _OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
 _SECONDS = {"h": 3600, "d": 86_400}
-_ALONE = 4.0  # default of max-epsilon-alone, in max-epsilon: 12 nodes at epsilon .25 to 2
-_NEARLY = 0.7  # cutoff of difflib: max-rowz is near max-rows, data-path is not near ledger-path
+_ALONE = 4.0  # default of max-epsilon-alone / max-epsilon; enough for 12 nodes at epsilon .25 to 2
+_NEARLY = 0.7  # least similarity by difflib of a misspelt key: max-rowz is similar to max-rows
 
 in_process_grid: ContextVar[bool] = ContextVar("in_process_grid", default=False)
 
@@ -45,8 +45,9 @@ def in_simulation() -> bool:
 class Cost(PlainFields):
     """A privacy cost, or the sum of several by basic composition.
 
-    A cost with the name of a ``plan`` covers all ``steps`` reports of the plan. It is paid with the
-    first of them. A report counts as ``weight`` of them.
+    A cost with the name of a ``plan`` covers all ``steps`` reports of the plan. The first report
+    pays for all of them. One report counts as ``weight`` of the steps. ``alone`` is the epsilon if
+    all other nodes collude; by default it is ``epsilon``.
     """
 
     epsilon: float
@@ -63,12 +64,12 @@ class Cost(PlainFields):
 
     @property
     def epsilon_alone(self) -> float:
-        """Epsilon if all other nodes collude that share their noise."""
+        """Epsilon if all other nodes that share their noise collude."""
         return self.epsilon if self.alone is None else self.alone
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """Epsilon, delta and epsilon alone, each of which has limits."""
+        """Epsilon, delta and :attr:`epsilon_alone`, each of which has limits."""
         return self.epsilon, self.delta, self.epsilon_alone
 
     @classmethod
@@ -96,11 +97,13 @@ def place_of(randomizer: Randomizer) -> str:
 def seconds_in(period: str) -> int:
     """Return the length in seconds of a period such as ``"30d"`` or ``"12h"``.
 
-    Raise ValueError if the text is no period.
+    Raise ValueError if the text is not a period.
     """
     found = re.fullmatch(r"([1-9][0-9]{0,5})([hd])", period)
     if found is None:
-        raise ValueError(f"Expected a period of days or hours, as '30d' or '12h', got {period!r}.")
+        raise ValueError(
+            f"Expected a period of days or hours, such as '30d' or '12h', got {period!r}."
+        )
     return int(found[1]) * _SECONDS[found[2]]
 
 
@@ -127,8 +130,8 @@ class PrivacyPolicy(PlainFields):
         Where noise may be added: to each user's value alone, or also once to the exact sum over all
         users of the node. ``"node"`` suits users who trust the node that holds their rows. The
         number of the node's users is public, and ``max_delta`` has to be above 0. With ``"shared"``
-        the node may also rely on the noise of other nodes, in sums that nobody sees; this needs
-        ``max_dishonest``, and in a deployment the keys of the nodes.
+        the node may also rely on the noise of other nodes, of whose sums only the total is visible.
+        This needs ``max_dishonest``, and in a deployment the keys of the nodes.
     max_dishonest : int, optional
         Largest number of other nodes that may collude with the server. Required with ``noise``
         ``"shared"``, and only with it. An operator with three nodes counts three.
@@ -224,7 +227,8 @@ class PrivacyPolicy(PlainFields):
             raise ValueError('Expected max_epsilon_alone with noise="shared" only.')
         if not self.max_epsilon <= self.max_epsilon_alone:
             raise ValueError(
-                f"Expected max_epsilon_alone >= max_epsilon, got {self.max_epsilon_alone}."
+                "Expected max_epsilon_alone (the largest epsilon if all other nodes collude) to be "
+                f"at least max_epsilon = {self.max_epsilon}, got {self.max_epsilon_alone}."
             )
 
     @property
@@ -240,7 +244,7 @@ class PrivacyPolicy(PlainFields):
         if self.period is None or self.lifetime_epsilon is None:
             return
         if not isinstance(self.period, str):
-            raise ValueError(f"Expected period to be a text as '30d', got {self.period!r}.")
+            raise ValueError(f"Expected period to be a text such as '30d', got {self.period!r}.")
         seconds_in(self.period)
         check_number("lifetime_epsilon", self.lifetime_epsilon)
         if not self.max_epsilon <= self.lifetime_epsilon < math.inf:
@@ -252,7 +256,7 @@ class PrivacyPolicy(PlainFields):
 
     @classmethod
     def from_node_config(cls, node_config: Mapping[str, object]) -> Self | None:
-        """Return the policy that a node's operator has set, or None without ``max-epsilon``.
+        """Return the policy that a node's operator has set; None if ``max-epsilon`` is not set.
 
         The keys are the parameters' names with hyphens (``max-epsilon``, ``allow-inexact``).
 
@@ -277,7 +281,7 @@ class PrivacyPolicy(PlainFields):
         if given.get("unit") == "record" and given.get("noise") in NOISE[1:]:
             raise ValueError(
                 f'Expected unit="record" or noise="{given["noise"]}", not both: a silo\'s records '
-                "and the users of a node have different accounts, each with a limit of its own."
+                "and the users of a node have different accounts, each with a separate limit."
             )
         if given.get("noise") in NOISE[1:] and not given.get("max_delta"):
             raise ValueError(
@@ -298,12 +302,12 @@ class PrivacyPolicy(PlainFields):
 
     @classmethod
     def unknown_settings(cls, keys: Iterable[str]) -> set[str]:
-        """Return the keys that are no setting of the policy, and so belong to an app."""
+        """Return the keys that are not settings of the policy, and so belong to an app."""
         return set(keys) - cls._settings()
 
     @classmethod
     def nearly_settings(cls, keys: Iterable[str]) -> dict[str, str]:
-        """Return the unknown keys that look like a misspelt setting, with the similar setting."""
+        """Return the unknown keys that are similar to a setting, each with this setting."""
         settings = cls._settings()
         matches = {
             key: get_close_matches(key, settings, n=1, cutoff=_NEARLY)
@@ -312,7 +316,7 @@ class PrivacyPolicy(PlainFields):
         return {key: match[0] for key, match in matches.items() if match}
 
     def tightened_by(self, other: "PrivacyPolicy | None") -> "PrivacyPolicy":
-        """Return a policy with the stricter limit of two policies in every respect."""
+        """Return a policy that has, for each limit, the stricter value of two policies."""
         if other is None:
             return self
         files = {file for file in (self.studies, other.studies) if file is not None}
@@ -352,7 +356,10 @@ class PrivacyPolicy(PlainFields):
         return self.objection(randomizer) is None
 
     def objection(self, randomizer: Randomizer) -> str | None:
-        """Return the reason why the policy forbids one report of this mechanism, or None."""
+        """Return the reason why the policy forbids one report of this mechanism.
+
+        Return None if the policy allows it.
+        """
         by_record, noise = isinstance(randomizer, RecordMechanism), place_of(randomizer)
         cost = Cost.of(randomizer)
         return self.objection_to(
@@ -362,7 +369,7 @@ class PrivacyPolicy(PlainFields):
     def objection_to(
         self, cost: Cost, width: int, *, by_record: bool, noise: str, exact: bool
     ) -> str | None:
-        """Return the reason why the policy forbids an answer, or a plan, of this cost, or None.
+        """Return the reason why the policy forbids an answer or a plan; None if it is allowed.
 
         ``width`` is the number of coordinates of a value. ``by_record`` is True if the mechanism
         protects single records only. ``noise`` is the place where it adds noise.
@@ -383,8 +390,8 @@ class PrivacyPolicy(PlainFields):
             ),
             (
                 cost.epsilon_alone <= self.epsilon_alone,
-                f"epsilon {cost.epsilon_alone} alone is above max-epsilon-alone "
-                f"{self.epsilon_alone}",
+                f"epsilon {cost.epsilon_alone} if all other nodes collude is above "
+                f"max-epsilon-alone {self.epsilon_alone}",
             ),
             (
                 width <= self.max_width,

@@ -77,7 +77,7 @@ _RESERVED: Final = b"reserved"
 
 @dataclass(frozen=True)
 class Claim:
-    """State of a query on a ledger: its reply or, before there is a reply, the answering users.
+    """State of a query on a ledger: its reply or, as long as there is none, the answering users.
 
     Attributes
     ----------
@@ -94,16 +94,16 @@ class Claim:
     reply: bytes | None = None
 
     def with_attempt(self) -> Self:
-        """Return the claim with one more attempt; the count stops at ``ATTEMPTS`` + 1."""
+        """Return the claim with one more attempt; attempts are counted up to ``ATTEMPTS`` + 1."""
         return replace(self, attempts=min(self.attempts, ATTEMPTS) + 1)
 
     def to_bytes(self) -> bytes:
-        """Encode the claim as a placeholder for the reply."""
+        """Return the claim as bytes, which are a placeholder for the reply."""
         return _RESERVED + bytes([self.attempts]) + np.packbits(self.users).tobytes()
 
     @classmethod
     def of(cls, stored: bytes, count: int) -> Self:
-        """Decode the stored content of the reply to a query that addresses ``count`` users."""
+        """Return the claim in a ledger's stored bytes; the query addresses ``count`` users."""
         if not stored.startswith(_RESERVED):
             return cls(np.zeros(count, bool), reply=stored)
         kept = stored.removeprefix(_RESERVED)
@@ -130,7 +130,10 @@ def _able(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allow
 def _given_back(
     used: NDArray[np.int64], cost: Cost, epsilon_after: EpsilonAfter
 ) -> NDArray[np.float64]:
-    """Return the epsilon to give back to users who have sent ``used`` of a plan's reports."""
+    """Return the epsilon to give back to each user, who has sent ``used`` reports of a plan.
+
+    It is 0 for a user who has sent none of the plan's reports, or all.
+    """
     begun = set(used[_is_open(used, cost)].tolist())
     back = {n: cost.epsilon - epsilon_after(n) for n in begun}
     return np.array([max(back.get(n, 0.0), 0.0) for n in used.tolist()])
@@ -145,8 +148,8 @@ class StateLedger:
     """A ledger in a Flower ``Context.state``, for simulation; it ends with the run.
 
     Each of the node's users has one account, by the user's index on the node. The names of the
-    ledger's records in the state begin with ``name``: ``"ldp"``, or another one if the whole node
-    is one user. :attr:`RECORDS` lists the names for both.
+    ledger's records in the state begin with ``name``. It is ``"ldp"``, or :data:`NODE` if the whole
+    node is one user. :attr:`RECORDS` lists all names of records.
     """
 
     RECORDS = frozenset(
@@ -163,9 +166,10 @@ class StateLedger:
 
     @cached_property
     def _spent(self) -> NDArray[np.float64]:
-        """Spent epsilon, delta and epsilon alone, shape (3, users).
+        """Epsilon, delta and epsilon alone that each user has spent, shape (3, users).
 
-        They are read once, since the object lives only while one message is answered.
+        Epsilon alone is the epsilon that a user loses if all other nodes collude. The numbers are
+        read once, since the object lives only while one message is answered.
         """
         if self._spent_name not in self._state:
             return np.zeros((3, self._num_users))
@@ -187,18 +191,21 @@ class StateLedger:
         return Claim.of(stored, count) if isinstance(stored, bytes) else None
 
     def _in_study(self, study: Study) -> NDArray[np.float64]:
-        """Return what users have spent in a study, and the number of its steps; (4, users)."""
+        """Return what users have spent in a study, and the number of its steps.
+
+        The rows, shape (4, users), are epsilon, delta, epsilon alone and the number of steps.
+        """
         studies = self._studies()
         if study.id not in studies:
             return np.zeros((4, self._num_users))
         return np.array(studies[study.id].numpy())
 
     def _studies(self) -> ArrayRecord:
-        """Return what is spent in all studies, by id; empty in the first message."""
+        """Return the record of spending in all studies, by id; it is empty in the first message."""
         return self._state.array_records.get(self._studies_name, ArrayRecord())
 
     def now(self) -> float:
-        """Return the time."""
+        """Return the time of the system's clock, in seconds."""
         return time.time()
 
     def is_over(self, study: Study) -> bool:
@@ -208,7 +215,7 @@ class StateLedger:
     def affordable(
         self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
     ) -> Allowed:
-        """Return which users can still pay ``cost`` under ``policy``, and from a study's share."""
+        """Return a mask of the users who can still pay ``cost`` under a policy and a study."""
         if study is not None and self.is_over(study):
             return np.zeros(len(accounts), bool)
         return _able(self.limits(accounts, policy, study), self._used(accounts, cost), cost)
@@ -257,7 +264,7 @@ class StateLedger:
         return claim
 
     def end_plan(self, accounts: Accounts, cost: Cost, epsilon_after: EpsilonAfter) -> None:
-        """Give back what the reports left in a plan cost, like :meth:`SqliteLedger.end_plan`."""
+        """Give back the epsilon of a plan's unsent reports, like :meth:`SqliteLedger.end_plan`."""
         if cost.plan is None or cost.plan not in (plans := self._config(self._plans_name)):
             return
         every = np.array(plans[cost.plan], np.int64)
@@ -310,7 +317,7 @@ class SqliteLedger(LedgerFile):
     Raises
     ------
     LedgerError
-        If the file is missing or is no ledger. All methods raise it, too, if another file has
+        If the file is missing or is not a ledger. All methods raise it, too, if another file has
         replaced this one.
     """
 
@@ -323,7 +330,7 @@ class SqliteLedger(LedgerFile):
 
         A user-level epsilon also bounds what each of the user's records loses. A record-level
         epsilon does not bound what the user loses. So a ledger with record-level costs takes no
-        user-level ones.
+        user-level costs.
         """
         with self.transaction() as connection:
             _check_unit(connection, unit)
@@ -337,7 +344,10 @@ class SqliteLedger(LedgerFile):
     def _columns(
         connection: sqlite3.Connection, accounts: Accounts, query: str, *given: Any, after: str = ""
     ) -> NDArray[np.float64]:
-        """Return three numbers per account, 0 if it has no row; shape (3, accounts)."""
+        """Return the three numbers that ``query`` finds for each account, shape (3, accounts).
+
+        An account without a row in the ledger has zeros.
+        """
         found = {}
         names = texts(accounts)
         for start in range(0, len(names), 500):
@@ -405,7 +415,7 @@ class SqliteLedger(LedgerFile):
     def affordable(
         self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
     ) -> Allowed:
-        """Return which users can still pay ``cost`` under ``policy``, and from a study's share."""
+        """Return a mask of the users who can still pay ``cost`` under a policy and a study."""
         if policy.period is None and study is None:
             with self.open() as connection:
                 return self._able(connection, accounts, cost, policy, None)
@@ -450,8 +460,9 @@ class SqliteLedger(LedgerFile):
             secrets of the paying users, and raises LedgerError like
             :func:`~.ledger_file.series_keys`.
         study : Study, optional
-            The approved study that pays. Nobody can pay if it has ended or if its steps are used,
-            and nobody answers what was paid and is not computed when it ends.
+            The approved study that pays. If it has ended, or if its steps are used, no user can
+            pay. If it ends after users have paid for a query and before the answer is computed, no
+            user answers.
         """
         with self.transaction() as connection:
             self._begin_period(connection, policy)
@@ -521,12 +532,12 @@ class SqliteLedger(LedgerFile):
         return len(paying)
 
     def end_plan(self, accounts: Accounts, cost: Cost, epsilon_after: EpsilonAfter) -> None:
-        """Give users back what the reports left in a plan cost, in one transaction on disk.
+        """Give users back the epsilon of a plan's unsent reports, in one transaction on disk.
 
         A user who has paid ``cost`` and sent some of the plan's reports sends no more of them.
         ``epsilon_after`` is a function from the number of reports to their epsilon. It has to hold
-        for a number that the reports themselves may have decided. The charge stays in the book,
-        which has what is given back as a renewal.
+        for a number that the reports themselves may have decided. The charge stays in the book. The
+        epsilon that is given back is booked as a renewal.
         """
         # It may take a minute, for which other processes would not wait: it is called before.
         epsilon_after = cache(epsilon_after)
@@ -564,9 +575,10 @@ class SqliteLedger(LedgerFile):
     def fulfil(self, digest: str, reply: bytes, closes: bytes | None = None) -> bytes:
         """Store the reply to a reserved query on disk, and return the reply that is stored.
 
-        The stored reply is a different one if another process stored its own first. It is empty if
-        it was deleted. The same transaction deletes the one-time key of the commit with the digest
-        ``closes``. Raise LedgerError if that key is gone: another answer was masked with it.
+        If another process has stored its reply first, that reply is returned. If the stored reply
+        was deleted, the result is empty. The same transaction deletes the one-time key of the
+        commit with the digest ``closes``. Raise LedgerError if that key was already deleted, since
+        another answer may have been masked with it.
         """
         with self.transaction() as connection:
             if closes is not None:
@@ -583,7 +595,8 @@ class SqliteLedger(LedgerFile):
     def rehearse(self, entry: Entry, reply: bytes, closes: bytes) -> None:
         """Store the reply to a rehearsed shared sum, which costs nothing, and delete its key.
 
-        Raise LedgerError if that key is gone: another answer was masked with it.
+        Raise LedgerError if the one-time key was already deleted, since another answer may have
+        been masked with it.
         """
         with self.transaction() as connection:
             _close(connection, closes)
@@ -626,7 +639,7 @@ class SqliteLedger(LedgerFile):
             return {user: cost(*numbers) for user, *numbers in rows}
 
     def spent_in_studies(self) -> dict[str, InStudy]:
-        """Return what was ever spent in each study, see :func:`~.study_book.totals`."""
+        """Return the total spending in each study, by id; see :func:`~.study_book.totals`."""
         with self.open() as connection:
             return study_book.totals(connection)
 
@@ -693,9 +706,12 @@ def _claim(connection: sqlite3.Connection, digest: str, count: int) -> Claim | N
 
 
 def _close(connection: sqlite3.Connection, digest: bytes) -> None:
-    """Delete the one-time key of a commit; raise LedgerError if it is gone."""
+    """Delete the one-time key that masks the answer to a query, so that it masks no second one.
+
+    Raise LedgerError if the key was already deleted.
+    """
     if not one_time_keys.close(connection, digest):
-        raise LedgerError("The one-time key of this answer was used or is too old.")
+        raise LedgerError("The one-time key of this answer was used or replaced, or is too old.")
 
 
 def _payers(connection: sqlite3.Connection) -> list[str]:
@@ -705,7 +721,7 @@ def _payers(connection: sqlite3.Connection) -> list[str]:
 
 
 def _spenders(connection: sqlite3.Connection) -> list[str]:
-    """Return the users who have spent some of their budget."""
+    """Return the users who have spent some of their budget since it was last renewed."""
     return [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
 
 
@@ -723,10 +739,13 @@ def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
 
 
 def texts(accounts: Accounts) -> list[str]:
-    """Return accounts as text for a ledger file; raise LedgerError if one is empty or no UTF-8."""
+    """Return accounts as texts for a ledger file.
+
+    Raise LedgerError if one is empty, or cannot be encoded as UTF-8.
+    """
     names = [str(account) for account in accounts]
     if not all(names):
-        raise LedgerError("Expected ids that are not empty, got one that is.")
+        raise LedgerError("Expected ids that are not empty, got an empty id.")
     try:
         "".join(names).encode()
     except UnicodeEncodeError as error:
@@ -753,12 +772,12 @@ def _check_unit(connection: sqlite3.Connection, unit: str) -> None:
     if unit == "user" and _unit(connection) == "record":
         raise LedgerError(
             'What is spent on this ledger is about single records (unit="record"), and says '
-            'nothing about what users have spent: unit="user" needs a ledger of its own.'
+            'nothing about what users have spent: unit="user" needs a separate ledger.'
         )
     if unit == "record" and _has_users_with_records(connection):
         raise LedgerError(
             "Users have spent budget on this ledger for training on their records. The records of "
-            'a silo have another account: unit="record" needs a ledger of its own.'
+            'a silo have another account: unit="record" needs a separate ledger.'
         )
 
 

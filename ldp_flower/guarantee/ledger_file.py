@@ -72,7 +72,7 @@ _UPGRADES: Final = (
         "PRIMARY KEY (user, series)) WITHOUT ROWID",
     ),
     (
-        # Epsilons if all other nodes collude; without shared noise they are the epsilons.
+        # Epsilons if all other nodes collude. Without shared noise they equal the epsilons.
         "ALTER TABLE spent ADD COLUMN alone REAL NOT NULL DEFAULT 0",
         "UPDATE spent SET alone = epsilon",
         "ALTER TABLE charge ADD COLUMN alone REAL NOT NULL DEFAULT 0",
@@ -94,8 +94,8 @@ class LedgerFile:
     Raises
     ------
     LedgerError
-        If the file is missing or is no ledger. A missing ledger is never replaced by an empty one,
-        since that would forget the users' spending.
+        If the file is missing or is not a ledger. A missing ledger is never replaced by an empty
+        ledger, since that would forget the users' spending.
     """
 
     _APPLICATION_ID = 0x1D9F10E6  # marks the file as a ledger
@@ -105,7 +105,7 @@ class LedgerFile:
         try:
             self._path = Path(path).expanduser()
             found = self._path.is_file()
-        except (OSError, RuntimeError) as error:  # a name too long, a user who is unknown
+        except (OSError, RuntimeError) as error:  # a name that is too long, an unknown ~user
             raise LedgerError(
                 f"Expected the path of a ledger, got {str(path)!r}: {error}"
             ) from error
@@ -192,17 +192,17 @@ class LedgerFile:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version={FORMAT}")
         logging.getLogger(__name__).warning(
-            "The ledger %s is now of format %d. What it was is kept in %s: delete it once the node "
-            "works, since it does not know what is spent from now on.",
+            "The ledger %s is now of format %d. A copy in the old format is kept in %s: delete it "
+            "once the node works, since the copy does not know what is spent from now on.",
             self._path,
             FORMAT,
             copy,
         )
 
     def _leave_wal(self, connection: sqlite3.Connection) -> None:
-        """Leave write-ahead logging, which another tool may have set.
+        """End write-ahead logging, which another tool may have set.
 
-        The file alone must hold all spending.
+        With write-ahead logging, the ledger's file alone does not hold all spending.
         """
         if _journal(connection) == "wal":
             connection.execute("PRAGMA journal_mode=DELETE")  # fails while others have it open
@@ -222,7 +222,7 @@ class LedgerFile:
         if (newer := format_of(connection)) > FORMAT:
             raise LedgerError(
                 f"The ledger {self._path} is of format {newer}, which a newer ldp-flower has "
-                f"written; this one knows formats up to {FORMAT}. Install the newer one."
+                f"written; this version knows formats up to {FORMAT}. Install the newer version."
             )
         if _journal(connection) == "wal":
             raise LedgerError(f"The ledger {self._path} is set to write-ahead logging.")
@@ -265,10 +265,10 @@ _BEGAN: Final = "period began"
 
 
 def is_over(connection: sqlite3.Connection, period: str, clock: float) -> bool:
-    """Return True if a period is over, and begin the next one; record the clock's time.
+    """Return True if a period is over, and begin the next period; record the clock's time.
 
-    A ledger without periods so far begins its first one and returns False: earlier spending counts
-    in this first period.
+    If no period has begun on the ledger so far, begin the first period and return False: earlier
+    spending counts in this first period.
     """
     now = latest(connection, clock)
     began = fact(connection, _BEGAN)
@@ -308,7 +308,7 @@ def plan_of(series: str) -> str:
 def series_keys(
     connection: sqlite3.Connection, users: Sequence[str], series: str, coins: Sequence[int]
 ) -> list[bytes]:
-    """Return the users' secrets for a series; draw and store those of users new to the series.
+    """Return the users' secrets for a series; draw and store secrets of users new to the series.
 
     The operating system draws the secrets. New secrets need a transaction of the caller, so that
     they are on disk before they are used.
@@ -329,14 +329,14 @@ def series_keys(
     if lost := paid.intersection(users) - known.keys():
         raise LedgerError(
             f"The secrets of {len(lost)} users for a series that they have paid are gone: they "
-            "answer it no more."
+            "cannot answer the series any more."
         )
     coin_of = {user: coin.to_bytes(8, "little") for user, coin in zip(users, coins, strict=True)}
     other = [u for u in users if u in known and bytes(known[u])[_SECRET_BYTES:] != coin_of[u]]
     if other:
         raise LedgerError(
             f"{len(other)} users have another public coin than at the first collection of a "
-            "series: the same noise would give their values away."
+            "series: with another coin, the same noise would reveal their values."
         )
     drawn = {user: os.urandom(_SECRET_BYTES) + coin_of[user] for user in users if user not in known}
     connection.executemany(

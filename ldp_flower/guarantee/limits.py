@@ -1,4 +1,4 @@
-"""Limits on what each user may spend: those of the operator's policy, and those of a study."""
+"""Limits on the budget that each user may spend, by the operator's policy and by a study."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Limit:
     name : str
         A key of the node's configuration, or a limit of the study.
     place : int
-        Place of the limited number in :attr:`.Cost.numbers`.
+        Index of the limited number in :attr:`.Cost.numbers`.
     largest : float
         Largest sum.
     spent : ndarray
@@ -41,12 +41,12 @@ class Limit:
 
     @property
     def left(self) -> NDArray[np.float64]:
-        """What each user can still spend."""
+        """Largest cost that each user can still pay."""
         return np.maximum(self.largest - self.spent, 0.0)
 
     @property
     def least(self) -> float:
-        """What the user with the largest sum can still spend; everything if there are no users."""
+        """Largest cost that all users can still pay; the whole limit if there are no users."""
         return float(self.left.min(initial=self.largest))
 
 
@@ -57,7 +57,7 @@ def limits_of(
     study: Study | None = None,
     in_study: NDArray[np.float64] | None = None,
 ) -> list[Limit]:
-    """Return the limits of a study, if one is given, and those of a policy.
+    """Return the limits of a study, if one is given, and the limits of a policy.
 
     ``spent`` holds the epsilon, the delta and the epsilon alone that each user has spent since its
     budget was last renewed, and ``for_life`` the epsilon that it has spent in total. ``in_study``
@@ -78,18 +78,21 @@ def limits_of(
 def _each(
     whose: str, largest: Sequence[float], shared: bool, spent: NDArray[np.float64]
 ) -> list[Limit]:
-    """Return three limits; without shared noise, the third has the name of the first."""
+    """Return limits on epsilon, delta and epsilon alone, whose names begin with ``whose``.
+
+    Without shared noise, the limit on epsilon alone has the name of the limit on epsilon.
+    """
     names = LIMITS if shared else (*LIMITS[:2], LIMITS[0])
     each = zip(names, largest, spent, strict=True)
     return [Limit(whose + name, place, *of) for place, (name, *of) in enumerate(each)]
 
 
 def exceeded(limits: Sequence[Limit], cost: Cost) -> list[str]:
-    """Return the names of limits that a cost exceeds, if they say nothing about single users.
+    """Return the names of limits that a cost exceeds, if the names tell no users apart.
 
-    A server may know the limits that the cost alone exceeds. Otherwise the names are those of
-    limits that the cost exceeds for all users, and only if several users have spent exactly the
-    same. If users differ, no limit is named, since a server could tell them apart.
+    Limits that the cost exceeds without any earlier spending are named. If there are no such
+    limits, and if there are several users who have all spent exactly the same, the limits that the
+    cost exceeds for all users are named. Otherwise no limit is named.
     """
     found = [each for each in limits if cost.numbers[each.place] > each.largest]
     if not found and _are_alike(limits):
@@ -98,5 +101,5 @@ def exceeded(limits: Sequence[Limit], cost: Cost) -> list[str]:
 
 
 def _are_alike(limits: Sequence[Limit]) -> bool:
-    """Return True for several users who have all spent the same."""
+    """Return True if there are several users, and if they have all spent the same."""
     return all(len(each.spent) > 1 and not np.ptp(each.spent) for each in limits)

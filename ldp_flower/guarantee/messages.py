@@ -45,7 +45,7 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True)
 class NodeKeys:
-    """The keys of one node's users: (``group``, ``first`` + i) for slot i of ``count``.
+    """The keys of a node's ``count`` users. The user in slot i has (``group``, ``first`` + i).
 
     A user's random choices depend on its key, not on the node that hosts the user. The key is
     (0, index among all users) in simulation and (node id, slot on the node) in a deployment. Server
@@ -62,7 +62,10 @@ class NodeKeys:
     numbers: Words | None = field(default=None, compare=False)
 
     def states(self, purpose: Purpose, seed: int, step: int, slots: Slots) -> Words:
-        """Return the hashes of the users' keys for one purpose, seed of a run and step."""
+        """Return the hashes of the keys of the users in ``slots``.
+
+        Hashes for another purpose, another seed (of a run) or another step are unrelated.
+        """
         if self.numbers is None:
             index = slots.astype(np.uint64) + np.uint64(self.first)
         else:
@@ -70,7 +73,7 @@ class NodeKeys:
         return derive(seed, purpose, step, self.group, index)
 
     def hashes(self, salt: int) -> Words:
-        """Return the position of every user in [0, HASH_END), for cutting cohorts."""
+        """Return the hash of every user, in [0, HASH_END), by which cohorts are cut."""
         hashes = np.empty(self.count, np.uint64)
         for start in range(0, self.count, _RUN):
             slots = np.arange(start, min(start + _RUN, self.count))
@@ -106,7 +109,7 @@ class ErrorCode(IntEnum):
     MISCONFIGURED = 103
     FAILED = 104
     GONE = 105  # the answer was paid for before, and its bytes were deleted since
-    # Of shared sums. None of them costs anything. ANOTHER_SET tells that users have paid before.
+    # Reasons of shared sums. No such refusal costs anything. ANOTHER_SET shows an earlier payment.
     PEERS_FILE = 110
     NO_COMMIT = 111
     NOT_A_MEMBER = 112
@@ -115,7 +118,7 @@ class ErrorCode(IntEnum):
     TWICE = 115
     SET_TOO_SMALL = 116
     ANOTHER_SET = 117
-    # Of approved studies. None of them costs anything.
+    # Reasons of approved studies. No such refusal costs anything.
     STUDIES_FILE = 120
     NOT_APPROVED = 121
     NOT_SIGNED = 122
@@ -168,10 +171,12 @@ def pack(arrays: Arrays) -> tuple[str, bytes]:
 
 
 def unpack(layout: str, payload: bytes, *, own: bool = False) -> dict[str, NDArray[Any]]:
-    """Undo :func:`pack`; raise MessageError if the layout is malformed or misfits the payload.
+    """Return the arrays of a layout and bytes that :func:`pack` made.
 
-    An array of a message has a short name, and a message has few arrays. ``own`` lifts these two
-    limits for bytes that the caller packed itself, such as a network's parameters.
+    Raise MessageError if the layout is malformed, or does not fit the payload.
+
+    A message may have few arrays only, with short names. ``own`` lifts these two limits for bytes
+    that the caller has packed, such as a network's parameters.
     """
     arrays: dict[str, NDArray[Any]] = {}
     position = 0
@@ -270,7 +275,7 @@ class Query:
     study : str, optional
         Name of the approved study to which the query belongs.
     signature : bytes, optional
-        Signature of the query for its study. It is no part of the query's digest.
+        Signature of the query for its study. It is not part of the query's digest.
     """
 
     question: Question
@@ -336,16 +341,17 @@ class Query:
         )
 
     def to_record_dict(self) -> RecordDict:
-        """Encode for a Flower message."""
+        """Return the query as the content of a Flower message."""
         return _to_record_dict(self.to_config(), self.question.to_wire()[1])
 
     @classmethod
     def from_record_dict(
         cls, content: RecordDict, forms: Mapping[str, WireType] = WIRE_TYPES
     ) -> "Query":
-        """Decode a Flower message's content; ``forms`` maps names to the known wire types.
+        """Return the query in a Flower message's content.
 
-        Raise MessageError if the content is not a well-formed query.
+        ``forms`` maps names of questions to the known wire types. Raise MessageError if the content
+        is not a well-formed query.
         """
         return cls.from_config(*_from_record_dict(content), forms)
 
@@ -353,7 +359,7 @@ class Query:
     def from_config(
         cls, config: Mapping[str, Any], arrays: Arrays, forms: Mapping[str, WireType] = WIRE_TYPES
     ) -> "Query":
-        """Build a query from untrusted plain values; raise MessageError if they are invalid."""
+        """Return the query of untrusted plain values; raise MessageError if they are invalid."""
         sections: dict[str, dict[str, Any]] = {"param": {}, "randomizer": {}, "": {}}
         for name, value in config.items():
             section, _, rest = name.rpartition(".")
@@ -377,7 +383,7 @@ class Query:
         return self.statistic, type(self.randomizer).__name__
 
     def digest(self, *about: object) -> str:
-        """Hash everything that decides the reports: this query and ``about`` (keys, users).
+        """Return a hash of all that decides the reports: this query and ``about`` (keys, users).
 
         The hash leaves out the ids of the run and of the message, so that a repeated query has the
         same digest. It leaves out the query's signature, which is over its digest.
@@ -390,14 +396,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Report:
-    """A node's answer: single randomised reports, or their sums if those are shorter.
+    """A node's answer: single randomised reports, or their sums if these are shorter.
 
     For single reports, ``arrays`` holds ``slots`` and ``reports``, and ``public`` if the statistic
-    sends public data of the same users. For sums, it holds ``count``, ``sum`` and
-    ``sum_of_squares``. For the sum of a node with noise, it holds ``count`` and ``noisy_sum``, and
-    for one that shares its noise ``count``, ``masked`` and ``session``. In a
-    series where users have numbers on their ledger, ``numbers`` replaces
-    ``slots``.
+    sends public data of the same users. For sums of reports, it holds ``count``, ``sum`` and
+    ``sum_of_squares``. For a node's sum with noise, it holds ``count`` and ``noisy_sum``. If nodes
+    share the noise, it holds ``count``, ``masked`` and ``session``. In a series where users have
+    numbers on their ledger, ``numbers`` replaces ``slots``.
     """
 
     arrays: Arrays
@@ -410,7 +415,7 @@ class Report:
         public: NDArray[np.float32] | None = None,
         numbers: Words | None = None,
     ) -> "Report":
-        """Return the single reports of the users in ``slots``, and their public data.
+        """Return a report with the single reports of the users in ``slots`` and their public data.
 
         ``numbers`` holds the numbers of all users of the node, if they have numbers.
         """
@@ -422,18 +427,21 @@ class Report:
 
     @classmethod
     def of_summary(cls, summary: Summary) -> "Report":
-        """Return the sums of a node's reports."""
+        """Return a report of the sums of a node's reports."""
         count = np.array([summary.count], np.int64)
         return cls({"count": count, "sum": summary.sum, "sum_of_squares": summary.sum_of_squares})
 
     @classmethod
     def of_node(cls, num_users: int, noisy_sum: NDArray[np.int64]) -> "Report":
-        """Return the sum over a node's users with noise, and the public number of these users."""
+        """Return a report of the sum over a node's users with noise, and of their public number."""
         return cls({"count": np.array([num_users], np.int64), "noisy_sum": noisy_sum})
 
     @classmethod
     def of_shared(cls, num_users: int, masked: NDArray[np.uint64], session: bytes) -> "Report":
-        """Return a node's masked sum with its share of the noise, and the session of its masks."""
+        """Return a report of a node's masked sum, and of the session for which it was masked.
+
+        The sum includes the node's share of the noise.
+        """
         return cls(
             {
                 "count": np.array([num_users], np.int64),
@@ -443,23 +451,23 @@ class Report:
         )
 
     def to_bytes(self) -> bytes:
-        """Encode for the ledger."""
+        """Return the report as bytes, for the ledger."""
         layout, payload = pack(self.arrays)
         return layout.encode() + b"\n" + payload
 
     @classmethod
     def from_bytes(cls, encoded: bytes) -> "Report":
-        """Undo :meth:`to_bytes`."""
+        """Return the report that :meth:`to_bytes` has encoded."""
         layout, _, payload = encoded.partition(b"\n")
         return cls(unpack(layout.decode(), payload, own=True))
 
     def to_record_dict(self) -> RecordDict:
-        """Encode for a Flower message."""
+        """Return the report as the content of a Flower message."""
         return _to_record_dict({}, self.arrays)
 
     @classmethod
     def from_record_dict(cls, content: RecordDict) -> "Report":
-        """Decode a Flower message's content; raise MessageError unless it is a valid report."""
+        """Return the report in a Flower message's content; raise MessageError if it is invalid."""
         config, arrays = _from_record_dict(content)
         by = {"slots", NUMBERS} & set(arrays)
         single = len(by) == 1 and set(arrays) - {"public"} == {*by, "reports"}

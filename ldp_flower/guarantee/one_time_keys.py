@@ -14,22 +14,22 @@ from .ledger_file import latest
 from .peers import Peers
 from .shared_sums import Commit
 
-_MOST_OPEN: Final = 64  # a server cannot fill a node's disk
+_MOST_OPEN: Final = 64  # number of open keys on a ledger, so that no server can fill a node's disk
 _OPEN_SECONDS: Final = 86_400  # a commit that is not used within a day is closed
 
 
 @dataclass(frozen=True)
 class OneTimeKey:
-    """A commit on the ledger, with its secret until it is answered."""
+    """A commit on the ledger with its secret; None instead of the secret after the answer."""
 
     commit: Commit
     secret: X25519PrivateKey | None
 
 
 def find(connection: sqlite3.Connection, digest: bytes, clock: float) -> OneTimeKey | None:
-    """Return the key of the commit to a query, or None if there is none, or none of today.
+    """Return the one-time key of the commit to a query; None if there is no such commit.
 
-    Keys that were not used for a day are deleted.
+    Open keys that were drawn at least a day ago are deleted before.
     """
     now = latest(connection, clock)
     connection.execute(
@@ -49,10 +49,10 @@ def find(connection: sqlite3.Connection, digest: bytes, clock: float) -> OneTime
 def draw(
     connection: sqlite3.Connection, digest: bytes, plan: str, peers: Peers, clock: float
 ) -> Commit:
-    """Return the commit to a query; draw and store its key if there is none.
+    """Return the commit to a query; draw and store a one-time key if there is no commit yet.
 
-    An open key of the same plan is deleted: a run asks one step after the other. So is the oldest
-    one if too many are open.
+    This deletes the open key of an earlier step of the same plan, since a run asks one step after
+    the other. If too many keys are open, the oldest ones are deleted.
     """
     if (known := find(connection, digest, clock)) is not None:
         return known.commit

@@ -1,7 +1,7 @@
 """Keys of nodes that share their noise: a node's own key, and the keys that its operator pinned.
 
 Operators exchange their nodes' Ed25519 keys outside Flower. A node accepts signatures by the keys
-in its peers file only, so no server can add a node. The key and the file are those of an operator's
+in its peers file only, so no server can add a node. The key and the file belong to an operator's
 node (``ldp-flower supernode``), where no code of a run can read them. Nodes of a simulation have
 keys that follow from their names.
 """
@@ -36,7 +36,7 @@ SIGNATURE_BYTES: Final = 64
 _DOMAIN: Final = "ldp-flower shared sum 1 "
 _NAME: Final = re.compile(r"[a-z0-9-]{1,40}")
 _FORMAT: Final = 1
-_MOST_KEYS: Final = 2  # of one name: the old one and the new one, while keys are rotated
+_MOST_KEYS: Final = 2  # number of keys of a name: an old and a new key, while keys are rotated
 _FINGERPRINT_BYTES: Final = 8
 
 
@@ -56,7 +56,10 @@ class PeersError(ValueError):
 
 
 def encode(purpose: str, *parts: bytes | str | int) -> bytes:
-    """Return the parts as one text, each after its length, so that different parts differ."""
+    """Return the bytes to sign or hash: the purpose and the parts, each after its length.
+
+    The lengths make the bytes differ if the parts differ.
+    """
     encoded = b""
     for part in (_DOMAIN + purpose, *parts):
         content = part if isinstance(part, bytes) else str(part).encode()
@@ -76,7 +79,7 @@ def shown(key: bytes) -> str:
 
 
 def rotation(name: str, old: bytes, new: bytes) -> bytes:
-    """Return the text that an old key signs so that a new one replaces it."""
+    """Return the bytes that an old key signs so that a new key replaces it."""
     return encode("rotation", name, old, new)
 
 
@@ -102,7 +105,10 @@ class Peers(ABC):
 
     @abstractmethod
     def fingerprints(self) -> list[bytes]:
-        """Return the fingerprints of all accepted keys; none if every name has its own key."""
+        """Return the fingerprints of all accepted keys.
+
+        In a simulation, the list is empty, since a node's key follows from its name.
+        """
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ class Peer:
     checked: str = ""
 
     def is_accepted(self, now: datetime) -> bool:
-        """Return True until the key's time is over."""
+        """Return True if ``now`` is before the time at which the key ends."""
         return self.until is None or now < self.until
 
     @classmethod
@@ -184,7 +190,10 @@ def check_peers(peers: list[Peer]) -> None:
 
 
 def signed_rotation(peers: list[Peer], new: Peer, proof: str) -> Peer:
-    """Return the peer whose key has signed a new one; raise PeersError if none has."""
+    """Return the peer whose key has signed the key of ``new``, which has the same name.
+
+    Raise PeersError if no such peer has signed it.
+    """
     for each in peers:
         if each.name != new.name:
             continue
@@ -229,7 +238,7 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
     try:
         opened = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NOFOLLOW)
     except (OSError, RuntimeError) as error:
-        raise PeersError(f"Expected {path} to be a key file and no link: {error}.") from error
+        raise PeersError(f"Expected {path} to be a key file, not a link: {error}.") from error
     if stat.S_ISDIR(os.fstat(opened).st_mode):
         os.close(opened)
         raise PeersError(f"Expected {path} to be a key file, got a folder.")
@@ -288,13 +297,13 @@ def _simulated_key(name: str) -> Ed25519PrivateKey:
 
 @dataclass(frozen=True)
 class SimulatedPeers(Peers):
-    """A simulated node, whose key, as that of every other one, follows from its name."""
+    """A simulated node and its peers. The key of each node follows from the node's name."""
 
     name: str
 
     @property
     def private(self) -> Ed25519PrivateKey:  # type: ignore[override]
-        """The node's own key."""
+        """Private key of the simulated node."""
         return _simulated_key(self.name)
 
     def accepts(self, name: str, key: bytes) -> bool:
@@ -302,5 +311,5 @@ class SimulatedPeers(Peers):
         return key == _simulated_key(name).public_key().public_bytes_raw()
 
     def fingerprints(self) -> list[bytes]:
-        """Return no fingerprints: every name has its own key."""
+        """Return an empty list, since the key of a node follows from its name."""
         return []

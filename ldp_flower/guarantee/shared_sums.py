@@ -1,9 +1,9 @@
-"""Sums that nobody sees: nodes' commits to a step, the set of its members, and their masks.
+"""Sums that no one sees one by one: nodes' commits to a step, the members, and their masks.
 
 A step takes two messages. A node first commits: it draws a one-time X25519 key and signs it
 together with the query's digest. The server then sends the commits of all members of the step. Each
 node adds masks from one-time keys to its noisy sum, and the masks cancel in the sum over all
-members. A one-time key is deleted with the answer, so there is one answer a commit.
+members. A one-time key is deleted with the answer, so a commit has at most one answer.
 """
 
 from collections.abc import Mapping
@@ -90,12 +90,12 @@ class Members:
         return len(self.commits)
 
     def session(self, digest: bytes) -> bytes:
-        """Return what identifies the query together with the members and their one-time keys."""
+        """Return a hash that identifies the query, its members and their one-time keys."""
         parts = [part for c in self.commits for part in (c.name, c.key, c.ephemeral)]
         return sha256(encode("session", digest, len(self), *parts)).digest()
 
     def to_record(self) -> ConfigRecord:
-        """Encode for a Flower message."""
+        """Return the members as a record of a Flower message."""
         commits = self.commits
         return ConfigRecord(
             {
@@ -108,7 +108,7 @@ class Members:
 
     @classmethod
     def from_record(cls, record: object) -> Self:
-        """Decode an untrusted record; raise MessageError if it is not well-formed."""
+        """Return the members in an untrusted record; raise MessageError if it is invalid."""
         if not isinstance(record, ConfigRecord) or set(record) != set(_FIELDS):
             raise MessageError(f"Expected the fields {', '.join(_FIELDS)} of a set.")
         columns = [record[field] for field in _FIELDS]
@@ -130,12 +130,12 @@ class Committed:
     pins: frozenset[bytes]
 
     def to_record(self) -> ConfigRecord:
-        """Encode for a Flower message."""
+        """Return the reply as a record of a Flower message."""
         return ConfigRecord({**vars(self.commit), "pins": sorted(self.pins)})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Decode a reply; raise MessageError if it is not well-formed."""
+        """Return the reply in an untrusted record; raise MessageError if it is invalid."""
         fields = dict(record)
         pins = fields.pop("pins", None)
         if set(fields) != {"name", "key", "ephemeral", "signature"} or not isinstance(pins, list):
@@ -146,9 +146,10 @@ class Committed:
 def masks(
     secret: X25519PrivateKey, name: str, members: Members, session: bytes, dim: int
 ) -> Masked:
-    """Return the sum of a member's masks, shape (dim,), modulo 2**64; those of all add up to 0.
+    """Return the sum of a member's masks, shape (dim,), modulo 2**64.
 
-    Raise MessageError if a one-time key is no key: a point of small order.
+    These sums add up to 0 over all members. Raise MessageError if a one-time key is invalid (a
+    point of small order).
     """
     total = np.zeros(dim, np.uint64)
     for other in members.commits:

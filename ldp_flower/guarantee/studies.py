@@ -1,8 +1,8 @@
 """Approved studies: the questions that an operator allows, each study with its share of the budget.
 
 A node sees questions, not strategies. So a study lists names of questions, columns and places of
-noise, and every message is compared with them. The server names the study. This name binds nobody,
-but the study's share on the ledger, its steps and its end hold whoever names it. If a study lists
+noise, and every message is compared with them. The server names the study. Any server may name any
+study, but the study's share on the ledger, its steps and its end hold in any case. If a study lists
 keys, one of them must have signed the query.
 """
 
@@ -133,11 +133,11 @@ class Study:
     def objection(
         self, query: Query, columns: Collection[str] | None, noise: str
     ) -> tuple[str, list[str]] | None:
-        """Return the reason why the study does not approve a query, or None.
+        """Return the reason why the study does not approve a query; None if it approves it.
 
         The reason comes with the names of the columns that are not approved. ``columns`` are the
-        names of the columns that it reads; None if one has no name, or if they are not known.
-        ``noise`` is the place of its noise.
+        names of the columns that the query reads; None if a column has no name, or if the names are
+        not known. ``noise`` is the place at which the query's mechanism adds noise.
         """
         if query.statistic not in self.questions:
             return f"question {query.statistic}", []
@@ -173,7 +173,7 @@ class Study:
         if missing := [key for key in needed if key not in plain]:
             raise StudiesError(f"Expected {', '.join(missing)} of study {plain.get('id')!r}.")
         values = {own[key]: value for key, value in plain.items()}
-        for name in _LISTS & set(values):  # an empty list would approve nothing, or anybody
+        for name in _LISTS & set(values):  # empty, signed_by would allow any analyst
             listed = values[name]
             if not (isinstance(listed, list) and listed and {str} == set(map(type, listed))):
                 raise StudiesError(f"Expected a list of texts as {_key(name)}, got {listed!r}.")
@@ -203,7 +203,7 @@ def _key(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # a string of JSON is one of TOML
+    return json.dumps(text, ensure_ascii=False)  # a string of JSON is also a string of TOML
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Studies:
         studies = [Study.of(each) for each in tables]
         approved = {each.id: each for each in studies}
         if len(approved) < len(studies):
-            raise StudiesError(f"Expected each id once in {path}, got one twice.")
+            raise StudiesError(f"Expected each id once in {path}, got an id twice.")
         return cls(approved)
 
     def check(self, policy: PrivacyPolicy) -> None:
@@ -251,7 +251,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
     with open(os.open(os.path.expanduser(path), os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
-            raise ValueError("it is no file")
+            raise ValueError("it is not a file")
         if about.st_mode & _OTHERS_WRITE:
             raise ValueError(f"other accounts can write it: chmod go-w {path}")
         if about.st_uid not in (0, os.geteuid()):
@@ -268,7 +268,7 @@ def signed_text(digest: str, study: str) -> bytes:
 class NamedStudy:
     """The study that a server names in its queries, and the key that signs them, if there is one.
 
-    The key is read anew from the file ``key`` when the run starts.
+    When a run starts, the key is read again from the file ``key``.
     """
 
     id: str
@@ -276,13 +276,13 @@ class NamedStudy:
 
     @classmethod
     def of(cls, study: str | None, key: str | None) -> Self | None:
-        """Return the study with the key in a file; None without a study."""
+        """Return the study ``study`` with the key in the file ``key``; None without a study."""
         if study is None:
             return None
         return cls(study, None if key is None else read_key(key))
 
     def naming(self, query: Query) -> Query:
-        """Return a query of this study, with its signature if there is a key."""
+        """Return the query with the name of this study and, if there is a key, a signature."""
         named = replace(query, study=self.id)
         if self.private is None:
             return named

@@ -1,7 +1,7 @@
 """Spending by approved studies, on a ledger: the study of each answer, used steps, and totals.
 
-Charges are never deleted, also if budgets are renewed. So a study's share is for life, and a study
-whose id comes again goes on where it was.
+Charges are never deleted, even if budgets are renewed. So a study's share is for life. If an
+operator lists an id again, earlier spending under this id still counts.
 """
 
 import sqlite3
@@ -29,7 +29,7 @@ SPENT: Final = (
 
 @dataclass(frozen=True)
 class InStudy:
-    """Users who have spent budget in a study, the largest sums of one of them, and used steps."""
+    """Number of users who have spent budget in a study, their largest sums, and used steps."""
 
     users: int
     largest: Cost
@@ -54,7 +54,7 @@ def is_over(connection: sqlite3.Connection, study: Study) -> bool:
 
 
 def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:
-    """Return what was ever spent in each study, by id; "" stands for answers without a study."""
+    """Return the total spending in each study, by id; "" stands for answers without a study."""
     book = studies_of_replies(connection)
     rows = connection.execute(
         "SELECT id, COUNT(*), MAX(epsilon), MAX(delta), MAX(alone) FROM ("
@@ -70,16 +70,19 @@ def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:
 
 
 def studies_of_replies(connection: sqlite3.Connection) -> str:
-    """Return the table of replies with the id of their study; empty in an older ledger."""
+    """Return the SQL of the table of replies and their studies; empty in an older ledger."""
     with_studies = format_of(connection) >= _WITH_STUDIES
     return "study" if with_studies else "(SELECT 0 AS reply, '' AS id WHERE 0)"
 
 
 def alone(connection: sqlite3.Connection) -> str:
-    """Return the column with the epsilon alone; an older ledger has no shared noise."""
+    """Return the name of the column with the epsilon if all other nodes collude.
+
+    It is the column of epsilons in an older ledger, which has no shared noise.
+    """
     return "alone" if format_of(connection) >= _WITH_ALONE else "epsilon"
 
 
 def spending(epsilon: float, delta: float, if_alone: float) -> Cost:
-    """Return a sum of costs as the cost that it is; epsilon alone only where it differs."""
+    """Return a sum of costs as a Cost, whose ``alone`` is set only if it differs from epsilon."""
     return Cost(epsilon, delta, alone=None if if_alone == epsilon else if_alone)

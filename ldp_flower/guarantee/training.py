@@ -5,7 +5,8 @@ the app's records. The reply is a :class:`~ldp_flower.guarantee.messages.Report`
 declares metrics public, the reply also has a MetricRecord.
 
 Parameters are the arrays of floats in an ArrayRecord, in the order of their names. They may have
-any shape, including no dimensions. Other arrays of the record (counters, masks) are no parameters.
+any shape, including no dimensions. Other arrays of the record (counters, masks) do not count as
+parameters.
 A question may be about some of the parameters only.
 
 Nodes that train a network sent as data receive a round instead: the network's text and the plan.
@@ -64,9 +65,10 @@ def census(own: RecordDict | None = None) -> RecordDict:
 
 
 def split_query(content: RecordDict) -> tuple[Query | None, RecordDict]:
-    """Undo :func:`with_query` or :func:`census`; raise MessageError if the content is neither.
+    """Return the query in a message of :func:`with_query`, and the app's records.
 
-    Return the query, or None for a census, and the app's records.
+    For a message of :func:`census`, return None instead of the query. Raise MessageError for any
+    other message.
     """
     own = RecordDict({name: record for name, record in content.items() if name != RIDER})
     rider = content.get(RIDER)
@@ -108,7 +110,7 @@ def parameters_of(record: ArrayRecord) -> Parameters:
 
 
 def flattened(parameters: Parameters) -> Floats:
-    """Return parameters as one vector."""
+    """Return all parameters, one after the other, as one vector of float64."""
     flat = [array.astype(np.float64).ravel() for array in parameters.values()]
     return np.concatenate([np.empty(0), *flat])
 
@@ -171,14 +173,14 @@ class NetworkRound(PlainFields):
         check_integer("number", self.number, 0 if self.plan.stoppable else 1, self.plan.num_rounds)
 
     def to_config(self) -> ConfigRecord:
-        """Encode for a Flower message."""
+        """Return the round as a record of a Flower message."""
         own = {key: getattr(self, key) for key in ("text", *_OWN)}
         plan = {k: v for k, v in asdict(self.plan).items() if v is not None and v is not False}
         return ConfigRecord({"version": FORMAT_VERSION, **own, **plan})
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Decode untrusted fields; raise MessageError if they are not a valid round."""
+        """Return the round in untrusted fields; raise MessageError if it is not valid."""
         of_plan = [key for key in _OF_PLAN if key in config or key not in _OPTIONAL]
         _check_fields(config, {*_OWN, *of_plan}, "a round of training")
         try:
@@ -210,12 +212,12 @@ class LocalTraining(PlainFields):
         check_positive("local_learning_rate", self.learning_rate)
 
     def to_config(self) -> ConfigRecord:
-        """Encode for a Flower message."""
+        """Return the local training as a record of a Flower message."""
         return ConfigRecord({"version": FORMAT_VERSION, **asdict(self)})
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Decode untrusted fields; raise MessageError if they are not a valid local training."""
+        """Return the local training in untrusted fields; raise MessageError if it is not valid."""
         _check_fields(config, {"steps", "learning_rate"}, "a local training")
         try:
             return cls(config["text"], config["steps"], config["learning_rate"])
