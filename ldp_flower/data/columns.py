@@ -16,7 +16,7 @@ from .numbers import as_numbers
 
 _TRUTHS = ("0", "1"), ("False", "True")  # two spellings of the same two categories
 _MAX_COLUMNS_NAMED = 5  # largest number of columns that the log of a table names
-_MAX_TYPES_NAMED = 3  # largest number of types that the log names of a column without usable ones
+_MAX_TYPES_NAMED = 3  # largest number of types that the log names if no entry can be used
 
 
 @dataclass(frozen=True)
@@ -78,18 +78,18 @@ class Numeric(PlainFields):
         return [column]
 
     def coded(self, values: object) -> Floats:
-        """Return standardised numbers, shape (rows,), with NaN for entries that are no numbers."""
+        """Return standardised numbers, shape (rows,), with NaN for entries that are not numbers."""
         numbers = as_numbers(values)
         return np.asarray((np.clip(numbers, self.low, self.high) - self._centre) / self._scale)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both bounds, standardised."""
+        """Both bounds of the column, after standardisation."""
         low, high = self.coded([self.low, self.high]).tolist()
         return low, high
 
     def standardise(self, values: object) -> Floats:
-        """Return standardised numbers, shape (rows, 1), with 0 for entries that are no numbers."""
+        """Return standardised numbers, shape (rows, 1), with 0 for entries that are not numbers."""
         return np.nan_to_num(self.coded(values))[:, None]
 
     def restore(self, standardised: ArrayLike) -> Floats:
@@ -171,7 +171,7 @@ class Categories(PlainFields):
         return [f"{column}={value}" for value in self.values]
 
     def coded(self, values: object) -> Floats:
-        """Return category indices 0, 1, ..., shape (rows,), with NaN for no category."""
+        """Return category indices 0, 1, ..., shape (rows,), with NaN for other values."""
         place = {label: float(i) for i, label in enumerate(self.values)}
         for one, other in (_TRUTHS, _TRUTHS[::-1]):
             if set(one) <= set(place) and not set(other) & set(place):
@@ -217,7 +217,7 @@ def log_mismatches(table: Mapping[str, tuple[Numeric | Categories, object]]) -> 
     for _, warning in worst:
         logger.warning("%s", warning)
     if len(found) > len(worst):
-        logger.warning("So it is, with fewer entries, in %d more columns.", len(found) - len(worst))
+        logger.warning("%d more columns have fewer such entries.", len(found) - len(worst))
 
 
 def _faults(name: str, kind: Numeric | Categories, values: object) -> Iterator[tuple[int, str]]:
@@ -234,7 +234,7 @@ def _faults(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
     unknown = [found[i] for i in np.flatnonzero(nowhere) if not is_blank(found[i])]
     if not unknown:
         return
-    what = "no numbers" if isinstance(kind, Numeric) else "none of its categories"
+    what = "not numbers" if isinstance(kind, Numeric) else "none of its categories"
     text = (
         f"{len(unknown)} of {len(found)} entries in column {name!r} are {what} and count as missing"
     )
@@ -274,7 +274,10 @@ def kind_of(plain: Mapping[str, Any]) -> Numeric | Categories:
 
 
 def _label(value: object) -> str | None:
-    """Return a category's text; 7, 7.0 and "7" are equal, since a missing value makes 7 a float."""
+    """Return the text of a category; None if the value has no text.
+
+    7, 7.0 and "7" have the same text, since libraries turn 7 into a float beside a missing value.
+    """
     return value if type(value) is str else of_entry(_text, value, None)
 
 

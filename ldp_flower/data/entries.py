@@ -5,7 +5,7 @@ turns all integers into texts. This module reads each entry on its own, and an i
 not make other entries fail. Arrays of numbers already have their type. They are converted at once,
 with the same result; see :mod:`.numbers`.
 
-The columns of all libraries are read by :func:`entries` or :func:`as_array`.
+All other code reads columns, of whatever library, by :func:`entries` or :func:`as_array`.
 """
 
 import logging
@@ -33,7 +33,7 @@ _LOST: Final = _Lost()
 def of_entry(function: Callable[[Any], T], entry: Any, otherwise: T) -> T:
     """Return ``function(entry)``, or ``otherwise`` if the function fails in any way.
 
-    A cell may hold any object. A library written in Rust may raise an error that is no Exception.
+    A cell may hold any object. A library written in Rust may raise errors that are not Exceptions.
     """
     try:
         return function(entry)
@@ -46,7 +46,7 @@ def of_entry(function: Callable[[Any], T], entry: Any, otherwise: T) -> T:
 def has(value: Any, *names: str) -> bool:
     """Return True if a value's type has attributes of these names.
 
-    An attribute of the value itself might be a label of its index or the name of a column.
+    The value is not asked: its attributes could be labels of an index or names of columns.
     """
     return all(hasattr(type(value), name) for name in names)
 
@@ -56,8 +56,8 @@ def entries(values: Any, what: str = "a column") -> list[Any]:
 
     An entry that its library cannot return becomes None: Arrow can hold texts that are not UTF-8,
     and years for which Python has no dates. The number of such entries is logged, with ``what`` as
-    the column's name. Raise ValueError for a single text, for a value that is no column, and for a
-    set or dict, whose order does not match the rows.
+    the column's name. Raise ValueError for a single text, for a value that is not a column, and for
+    a set or dict, whose order does not match the rows.
     """
     unordered = isinstance(values, str | bytes | set | frozenset | dict)
     if unordered or not isinstance(values, Iterable):
@@ -69,8 +69,8 @@ def entries(values: Any, what: str = "a column") -> list[Any]:
     _collect(values, found)
     if lost := sum(entry is _LOST for entry in found):
         logging.getLogger(__name__).warning(
-            "%d of %d entries of %s cannot be read, as a text that is not UTF-8 or a year after "
-            "9999, and count as missing.",
+            "%d of %d entries of %s cannot be read and count as missing. Such an entry is a text "
+            "that is not UTF-8, or a year after 9999, for example.",
             *(lost, len(found), what),
         )
     return _plain(found)
@@ -79,7 +79,7 @@ def entries(values: Any, what: str = "a column") -> list[Any]:
 def _collect(column: Any, found: list[Any]) -> None:
     """Append a column's entries to ``found``, all at once or, if that fails, by bisection.
 
-    So an entry that its library cannot return is lost alone, and all others are read.
+    So only the entries are lost that their library cannot return, and all others are read.
     """
     array = column.array if has(column, "array") else column  # of pandas
     if str(getattr(array, "dtype", "")).startswith("dictionary"):  # of Arrow in pandas
@@ -99,7 +99,7 @@ def _collect(column: Any, found: list[Any]) -> None:
         return
     except KeyboardInterrupt:  # comes from the operator
         raise
-    except BaseException:  # a library written in Rust may raise an error that is no Exception
+    except BaseException:  # a library in Rust may raise an error that is not an Exception
         if not has(column, "__len__", "__getitem__") or not len(column):
             raise
     if str(getattr(column, "dtype", "")) in _POLARS_PANICS and find_spec("pyarrow") is not None:
@@ -114,8 +114,9 @@ def _collect(column: Any, found: list[Any]) -> None:
 
 
 def _coded(array: Any) -> tuple[list[Any], dict[int, Any]] | None:
-    """Return the codes of a categorical column, and the category of each code; else None.
+    """Return the codes of a categorical column, and the category of each code.
 
+    Return None for any other column.
     Neither pandas nor Arrow checks that each code has a category. pandas also converts integer
     categories to floats if an entry is missing.
     """
@@ -135,7 +136,7 @@ def _types(found: list[Any]) -> set[type]:
 
 
 def _plain(found: list[Any]) -> list[Any]:
-    """Return entries with all texts as plain ``str``: subclasses may redefine equality."""
+    """Return entries with all texts as plain ``str``, since subclasses may redefine equality."""
     types: set[type] = of_entry(_types, found, {_Lost})
     if not any(each is _Lost or issubclass(each, str) for each in types - {str}):
         return found
@@ -163,7 +164,7 @@ def is_blank(value: Any) -> bool:
 
 
 def columns_of(table: Any) -> list[tuple[str, Any]] | None:
-    """Return a table's columns with their names, or None if the value is no table."""
+    """Return a table's columns with their names, or None if the value is not a table."""
     if has(table, "iloc", "columns"):  # of pandas, where several columns may have one name
         return [(str(name), table.iloc[:, i]) for i, name in enumerate(table.columns)]
     if has(table, "iter_columns"):  # of polars

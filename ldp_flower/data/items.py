@@ -35,15 +35,15 @@ def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) ->
     Raises
     ------
     ValueError
-        If ``num_bits`` is out of range, or an entry is no string.
+        If ``num_bits`` is out of range, or an entry is not a string.
 
     Notes
     -----
-    Strings with the same number are one item. Take V strings that were chosen independently of the
-    hash. A given string shares its number with another one with a probability of at most
-    ``V / 2**num_bits``, and any two strings do so with a probability of at most
-    ``V**2 / 2**(num_bits + 1)``: 1e-6 and 0.45 for a million strings and 40 bits. The hash is
-    public and hides nothing. The randomizer protects the users.
+    Strings with the same number are one item. Take V strings that were chosen
+    independently of the hash. A given string shares its number with another string with a
+    probability of at most ``V / 2**num_bits``. Any two strings share a number with a probability of
+    at most ``V**2 / 2**(num_bits + 1)``. These are 1e-6 and 0.45 for a million strings and 40 bits.
+    The hash is public and hides nothing. The randomizer protects the users.
     """
     check_integer("num_bits", num_bits, 1, 40)
     names = entries(strings)
@@ -56,13 +56,14 @@ def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) ->
 
 @plain_arguments
 def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
-    """Return each entry's item number, independently of the other entries; NaN for no item.
+    """Return the item number of each entry, and NaN for an entry that is not an item.
 
     Integers and whole floats in ``[0, 2**53)`` are their own item numbers. Whole floats count since
     pandas makes floats of integers beside a missing entry. NumPy's floats of four bytes have to be
-    below ``2**24``, and those of two bytes below ``2**11``. A string has the number that
-    :func:`hash_items` gives. Any other entry is no item. Raise ValueError if ``num_bits`` is out of
-    range, or if an array has several dimensions.
+    below ``2**24``, and floats of two bytes below ``2**11``. A string has the number that
+    :func:`hash_items` gives. Any other entry is not an item. An entry's number does not depend on
+    the other entries. Raise ValueError if ``num_bits`` is out of range, or if an array has several
+    dimensions.
     """
     check_integer("num_bits", num_bits, 1, 40)
     array = as_array(items)

@@ -36,7 +36,7 @@ def as_names(
     all texts, sorted, or all integers, in order of size. 7 and ``np.int64(7)`` are the same name.
     None, NaN and blank texts are missing. A missing entry raises ValueError or, with "drop", has
     the index -1. Raise ValueError also if texts and integers are mixed, if entries have another
-    type, or if :func:`check_names` does.
+    type, or if :func:`check_names` refuses the names.
     """
     array = as_array(values)
     if array is not None and array.ndim != 1:
@@ -85,10 +85,10 @@ def _rows(absent: NDArray[np.bool_]) -> str:
 def _whole(
     argument: str, array: NDArray[Any] | None, listed: list[Any], absent: NDArray[np.bool_]
 ) -> list[Any]:
-    """Return whole floats as integers, since pandas makes floats of integers if one is missing.
+    """Return the entries ``listed``, with whole floats as integers and None for missing entries.
 
-    Other entries stay unchanged. Raise ValueError if the integers are so large that floats merge
-    them.
+    pandas makes floats of integers if one is missing. Other entries stay unchanged. Raise
+    ValueError if integers are so large that one float stands for several of them.
     """
     if array is None or array.dtype.kind != "f":
         return listed
@@ -98,7 +98,7 @@ def _whole(
     if (np.abs(array[~absent]) >= exact).any():
         raise ValueError(
             f"Expected integers below 2**{exact.bit_length() - 1} in {argument}, which are floats "
-            "as some are missing: larger ones are not told apart. Read the column as text."
+            "as some are missing: larger integers are not told apart. Read the column as text."
         )
     return [None if none else int(name) for name, none in zip(listed, absent, strict=True)]
 
@@ -141,5 +141,5 @@ def check_names(argument: str, names: list[str]) -> None:
         if (other := known.setdefault(spelling, name)) != name:
             raise ValueError(
                 f"Expected one spelling of each name in {argument}, got {other!a} and {name!a}: "
-                "of two users each would spend a whole budget."
+                "two names would be two users, each of whom spends a whole budget."
             )

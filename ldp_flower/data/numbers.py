@@ -1,4 +1,4 @@
-"""Conversion of a column's entries to numbers; an entry that is no number becomes NaN."""
+"""Conversion of a column's entries to numbers; an entry that is not a number becomes NaN."""
 
 import math
 from collections import Counter
@@ -13,8 +13,8 @@ from .entries import as_array, columns_of, entries, has, of_entry
 
 _NUMBERS = "biuf"
 _MAX_COLUMNS_NAMED = 5  # largest number of columns that a message names
-_MOST_ENTRIES = 1 << 28  # of a sparse matrix, zeros included: 2 GiB
-_MAX_NUMBER_CHARS = 1000  # a longer text is no number
+_MOST_ENTRIES = 1 << 28  # largest number of entries of a sparse matrix, with its zeros: 2 GiB
+_MAX_NUMBER_CHARS = 1000  # a longer text does not count as a number
 _ARROWS_NUMBERS = frozenset(
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 halffloat float double".split()
 )
@@ -22,9 +22,10 @@ _NO_NUMBERS = frozenset({type(None), date, datetime, time, timedelta})  # types,
 
 
 def number_of(value: Any) -> float:
-    """Return ``float(value)``, or NaN if the value is no number.
+    """Return ``float(value)``, or NaN if the value is not a number.
 
-    True is 1 and ``"7"`` is 7. Dates, durations, complex numbers and arrays are no numbers.
+    True is 1 and ``"7"`` is 7. Dates, durations, complex numbers and arrays do not count as
+    numbers.
     """
     if type(value) is float or type(value) is bool:  # the most frequent types
         return float(value)
@@ -44,7 +45,7 @@ def _number(value: Any) -> float:
 
 
 def as_numbers(values: Any, what: str = "a column") -> NDArray[np.float64]:
-    """Return each entry as a number, independently of the others; NaN for no number.
+    """Return each entry as a number, independently of the others; NaN if it is not a number.
 
     An array keeps its shape. In any other value, each element is one entry.
     """
@@ -83,14 +84,14 @@ def dense(rows: Any) -> Any:
     if (size := math.prod(rows.shape)) > _MOST_ENTRIES:
         raise ValueError(
             f"Expected a sparse matrix with at most {_MOST_ENTRIES:,} entries, zeros included, got "
-            f"{size:,} in shape {rows.shape}: rows are stored with their zeros. Choose columns, or "
-            "hash them to fewer."
+            f"{size:,} in shape {rows.shape}: rows are stored with their zeros. Choose some of the "
+            "columns, or hash them to fewer columns."
         )
     return rows.toarray()
 
 
 def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
-    """Return rows as an array of numbers, shape (rows, columns), with NaN for no number.
+    """Return rows as an array, shape (rows, columns), with NaN for entries that are not numbers.
 
     ``rows`` is an array, a sparse matrix, a table or a sequence of rows. In a sequence, a row
     without ``num_columns`` entries becomes a row of NaN. By default, the number of columns is the
@@ -139,7 +140,10 @@ def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -
 
 
 def _numbers_at_once(column: Any) -> NDArray[Any] | None:
-    """Return a numeric column of Arrow or polars as an array (NaN: missing); None for others."""
+    """Return a numeric column of Arrow or polars as an array, with NaN for missing entries.
+
+    Return None for any other column.
+    """
     if has(column, "to_pylist", "__array__"):
         numbers = str(column.type) in _ARROWS_NUMBERS
     else:
@@ -149,7 +153,7 @@ def _numbers_at_once(column: Any) -> NDArray[Any] | None:
 
 
 def _row(row: Any) -> NDArray[np.float64] | None:
-    """Return one row's numbers, or None if the value is no row."""
+    """Return one row's numbers, or None if the value is not a row."""
     texts = isinstance(row, str | bytes | bytearray | memoryview)
     if texts or not (isinstance(row, Sequence) or hasattr(row, "__array__")):
         return None

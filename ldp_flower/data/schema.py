@@ -40,10 +40,11 @@ class Table(Protocol):
 class Schema(PlainFields):
     """Public facts about a table, which define its features and targets.
 
-    Facts that are declared here need no privacy budget for an estimate. A row's features depend
-    only on that row and on the schema. They are finite and bounded for any row: a value that is
-    missing or no number counts as typical. True is 1, ``"7"`` is 7, and dates and durations are no
-    numbers. So a schema may be shared freely, and applying it on a client reveals nothing.
+    Facts that are declared here need not be estimated, which would cost privacy budget. A row's
+    features depend only on that row and on the schema. They are finite and bounded for any row: a
+    value that is missing or is not a number counts as the typical value. True is 1, ``"7"`` is 7,
+    and dates and durations do not count as numbers. So a schema may be shared freely, and applying
+    it on a client reveals nothing.
 
     Parameters
     ----------
@@ -52,13 +53,15 @@ class Schema(PlainFields):
     target : str, optional
         Name of the column to predict, by default none.
     bounds : Numeric or Categories, optional
-        Public facts about the target, required with it: the bounds of a number, or the classes.
+        Public facts about the target: the bounds of a number, or the classes. Required if there is
+        a target.
 
     Raises
     ------
     ValueError
-        If there is no column, if a column is neither `Numeric` nor `Categories` or its name is no
-        text, if the target is one of the columns, or if only one of target and bounds is given.
+        If there is no column, if a column is neither `Numeric` nor `Categories`, if a column's name
+        is not a string, if the target is one of the columns, or if only one of target and bounds is
+        given.
 
     Notes
     -----
@@ -96,7 +99,7 @@ class Schema(PlainFields):
         if self.bounds is not None:
             check_kind(f"the target {self.target!r}", self.bounds)
         if self.target in self.columns:
-            raise ValueError(f"Expected a target that is no feature, got {self.target!r}.")
+            raise ValueError(f"Expected a target that is not in columns, got {self.target!r}.")
 
     @property
     def names(self) -> list[str]:
@@ -142,7 +145,8 @@ class Schema(PlainFields):
     def centred(self) -> NDArray[np.bool_]:
         """Mask of the features and, last, the target: True if its centre need not be estimated.
 
-        The centre is then declared, or there is none, as for the intercept, indicators and classes.
+        The centre is then declared, or the column has no centre: the intercept, indicators and
+        classes have none.
         """
         return self._known(lambda column: column.centre is not None)
 
@@ -173,7 +177,7 @@ class Schema(PlainFields):
     def targets(self, table: Table) -> Floats:
         """Return the targets as standardised numbers or class indices, shape (rows,).
 
-        An entry that is no number, or none of the classes, becomes NaN. Users leave out rows
+        An entry that is not a number, or not one of the classes, becomes NaN. Users leave out rows
         without a target. Raise ValueError if the schema has no target, or if the table lacks its
         column.
         """
@@ -184,8 +188,8 @@ class Schema(PlainFields):
     def missing(self, table: Table) -> NDArray[np.bool_]:
         """Return a mask of the missing entries, shape (rows, num_features).
 
-        An entry is missing if it is no number, or none of the categories. All features of a column
-        of categories are missing together. Raise ValueError if the table lacks a column.
+        An entry is missing if it is not a number, or not one of the categories. All features of a
+        column of categories are missing together. Raise ValueError if the table lacks a column.
         """
         table = collected(table)
         codes = [kind.coded(self._read(table, name)) for name, kind in self.columns.items()]
@@ -203,15 +207,15 @@ class Schema(PlainFields):
         *,
         missing_ids: MissingIds = "raise",
     ) -> Users:
-        """Collect the rows of a table into users.
+        """Return users made of the rows of a table.
 
         Parameters
         ----------
         table : mapping of str to array_like, or DataFrame
             The table with all columns of the schema, including the target. It may be a table, a
             query or a data set of pandas, polars, pyarrow or DuckDB; queries are run. An entry that
-            its library cannot return (no UTF-8, a year after 9999) is missing. A query that fails
-            on one entry fails for all rows: use ``TRY_CAST``, or ``strict=False``.
+            its library cannot return (a text that is not UTF-8, a year after 9999) is missing. A
+            query that fails on one entry fails for all rows: use ``TRY_CAST``, or ``strict=False``.
         groups : str or array_like of str or int, optional
             The user of each row, or the name of the column with the users. By default each row is a
             separate user.
@@ -244,13 +248,13 @@ class Schema(PlainFields):
             try:
                 named = column_of(table, groups)
             except ValueError as error:
-                alone = "Without groups each row is a user of its own."
+                alone = "Without groups each row is a separate user."
                 raise ValueError(f"{error} {alone}") from None
         check_rows(table, named)
         for name, values in read.items():  # convert once, for the next three calls
             read[name] = as_numbers(values) if isinstance(self.kind(name), Numeric) else values
         targets = None if self.target is None else self.targets(read)
-        features = self.features(read)  # first, since it checks that columns have one length
+        features = self.features(read)  # called first, since it checks lengths of columns
         users = Users.from_rows(
             features, targets, named, ids, missing=self.missing(read), missing_ids=missing_ids
         )
@@ -305,7 +309,7 @@ class Schema(PlainFields):
         return [*self.columns, *([] if self.target is None else [self.target])]
 
     def digests(self) -> dict[str, int]:
-        """Return a digest of the declaration of each column and of the target, by name.
+        """Return the digests of the declarations of the columns and of the target, by name.
 
         A digest has 63 bits. Two schemas with equal digests are equal, unless an adversary has
         searched for a collision.
@@ -323,7 +327,7 @@ class Schema(PlainFields):
     def in_units(self, predictions: ArrayLike) -> Floats:
         """Return predictions of standardised targets, converted to the target's units.
 
-        Raise ValueError if the target is no number.
+        Raise ValueError if the target is not a number.
         """
         if not isinstance(self.bounds, Numeric):
             raise ValueError("Expected a schema whose target is a number, got another.")
@@ -372,7 +376,7 @@ class TableLoader:
                 f"Expected a user column that is none of the schema's, got {self.user_column!r}."
             )
         if self.ids is not None and self.user_column is None:
-            raise ValueError("Expected user_column, with the user of each row, with ids.")
+            raise ValueError("Expected user_column (the user of each row) together with ids.")
         check_missing_ids(self.missing_ids, self.user_column)
 
     @property
@@ -398,7 +402,7 @@ class TableLoader:
         return users
 
     def _users(self, table: Path, ids: Path | None) -> Users:
-        """Return the users of a file; a process reads it once, and again if it has changed."""
+        """Return the users of a file, which a process reads again only if it has changed."""
         files = [table] if ids is None else [table, ids.expanduser()]
         try:
             key = tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
@@ -418,23 +422,26 @@ class TableLoader:
 
 
 def check_rows(table: object, groups: object) -> None:
-    """Raise ValueError if groups are a Series with another index than the table's."""
+    """Raise ValueError if groups have the same length as the table but another index.
+
+    Groups or tables without an index are accepted. A later error reports different lengths.
+    """
     rows: Any = getattr(table, "index", None)
     named: Any = getattr(groups, "index", None)
     if not (hasattr(rows, "equals") and hasattr(named, "equals")) or rows.equals(named):
         return
     if len(rows) == len(named):  # for other lengths, a later error states both numbers
         raise ValueError(
-            "Expected groups with the index of the table, got another: whose row is whose? Name a "
-            "column of the table, or give groups.to_numpy() if they are in its order."
+            "Expected groups with the index of the table, got groups with another index. Name a "
+            "column of the table, or give groups.to_numpy() if they are in the order of its rows."
         )
 
 
 def collected(table: Any) -> Any:
-    """Run a query or load a data set, once; return anything else unchanged.
+    """Return the table of a query or of a data set, once it is run or loaded.
 
     Such queries and data sets are a polars ``LazyFrame``, a pyarrow ``Dataset`` and a relation of
-    DuckDB.
+    DuckDB. Any other value is returned unchanged.
     """
     if has(table, "collect") and not has(table, "__array__"):
         return table.collect()
@@ -457,7 +464,7 @@ def column_of(table: Table, name: str, numbers: bool = False) -> Any:
             "Expected a table with named columns, a DataFrame or a mapping of names to columns, "
             f"got {type(table).__name__}."
         ) from None
-    except Exception:  # the error of polars is no KeyError
+    except Exception:  # polars raises another error than KeyError
         raise ValueError(f"Expected a column {name!r} in the table, got none.") from None
     if getattr(values, "ndim", 1) == 2 and hasattr(table, "columns"):
         raise ValueError(f"Expected one column {name!r} in the table, got {values.shape[1]}.")

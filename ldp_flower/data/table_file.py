@@ -2,7 +2,7 @@
 
 In pandas' reader of CSV files, one field can affect the whole file: a quote that is never closed
 swallows the following lines, and one field too many makes the whole file fail. This reader drops a
-line that is no record, and goes on with the next line.
+line that is not a record, and goes on with the next line.
 """
 
 import csv
@@ -40,8 +40,8 @@ def read_table(
     -------
     dict of str to list
         The entries of each column: texts from a CSV file, Python's built-in types from a Parquet
-        file. Lines of a CSV file that are no record (more or fewer fields than the first line, or
-        quotes that do not close) are left out and logged.
+        file. Lines of a CSV file that are not a record (they have more or fewer fields than the
+        first line, or quotes that do not close) are left out, and their number is logged.
 
     Raises
     ------
@@ -73,16 +73,16 @@ def _of_csv(path: Path, columns: Sequence[str], quoted: bool) -> dict[str, list[
             rows.append(chosen(fields))
     if left_out:
         logging.getLogger(__name__).warning(
-            "%d lines of %s are left out, of which the first is line %d: more or fewer fields than "
-            "the first line has, or quotes that do not close. Was it written without quotes? Then "
-            "say so (--unquoted, or quoted=False).",
+            "%d lines of %s are left out, of which the first is line %d: they have more or fewer "
+            "fields than the first line, or quotes that do not close. If the file was written "
+            "without quotes, say so (--unquoted, or quoted=False).",
             *(len(left_out), path, left_out[0]),
         )
     return {name: [row[i] for row in rows] for i, name in enumerate(columns)}
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file; bytes that are no UTF-8 affect only their own field."""
+    """Return the text of a file; bytes that are not UTF-8 affect only their own field."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -91,8 +91,8 @@ def _text(path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         logging.getLogger(__name__).warning(
-            "%s is not UTF-8, first on line %d: what is not is no number and none of the "
-            "categories.",
+            "%s is not UTF-8, first on line %d: a field that is not UTF-8 is neither a number nor "
+            "one of the categories.",
             *(path, error.object.count(b"\n", 0, error.start) + 1),
         )
         return content.decode("utf-8-sig", "surrogateescape")
@@ -132,11 +132,11 @@ _FIELD = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"(,|\r?\n|\r?\Z)|((?!")[^,\n]*+)(,|
 
 
 def records(text: str, quoted: bool = True) -> Iterator[tuple[int, list[str] | None]]:
-    """Yield the line number on which each record begins, and its fields; None for no record.
+    """Yield the line number on which each record begins, and the record's fields.
 
-    The first record, the header, sets the number of fields of all records. A line is no record if
-    it has more or fewer fields, or quotes that do not close before a comma or newline. Empty lines
-    are skipped.
+    The first record, the header, sets the number of fields of all records. A line is not a record
+    if it has more or fewer fields, or quotes that do not close before a comma or newline. Its
+    fields are None. Empty lines are skipped.
 
     If ``quoted``, fields may be in quotes, as in RFC 4180: inside quotes, commas and newlines are
     text and quotes are doubled. If not, a quote is a character like any other, and each line is a
@@ -166,7 +166,7 @@ def records(text: str, quoted: bool = True) -> Iterator[tuple[int, list[str] | N
 
 
 def _in_line(line: str) -> list[str] | None:
-    """Return the fields of a record of one line; None if the line is no record."""
+    """Return the fields of a record of one line; None if the line is not a record."""
     try:
         return next(csv.reader((line,), strict=True))
     except csv.Error:

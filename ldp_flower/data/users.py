@@ -51,15 +51,15 @@ class Users(PlainFields):
     Raises
     ------
     ValueError
-        If shapes disagree, if offsets are no integers or decrease, or if ids are empty, repeated
-        or no valid names for a ledger; see :meth:`from_rows`.
+        If shapes disagree, if offsets are not integers or decrease, or if ids are empty, repeated
+        or not valid as names for a ledger; see :meth:`from_rows`.
 
     Notes
     -----
     Features and targets are stored as float64, row after row. An entry's number depends on that
-    entry alone. True is 1, ``"7"`` is 7, and an entry that is no number (``None``, a date, an
-    integer beyond all floats) is NaN. A record with a non-finite number affects its own user only.
-    The record is left out. If the user has no other records, the user reports the centre; see
+    entry alone. True is 1, ``"7"`` is 7, and an entry that is not a number (``None``, a date,
+    an integer beyond all floats) is NaN. A record with a non-finite number affects its own user
+    only. The record is left out. If the user has no other records, the user reports the centre; see
     :meth:`finite`.
 
     The representation shows the numbers of users and features, and no data.
@@ -106,7 +106,7 @@ class Users(PlainFields):
                 f"got {getattr(ids, 'dtype', type(ids).__name__)} of shape {np.shape(ids)}."
             )
         if ids is not None and (np.strings.strip(ids) == "").any():
-            raise ValueError("Expected ids that are not empty, got one that is.")
+            raise ValueError("Expected ids that are not empty, got an empty id.")
         if ids is not None:
             check_names("ids", ids.tolist())
 
@@ -139,14 +139,14 @@ class Users(PlainFields):
         missing: NDArray[np.bool_] | None = None,
         missing_ids: MissingIds = "raise",
     ) -> Self:
-        """Collect rows into users.
+        """Return users made of rows.
 
         Parameters
         ----------
         features : array_like, shape (rows, num_features), or sequence of array_like
             One row per record; it may be a sparse matrix of SciPy. In a list of rows, a row of the
             wrong length counts as a row of NaN. If columns of a table (pandas, polars or Arrow)
-            hold entries that are no numbers, these columns are logged.
+            hold entries that are not numbers, these columns are logged.
             :func:`~ldp_flower.simulate` refuses users without a usable row. A node lets such users
             answer at random, so that its data decide nothing that a server sees.
         targets : array_like, shape (rows,), optional
@@ -191,7 +191,8 @@ class Users(PlainFields):
         lost = 0 if columns is None else int((~np.isfinite(table).all(axis=1)).sum())
         if lost:
             logging.getLogger(__name__).warning(
-                "%d of %d rows cannot be used: no numbers in column %s. Text is coded by a Schema.",
+                "%d of %d rows cannot be used: not all entries are numbers in column %s. A Schema "
+                "makes numbers of texts.",
                 *(lost, len(table), without_numbers(table, columns)),
             )
         numbers = None if targets is None else as_numbers(targets)
@@ -208,7 +209,7 @@ class Users(PlainFields):
         missing: NDArray[np.bool_] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Self:
-        """Collect rows of numbers into users; see :meth:`from_rows`."""
+        """Return users made of rows of numbers; see :meth:`from_rows`."""
         check_missing_ids(missing_ids, groups)
         has_targets = targets is not None
         numbers = np.zeros(len(table)) if targets is None else targets
@@ -216,7 +217,7 @@ class Users(PlainFields):
         users = cls(table, numbers, each, has_targets=has_targets, missing=missing, columns=columns)
         if groups is None:
             if ids is not None:
-                raise ValueError("Expected groups, the user of each row, with ids.")
+                raise ValueError("Expected groups (the user of each row) together with ids.")
             return users
         names, user = as_names("groups", groups, missing_ids)
         if len(user) != len(table):
@@ -250,7 +251,7 @@ class Users(PlainFields):
         num_bits: int = 40,
         missing_ids: MissingIds = "raise",
     ) -> Self:
-        """Collect items into users without targets: one item per row, in one column of features.
+        """Return users made of items, without targets: one item per row, in one column of features.
 
         Parameters
         ----------
@@ -259,7 +260,7 @@ class Users(PlainFields):
             integer in ``[0, 2**53)`` is its own item number. So is a whole float in this range (of
             four bytes below ``2**24``, of two bytes below ``2**11``). A string becomes a number
             below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
-            Any other entry is no item, and its row is skipped.
+            Any other entry is not an item, and its row is skipped.
         groups, ids, missing_ids
             As in :meth:`from_rows`.
         num_bits : int (default: 40)
@@ -273,8 +274,8 @@ class Users(PlainFields):
         numbers = item_numbers(items, num_bits)
         if lost := int(np.isnan(numbers).sum()):
             logging.getLogger(__name__).warning(
-                "%d of %d rows hold no item, an integer from 0 to 2**53 - 1 or a text, and are "
-                "passed over. Larger integers can be read as texts.",
+                "%d of %d rows hold no item (an integer from 0 to 2**53 - 1, or a text) and are "
+                "skipped. Larger integers can be read as texts.",
                 *(lost, len(numbers)),
             )
         return cls._collected(numbers[:, None], None, groups, ids, missing_ids)
@@ -343,13 +344,13 @@ class Users(PlainFields):
         return self._with_rows(order)
 
     def partition(self, index: int, num_partitions: int) -> Self:
-        """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
+        """Return the users of node ``index`` if users are split as by ``numpy.array_split``."""
         start, stop = partition_range(len(self), index, num_partitions)
         return self._with(first=self.first or 0)[start:stop]
 
 
 def partition_range(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
-    """Return the first user of part ``index``, and the one after its last."""
+    """Return the indices at which part ``index`` begins and ends; the end is not in the part."""
     if not 0 <= index < num_partitions:
         raise ValueError(f"Expected 0 <= index < {num_partitions}, got {index}.")
     size, extra = divmod(num_users, num_partitions)
@@ -363,7 +364,7 @@ def _check_missing(missing: object, shape: tuple[int, ...]) -> None:
     dtype, got = getattr(missing, "dtype", type(missing).__name__), np.shape(missing)  # type: ignore[call-overload]
     if dtype != np.bool_ or got != shape:
         raise ValueError(
-            f"Expected missing to be an array of booleans of shape {shape}, as the features, "
+            f"Expected missing to be an array of booleans of shape {shape}, like the features, "
             f"got {dtype} of shape {got}."
         )
 
@@ -402,7 +403,7 @@ class UserSource(Protocol):
 
     @property
     def first(self) -> int | None:
-        """Index of the first user among all users of a simulation, if this is a part of them."""
+        """Index of the first user among all users of a simulation; None if it is not known."""
 
     @property
     def has_targets(self) -> bool:
@@ -410,7 +411,7 @@ class UserSource(Protocol):
 
     @property
     def num_features(self) -> int:
-        """Number of columns of their features, which is public."""
+        """Number of columns of the users' features, which is public."""
 
     def __len__(self) -> int: ...
 
@@ -418,10 +419,10 @@ class UserSource(Protocol):
         """Return some users, in the given order, each with its first ``max_rows`` rows."""
 
     def partition(self, index: int, num_partitions: int) -> Self:
-        """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
+        """Return the users of node ``index`` if users are split as by ``numpy.array_split``."""
 
 
 def users_instead_of(value: object) -> str:
-    """Return what makes users of a value that is none."""
+    """Return advice on how to make Users of a value, for an error message."""
     is_table = hasattr(value, "columns") or isinstance(value, Mapping)
     return "make them by schema.users(table)" if is_table else "see Users.from_rows"

@@ -240,7 +240,9 @@ def test_users_know_what_is_missing():
     assert len(users.finite().targets) == 5
     same = SCHEMA.users(ROWS, groups=["a"] * 5).finite()
     assert len(same.targets) == 4 == len(same.missing)
-    with pytest.raises(ValueError, match=r"column 'who' .* Without groups each row is a user"):
+    with pytest.raises(
+        ValueError, match=r"column 'who' .* Without groups each row is a separate user"
+    ):
         SCHEMA.users(ROWS, groups="who")
 
 
@@ -308,7 +310,7 @@ def test_entries_that_are_not_what_is_declared_are_told_to_whoever_loads_the_tab
     }
     schema.users(pd.DataFrame(table, dtype="object"))
     assert [record.getMessage() for record in caplog.records] == [
-        "1 of 5 entries in column 'age' are no numbers and count as missing.",
+        "1 of 5 entries in column 'age' are not numbers and count as missing.",
         "2 of 5 entries in column 'plan' are none of its categories and count as missing.",
         "1 of 5 entries in column 'left' are none of its categories and count as missing.",
     ]
@@ -331,7 +333,7 @@ def test_of_a_wide_table_the_worst_columns_are_told(caplog):
     assert [line[:40] for line in told[:5]] == [
         f"{i + 1} of 10 numbers in column 'x{i}' are outsi" for i in range(4, 9)
     ]
-    assert told[5:] == ["So it is, with fewer entries, in 4 more columns."]
+    assert told[5:] == ["4 more columns have fewer such entries."]
 
 
 def test_names_are_texts_and_columns_are_there_once():

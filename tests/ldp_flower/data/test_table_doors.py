@@ -311,7 +311,7 @@ def test_a_column_in_which_nothing_can_be_used_is_told_with_its_types(caplog):
     Schema({"day": Numeric(0, 1)}).users({"day": days})
     (told,) = (record.getMessage() for record in caplog.records)
     assert told == (
-        "28 of 28 entries in column 'day' are no numbers and count as missing: none can be used. "
+        "28 of 28 entries in column 'day' are not numbers and count as missing: none can be used. "
         "They are of type date."
     )
 

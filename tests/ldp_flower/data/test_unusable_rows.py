@@ -20,7 +20,7 @@ def test_columns_of_text_are_named(caplog):
     users = Users.from_rows(FRAME, [1.0, 2.0, 3.0])
     (told,) = warnings_of(caplog)
     assert told.startswith("3 of 3 rows cannot be used")
-    assert "column 'city' (3 of 3 rows), 'age' (1 of 3 rows). Text" in told
+    assert "column 'city' (3 of 3 rows), 'age' (1 of 3 rows). A Schema" in told
     assert "Rome" not in told and users.columns == ["age", "city", "ok"]
 
 

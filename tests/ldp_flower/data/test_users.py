@@ -81,7 +81,7 @@ def test_ids_bring_in_users_without_rows(as_type):
         (["a", "a"], ["a", "b", "a"], "Expected distinct ids, got 2 among 3"),
         (["a", "a"], [1.0], "Expected ids to be strings or integers, all of one type, got float"),
         ([0.0, 1.0], [1], "Expected groups to be strings or integers, all of one type, got float"),
-        (None, ["a", "b"], "Expected groups, the user of each row, with ids"),
+        (None, ["a", "b"], r"Expected groups \(the user of each row\) together with ids"),
         (["a"], ["a"], "Expected 2 groups, one a row"),
     ],
 )
