@@ -39,12 +39,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public names when one is first used: commands that need none start sooner."""
+    """Return a public name, importing it on first use, so that commands start sooner."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.public"), name)
 
 
 def __dir__() -> list[str]:
-    """List the public names, too, for completion in notebooks."""
+    """Return the names of the module with all public names, for completion in notebooks."""
     return sorted({*globals(), *__all__})

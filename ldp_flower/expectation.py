@@ -44,8 +44,8 @@ class Setting(PlainFields):
     variance_between : float, optional
         Share of the variance of columns and residuals that lies between users (the intraclass
         correlation). It is 0 if the rows of one user differ as much as rows of different users,
-        and near 1 if they are alike. The default of this number and of the quality is the value
-        that the protocol's plan assumes.
+        and near 1 if the rows of one user are alike. By default, this number and the quality have
+        the values that the protocol's plan assumes.
     num_nodes : int, optional
         Number of nodes that hold the users, with noise at the node.
     """
@@ -121,7 +121,7 @@ class Expectation(PlainFields):
 
     @property
     def report_bytes(self) -> int:
-        """Bytes of the largest report."""
+        """Size of the largest report of the mechanisms, in bytes."""
         return max(each.report_bytes for each in self.randomizers)
 
 
@@ -134,7 +134,8 @@ class LowerBound:
     source : str
         Paper and theorem.
     among : str
-        The protocols that the theorem covers: ``"that asks everybody once and at one time"``.
+        The protocols that the theorem covers, as a relative clause for the text of the bound:
+        ``"that asks everybody once and at one time"``.
     rate : str
         The lower bound on the mean squared error of the coefficients, without the constant.
     symbols : str
@@ -166,11 +167,14 @@ class LowerBound:
 
 
 class Plannable:
-    """Base class of protocols that have a plan (a formula or a simulation) or say why not."""
+    """Base class of protocols that have a plan (a formula or a simulation of their error).
 
-    #: Names of the numbers of a :class:`Setting` that a plan reads, apart from ``num_users``.
+    A protocol without a plan states the reason.
+    """
+
+    #: Names of the fields of :class:`Setting` that a plan reads, apart from ``num_users``.
     plans_with: ClassVar[frozenset[str]] = frozenset()
-    #: True if a strategy knows by itself how many features a row has.
+    #: True if a strategy knows how many features a row has, so that a setting need not state it.
     sized: ClassVar[bool] = True
     #: Places where a strategy can have noise added.
     noises: ClassVar[tuple[str, ...]] = ("user",)
@@ -195,7 +199,7 @@ class Plannable:
         return None
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return the error from a formula. It is used if :meth:`synthetic` returns None.
+        """Return the expected error by a formula. It is used if :meth:`synthetic` returns None.
 
         Numbers that are not in ``plans_with`` are not read. Raises NoPlan if the error is not
         known, and WouldRefuse if a run with these numbers would be refused before any query.

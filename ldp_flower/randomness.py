@@ -1,7 +1,8 @@
 """Random sources: the operating system's generator for deployment, keyed ones for simulation.
 
 Every draw of a randomizer goes through a :class:`RandomSource`. Draws are made row by row: row
-``i`` of a draw belongs to user ``i`` alone.
+``i`` of a draw belongs to user ``i`` alone. A word is 64 random bits, and a uniform is a random
+number between 0 and 1.
 
 * :class:`SystemRandom` reads the operating system's CSPRNG. It cannot be seeded.
 * :class:`KeyedRandom` gives every user a separate stream that depends only on the user's 64-bit
@@ -16,8 +17,8 @@ Every draw of a randomizer goes through a :class:`RandomSource`. Draws are made 
 
 A uniform has 52 bits of one word. Near 0 and 1 these are too few: normals would end at 8.2
 standard deviations, and some reports would be possible for one value and impossible for another.
-A uniform within 2**-28 of either end therefore gets 960 more low-order bits. They come from words
-that are used for this draw only, so that all other draws stay the same.
+A uniform within 2**-28 of 0 or 1 therefore gets 960 more low-order bits. They come from further
+words that are used for this draw only, so that all other draws stay the same.
 """
 
 import hashlib
@@ -41,12 +42,12 @@ _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64's multipl
 _MASK = (1 << 64) - 1
 _TAIL = 2.0**-28  # nearer to 0 or 1 a uniform gets more bits
 _FURTHER_WORDS = 15  # number of further 64-bit words; with probability 2**-960 they are all 0
-_FURTHER = -2  # separates the streams of further words from others derived from the same state
+_FURTHER = -2  # number that separates streams of further words from other streams of a state
 _CACHED_WORDS = 1 << 15  # words mixed at a time, in the cache: mixing touches each word 7 times
 
 
 def _mix(words: Words) -> Words:
-    """Apply SplitMix64's bijection to 64-bit words, in place."""
+    """Apply SplitMix64's bijection to 64-bit words in place, and return them."""
     shifted = words >> np.uint64(30)
     words ^= shifted
     words *= np.uint64(_FIRST)
@@ -71,10 +72,10 @@ def _is_number(part: int | NDArray[np.integer[Any]]) -> bool:
 
 
 def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
-    """Hash integers (or arrays of them, broadcast together) to 64-bit states.
+    """Return 64-bit hashes of integers, or of arrays of integers that are broadcast together.
 
-    A state depends on all parts in their order; integers are taken modulo 2**64. Returns an array
-    of uint64 of the broadcast shape, at least one-dimensional.
+    A hash depends on all parts in their order; integers are taken modulo 2**64. The result is an
+    array of uint64 of the broadcast shape, with at least one dimension.
     """
     # Hash the leading parts that are single numbers without the cost of arrays. On a node with
     # one user, all arrays have one element.
@@ -94,7 +95,7 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
 
 
 def public_coin(*parts: int) -> int:
-    """Hash integers to one integer of 63 bits, which fits into Flower's records."""
+    """Return a hash of integers: one integer of 63 bits, which fits into Flower's records."""
     return int(derive(*parts)[0] >> np.uint64(1))
 
 
@@ -111,17 +112,17 @@ def _finer(uniform: float, further: Words) -> float:
 
 
 def drawable(probability: ArrayLike) -> Floats:
-    """Round probabilities up so that comparing a uniform with them realises them exactly.
+    """Return probabilities, rounded up to multiples of 2**-52.
 
-    The results are multiples of 2**-52. The probabilities are first raised by a factor of
-    1 + 1e-15, which absorbs a few rounding errors.
+    A uniform is below such a number with exactly this probability. The probabilities are first
+    raised by a factor of 1 + 1e-15, which is larger than a few rounding errors.
     """
     raised = np.asarray(probability, np.float64) * (1 + 1e-15)
     return np.asarray(np.ceil(raised * 2**52) * 2.0**-52)
 
 
 class RandomSource(ABC):
-    """Source of random words, uniforms, normals and exponentials; the first axis is the users."""
+    """Source of random words, uniforms, normals and exponentials; row i of a draw is user i's."""
 
     @abstractmethod
     def words(self, shape: tuple[int, ...]) -> Words:
@@ -133,7 +134,7 @@ class RandomSource(ABC):
             yield slice(start, min(start + size, users)), self
 
     def _further(self, shape: tuple[int, ...], where: Places) -> Words:
-        """Draw further words for some places of the last draw.
+        """Draw further words, shape (places, 15), for some entries of the last draw.
 
         ``shape`` is the shape of the last draw, and ``where`` holds flat indices into it.
         """
@@ -142,7 +143,8 @@ class RandomSource(ABC):
     def _drawn(self, shape: tuple[int, ...]) -> tuple[Floats, Places, Floats, Floats]:
         """Draw uniforms u.
 
-        Return u, the flat indices of the u near 0 or 1, and u and 1 - u at these indices.
+        Return all u, the flat indices of those u that are near 0 or 1, and at these indices u and
+        1 - u with further bits.
         """
         words = self.words(shape).reshape(-1)
         uniforms, near = np.empty(len(words)), []
@@ -225,7 +227,7 @@ class _Streams(RandomSource):
             raise ValueError(f"Expected {self._users} users, got {users}.")
 
     def blocks(self, users: int, size: int) -> Iterator[tuple[slice, RandomSource]]:
-        """Yield consecutive blocks of users, each with its users' streams.
+        """Yield consecutive blocks of users, each with the streams of its users.
 
         The next draw from this source continues where the blocks have ended.
         """
@@ -312,7 +314,7 @@ class NumpyRandom(RandomSource):
         return self._generator.integers(0, _MASK, shape, np.uint64, endpoint=True)
 
     def normals(self, shape: tuple[int, ...]) -> Floats:
-        """Draw standard normals."""
+        """Draw standard normal numbers of the given shape."""
         return self._generator.standard_normal(shape)
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-#: What is missing. "cohorts": users for all cohorts. "noise": users for a result above the noise.
-#: "data": entries that could be reported. "answers": answers of the users who were queried.
+#: Names of what is missing. "cohorts": users for all cohorts. "noise": users for a result above the
+#: noise. "data": entries that could be reported. "answers": answers of the users who were queried.
 #: "nodes": nodes that share their noise.
 Reason = Literal["cohorts", "noise", "data", "answers", "nodes"]
 
@@ -22,7 +22,7 @@ class TooFew:
     needed : int, optional
         Smallest number of users with which a run starts.
     useful : int, optional
-        Number of users from which on a run finds most of the relations in the data.
+        Smallest number of users with which a run finds most of the relations in the data.
     epsilon : float, optional
         Epsilon at which a run with these users starts.
     unit : str (default: "users")
@@ -40,7 +40,7 @@ class TooFew:
     advice: str = ""
 
     def __str__(self) -> str:
-        """Return the refusal in words."""
+        """Return the refusal as a text."""
         sentences = [self.why]
         if self.needed is not None:
             sentences.append(f"At least {self.needed:,} {self.unit} are needed.")

@@ -22,11 +22,11 @@ MAX_INTEGER = (1 << 63) - 1  # largest integer that messages and arrays hold
 
 
 def plain(value: Any) -> Any:
-    """Convert a NumPy scalar to Python's own value, and return anything else unchanged.
+    """Return a NumPy scalar as a value of Python's types; return anything else unchanged.
 
-    Arrays without dimensions count as scalars. Numbers of classes derived from Python's numbers
-    become Python's own. The reasons: messages accept only Python's own numbers, NumPy numbers of
-    a few bytes overflow and round, and a derived class may have its own arithmetic.
+    Arrays without dimensions count as scalars. Numbers of classes that are derived from Python's
+    int or float become int or float. The reasons: messages accept only Python's numbers, NumPy
+    numbers of a few bytes overflow and round, and a derived class may have its own arithmetic.
     """
     if isinstance(value, np.ndarray) and value.ndim == 0 and not value.dtype.hasobject:
         value = value[()]
@@ -38,10 +38,10 @@ def plain(value: Any) -> Any:
 
 
 def own_number(value: Any) -> Any:
-    """Convert a number of a class derived from int or float, and return anything else unchanged.
+    """Return a number of a class derived from int or float as int or float.
 
-    The methods of the derived class are not used. Members of an enumeration, True and False are
-    returned unchanged.
+    The methods of the derived class are not used. Anything else is returned unchanged, also members
+    of an enumeration, True and False.
     """
     kind = type(value)
     if issubclass(kind, float) and not issubclass(kind, Enum):
@@ -57,11 +57,11 @@ def _is_duration(value: object) -> bool:
 
 
 def of_type(name: str, value: Any, kind: Any, ranged: bool = False) -> Any:
-    """Convert an argument to the type in its annotation, with Python's own numbers.
+    """Return an argument's value in the type ``kind`` of its annotation, with Python's numbers.
 
-    An integer becomes a float if the annotation asks for floats, also inside lists and tuples.
-    ``ranged`` arguments are compared with a range later. This function then accepts values that
-    are not integers, since the error of the later check names both the type and the range.
+    An integer becomes a float if the annotation asks for floats, also inside lists and tuples. If
+    ``ranged``, a later check compares the argument with a range. This function then accepts values
+    that are not integers, since the error of the later check names both the type and the range.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def _shown(value: object) -> str:
 
 @cache
 def _options(kind: Any) -> tuple[frozenset[Any], tuple[Check, ...]]:
-    """Return the types that an annotation allows and the checks that it contains."""
+    """Return the types that an annotation allows, and the check functions that it contains."""
     if get_origin(kind) is Annotated:
         own, *marks = get_args(kind)
         kinds, checks = _options(own)
@@ -136,8 +136,8 @@ def _member(kind: Any) -> Any:
 class PlainFields:
     """Base class of dataclasses that convert and check their fields with :func:`of_type`.
 
-    A field of type ``Literal`` must have one of the listed values. A subclass with a
-    ``__post_init__`` must call this one first.
+    A field of type ``Literal`` must have one of the listed values. A subclass that defines
+    ``__post_init__`` must first call the ``__post_init__`` of this class.
     """
 
     def __post_init__(self) -> None:
@@ -179,7 +179,7 @@ def plain_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_integer(value: object) -> bool:
-    """Return True if a value is an integer by its type; True, 2.0 and durations are not."""
+    """Return True if a value's type is an integer type; True, 2.0 and durations do not count."""
     value = plain(value)
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -218,7 +218,7 @@ def check_integer(name: str, value: int, low: int, high: int | None = None) -> N
 
 
 def check_seed(name: str, value: object) -> None:
-    """Raise ValueError unless ``value`` is an integer of any size, or None."""
+    """Raise ValueError unless ``value`` is None or an integer; there is no range."""
     if not (value is None or is_integer(value)):
         raise ValueError(f"Expected an integer {name}, got {value!r}.")
 
@@ -244,7 +244,11 @@ def check_truth(name: str, value: object) -> None:
 
 
 def check_unused(instance: Any, mode: str, *names: str) -> None:
-    """Raise ValueError if an argument is given that has no effect in the chosen mode."""
+    """Raise ValueError if one of these arguments of ``instance`` is not at its default.
+
+    They have no effect in the chosen mode. The error names the argument and the ``mode``, a text
+    such as ``'with noise="node"'``.
+    """
     for field in fields(instance):
         if field.name in names and (value := getattr(instance, field.name)) != field.default:
             raise ValueError(
@@ -253,13 +257,16 @@ def check_unused(instance: Any, mode: str, *names: str) -> None:
 
 
 def check_optional(instance: Any, *names: str) -> None:
-    """Raise ValueError unless each of these arguments is None or a finite number above 0."""
+    """Raise ValueError unless each named attribute of ``instance`` is None or a number above 0.
+
+    The numbers must be finite.
+    """
     for name in names:
         if (value := getattr(instance, name)) is not None:
             check_positive(name, value)
 
 
 # Field types that restrict the numbers that a field accepts.
-Positive = Annotated[float, check_positive]  # finite
+Positive = Annotated[float, check_positive]  # above 0 and finite
 Fraction = Annotated[float, check_fraction]  # in (0, 1)
 Count = Annotated[int, partial(check_integer, low=1)]

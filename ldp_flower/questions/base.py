@@ -1,7 +1,8 @@
 """Base classes of questions: typed fields, their encoding on the wire, and their checks.
 
 A field's annotation defines its encoding and its checks. A float or an integer is a positive
-number, and a bool is a flag. The :class:`Per` of an array says for what it has one number each.
+number, and a bool is a flag. The :class:`Per` of an array says for which things (features, columns,
+coordinates) it has one number each.
 ``Annotated[int, 16]`` has the largest value 16, so that a message cannot demand too large a
 computation. A field with a default is optional: it crosses the wire only if it is given.
 """
@@ -21,7 +22,7 @@ from ..validation import Floats, check_number, plain
 Arrays = Mapping[str, NDArray[Any]]
 Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
 
-_MAX_INTEGER = 1 << 53  # a float holds all integers up to this one
+_MAX_INTEGER = 1 << 53  # a float can represent all integers up to this number
 
 
 class MessageError(ValueError):
@@ -29,17 +30,17 @@ class MessageError(ValueError):
 
 
 class Per(Enum):
-    """Meaning of an array's entries: for what an array has one number each."""
+    """Meaning of an array's entries: the kind of thing for which it has one number each."""
 
     FEATURE = auto()
-    COORDINATE = auto()  # a wanted coordinate: the chosen ones, by default all features
+    COORDINATE = auto()  # a wanted coordinate: those in ``coordinates``, by default all features
     COLUMN = auto()  # a column: the features of the users' rows and, last, the target
     VALUE = auto()  # a coordinate of a user's value
     INNER = auto()  # a coordinate of the value of the inner question
     ONE = auto()  # the array holds one number, of either sign
     CHOSEN = auto()  # the array lists coordinates
-    MARK = auto()  # the array lists places on a scale, and may have any length
-    LETTER = auto()  # the array has the bytes of a text
+    MARK = auto()  # the array lists numbers, such as edges of bins, and may have any length
+    LETTER = auto()  # the array holds the bytes of a text
 
 
 class Rows(Enum):
@@ -48,7 +49,7 @@ class Rows(Enum):
     ALL = auto()
     FINITE = auto()  # rows whose numbers are all finite
     PRESENT = auto()  # rows with entries in all columns that the question is about
-    DRAWN = auto()  # as PRESENT, in a random order that the user draws
+    DRAWN = auto()  # the rows of PRESENT, in a random order that the user draws
     SHUFFLED = auto()  # all rows, in a random order that the user draws
 
 
@@ -61,12 +62,12 @@ Marks = Annotated[Floats, Per.MARK]
 Signed = Annotated[float, Per.ONE]
 Coordinates = Annotated[NDArray[np.int64], Per.CHOSEN]
 Letters = Annotated[NDArray[np.uint8], Per.LETTER]
-Prior = Annotated[float, "centre"]  # its name on the wire is "centre"
+Prior = Annotated[float, "centre"]  # a field of this type has the name "centre" on the wire
 
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """Encoding of one field of a question on the wire, where it has the name ``wire``.
+    """Encoding of one field of a question on the wire, where the field has the name ``wire``.
 
     ``kind`` is float, int, bool or ndarray. ``per`` is the meaning of an array's entries, or None
     for a field that crosses the wire as a number. ``most`` is the largest valid integer.
@@ -128,7 +129,7 @@ _SLOTS: dict[type["Question"], tuple[FieldSpec, ...]] = {}
 
 
 def slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
-    """Return the encodings of a question's fields, which cross the wire beside its name."""
+    """Return the encodings of the fields of a class of questions, for the wire."""
     if kind not in _SLOTS:
         _SLOTS[kind] = _slots(kind)
     return _SLOTS[kind]
@@ -169,7 +170,7 @@ class Question:
     suffix: ClassVar[str] = ""
     #: Links that the question allows, if it has a link.
     links: ClassVar[tuple[str, ...]] = ("identity",)
-    #: True if a message can ask the question without a transformation around it.
+    #: True if a message can ask the question by itself, without a transformation around it.
     alone: ClassVar[bool] = True
     #: True if the features are sent beside the reports without randomisation.
     features_public: ClassVar[bool] = False
@@ -214,10 +215,10 @@ class Question:
         return self.num_wanted(num_features) if self.fixed_width is None else self.fixed_width
 
     def features(self, num_features: int) -> int:
-        """Return how many features the question works on, before any are selected.
+        """Return how many features the question works on, before some of them are selected.
 
-        By default it is ``num_features``. It is one more where the target counts as a feature, and
-        another number where rows are projected first.
+        By default this is ``num_features``. It is one more if the target counts as a feature, and
+        another number if rows are projected first.
         """
         return num_features
 
@@ -234,10 +235,10 @@ class Question:
         return True
 
     def reads(self, num_features: int) -> Sequence[int] | None:
-        """Return the indices of all columns that may change a user's value, the target's last.
+        """Return the indices of all columns that may change a user's value.
 
-        They are all columns, since a row counts only if all its entries are finite. Return None if
-        the question does not say what is read.
+        The target has the last index. By default these are all columns, since a row counts only if
+        all its entries are finite. Return None if the columns are not known.
         """
         return range(num_features + 1)
 
@@ -252,7 +253,11 @@ class Question:
         return 0.0
 
     def check(self, num_features: int, width: int) -> None:
-        """Raise MessageError unless the question fits rows of ``num_features`` and this width."""
+        """Raise MessageError unless the question fits the rows and the randomizer.
+
+        Rows have ``num_features`` features, and the randomizer takes values of ``width``
+        coordinates.
+        """
         users_have = f"the node's users have {num_features} features"
         expected = self.check_arrays(num_features, users_have)
         if width != expected:
@@ -284,10 +289,10 @@ class Question:
 
 
 class AboutFeatures(Question):
-    """Base class of questions that use features only, no targets."""
+    """Base class of questions that use features but no targets."""
 
     def needs_targets(self, num_features: int) -> bool:
-        """Return False."""
+        """Return False, since the question uses features only."""
         return False
 
 

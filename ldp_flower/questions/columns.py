@@ -45,9 +45,9 @@ class SharesBelow(OneColumn):
     """Twice the share of a user's entries that are at or below each threshold, minus 1.
 
     ``thresholds`` are in the column's standardised units. ``levels`` are the shares of all users'
-    entries that the strategy wants to lie at or below them. Rows without an entry do not count. A
-    user without any entry has twice ``levels``, minus 1. Such users do not change the mean if the
-    other users' shares equal ``levels``.
+    entries that the strategy wants to lie at or below the thresholds. Rows without an entry do not
+    count. A user without any entry has twice ``levels``, minus 1. Such users do not change the mean
+    if the other users' shares equal ``levels``.
     """
 
     stem: ClassVar[str] = "shares_below"
@@ -62,7 +62,7 @@ class SharesBelow(OneColumn):
         self._check_marks("thresholds", increasing=False)
 
     def width(self, num_features: int) -> int:
-        """Return the number of thresholds."""
+        """Return the number of coordinates of a value: the number of thresholds."""
         return len(self.thresholds)
 
 
@@ -91,9 +91,9 @@ class Grain(OneColumn, OneNumber):
     """The coarsest step of which the entry of a row drawn at random is a multiple.
 
     The value is the index of this step among ``step``, ``step / 2``, ``step / 10``, ``step / 20``
-    and so on. It is ``num_steps`` if the entry is a multiple of none of them, and ``num_steps + 1``
-    for a user without a row. ``step`` and ``origin``, the place of the number 0, are in the
-    column's standardised units.
+    and so on. It is ``num_steps`` if the entry is a multiple of none of these steps, and
+    ``num_steps + 1`` for a user without a row. ``step`` and ``origin`` (the position of the number
+    0) are in the column's standardised units.
     """
 
     stem: ClassVar[str] = "grain"
@@ -106,13 +106,14 @@ class Grain(OneColumn, OneNumber):
 
 
 class Cells(AboutColumns):
-    """Base class: about a table of categories, of ``sizes``, and perhaps numbers beside them.
+    """Base class of questions about a table: columns of categories and, last, columns of numbers.
 
-    ``coordinates`` are the columns one after the other: of categories all indicators or, if it is
-    the target, the target, whose numbers are the categories; numbers last. ``sizes`` are how many
-    categories each has, integers. With ``levels`` there is one number. With ``edges``, of shape
-    (numbers, edges), there are numbers that are cut into cells, in standardised units. A number on
-    an edge is in the cell below it.
+    ``coordinates`` lists the columns one after the other. A column of categories is listed by all
+    of its indicators or, if it is the target, by the target's index; its numbers are then the
+    category indices. ``sizes`` holds the number of categories of each column, as integers. If the
+    question has ``levels``, there is one column of numbers. If it has ``edges``, shape (numbers,
+    edges), the numbers of each column are cut into cells at its edges, in standardised units. A
+    number on an edge is in the cell below it.
     """
 
     coordinates: Coordinates
@@ -124,7 +125,7 @@ class Cells(AboutColumns):
         if sizes.ndim != 1 or sizes.dtype != np.float64 or (sizes != np.floor(sizes)).any():
             raise MessageError("Expected integers as sizes.")
         if edges.ndim != 2 or edges.dtype != np.float64 or (np.diff(edges) < 0).any():
-            raise MessageError("Expected a row of floats that do not decrease a number in edges.")
+            raise MessageError("Expected edges that do not decrease, a row for each column.")
         if len(edges) > _MOST_NUMBERS or edges.shape[1] > _MOST_MARKS:
             raise MessageError(
                 f"Expected at most {_MOST_NUMBERS} numbers with {_MOST_MARKS} edges each."
@@ -134,13 +135,13 @@ class Cells(AboutColumns):
 
     @property
     def cuts(self) -> Marks:
-        """Edges between the cells of numbers, shape (numbers, edges); without numbers, (0, 0)."""
+        """Edges between cells, shape (numbers, edges), or (0, 0) if the question has no edges."""
         edges: Marks | None = getattr(self, "edges", None)
         return np.empty((0, 0)) if edges is None else edges
 
     @property
     def num_cells(self) -> int:
-        """Number of cells."""
+        """Number of cells of the table: the product of the sizes of its columns."""
         levels = getattr(self, "levels", None) or 1
         return math.prod(map(int, [*self.sizes, levels, *(len(cut) + 1 for cut in self.cuts)]))
 
@@ -151,7 +152,7 @@ class Cells(AboutColumns):
         return width
 
     def blocks(self, num_features: int) -> list[list[int]]:
-        """Return the coordinates of each column of categories and, last, of the numbers.
+        """Return the coordinates of each column: columns of categories first, then numbers.
 
         Raise MessageError if there are too many or too few coordinates, or if the target is among a
         column's indicators.
@@ -183,8 +184,8 @@ class TableCell(Cells, OneNumber):
     spaced levels from ``low`` to ``high``: at random to one of the two neighbouring levels, so that
     the mean is unbiased. Cells are numbered row by row, with the levels as the last dimension.
 
-    A user without such rows has ``num_cells``, the index after the last cell. If ``instead`` is
-    given, it has a cell drawn with these probabilities.
+    The value of a user without such rows is ``num_cells``, the index after the last cell. If
+    ``instead`` is given, it is a cell drawn with these probabilities.
 
     ``coordinates`` lists the columns one after the other, the number last. A column of categories
     has all its indicators there. If the target is a column of categories, its numbers are the
@@ -237,4 +238,4 @@ class LevelRounding(TableCell):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.levels is None or self.instead is not None:
-            raise MessageError("Expected levels, and nothing instead.")
+            raise MessageError("Expected levels, and no probabilities in instead.")

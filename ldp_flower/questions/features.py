@@ -44,7 +44,7 @@ class WeightedMean(AboutFeatures):
 
 @dataclass(frozen=True, eq=False)
 class DistanceBin(AboutFeatures, OneNumber):
-    """The bin of the length of a user's mean row minus ``centre``.
+    """The bin of the length of the vector "a user's mean row minus ``centre``".
 
     Bins are as in :class:`TargetScaleBin`.
     """
@@ -99,7 +99,7 @@ class ColumnLogSizes(OfColumns):
 
 @dataclass(frozen=True, eq=False)
 class _FeatureSet(Question):
-    """Base class of questions for ``set_size`` features, given by their indices.
+    """Base class of questions whose value is a set of ``set_size`` features, by their indices.
 
     The value has shape (users, ``set_size``). The index -1 stands for a missing feature.
     """
@@ -115,8 +115,8 @@ class _FeatureSet(Question):
 class OutstandingFeatures(AboutFeatures, _FeatureSet):
     """The features whose means are largest relative to their root mean square.
 
-    The root mean square is that of the feature in the user's rows. It is shrunk towards the root
-    mean square of all features, which weighs as much as four additional rows.
+    The root mean square of a feature is computed from the user's rows. It is shrunk towards the
+    root mean square of all features, which has the weight of four additional rows.
     """
 
     stem: ClassVar[str] = "outstanding_features"
@@ -124,10 +124,10 @@ class OutstandingFeatures(AboutFeatures, _FeatureSet):
 
 @dataclass(frozen=True, eq=False)
 class CorrelatedFeatures(_FeatureSet):
-    """The features with the largest ``|X'y|``.
+    """The features with the largest ``|X'y|`` in a user's rows X with targets y.
 
-    With ``ridge``, the features with the largest ridge coefficients. These account for the effects
-    of correlated features.
+    If ``ridge`` is given, they are the features with the largest ridge coefficients, which account
+    for the effects of correlated features.
     """
 
     stem: ClassVar[str] = "correlated_features"
@@ -139,8 +139,8 @@ class CorrelatedFeatures(_FeatureSet):
 class LassoFeatures(_FeatureSet):
     """The features with the largest Lasso coefficients.
 
-    The penalty is ``penalty`` times the universal ``sqrt(2 log d / m)`` times the root mean
-    square of the targets.
+    The penalty is ``penalty`` times ``sqrt(2 log d / m)``, for d features and m rows, times the
+    root mean square of the targets.
     """
 
     stem: ClassVar[str] = "lasso_features"
@@ -150,7 +150,7 @@ class LassoFeatures(_FeatureSet):
 
 @dataclass(frozen=True, eq=False)
 class PostLassoFeatures(_FeatureSet):
-    """The features with the largest least-squares coefficients of the Lasso's support.
+    """The features of the Lasso's support with the largest least-squares coefficients.
 
     ``penalty`` is as in :class:`LassoFeatures`.
     """
@@ -162,7 +162,7 @@ class PostLassoFeatures(_FeatureSet):
 
 @dataclass(frozen=True, eq=False)
 class PursuedFeatures(_FeatureSet):
-    """The first features of orthogonal matching pursuit."""
+    """The features that orthogonal matching pursuit selects first in a user's rows."""
 
     stem: ClassVar[str] = "pursued_features"
 
@@ -201,7 +201,7 @@ class SecondMoments(Question):
     square_weight: float
 
     def width(self, num_features: int) -> int:
-        """Return the number of moments."""
+        """Return the number of coordinates of a value: the number of moments."""
         return limited(num_moments(num_features, [2]))
 
 
@@ -226,12 +226,12 @@ class TensorMoments(Question):
             self.stride - 1, MAX_DEGREE + 1, self.stride
         ):
             raise MessageError(
-                f"Expected stride 1 or 2 and a degree that fits, got {self.stride} and "
-                f"{self.degree}."
+                f"Expected stride 1 or 2, and a degree up to {MAX_DEGREE} with degree + 1 a "
+                f"multiple of the stride, got {self.stride} and {self.degree}."
             )
 
     def width(self, num_features: int) -> int:
-        """Return the number of moments."""
+        """Return the number of coordinates of a value: the number of moments."""
         return limited(num_moments(num_features, tensor_powers(self.degree, self.stride)))
 
 
@@ -269,7 +269,10 @@ class RecordCopies(Question):
     def width(self, num_features: int) -> int:
         """Return the number of coordinates: the product with the target and all copies."""
         if (self.copies + 1) * num_features > MAX_WIDTH:
-            raise MessageError(f"Expected few copies, got {self.copies}.")
+            raise MessageError(
+                f"Expected at most {MAX_WIDTH} coordinates, got {self.copies + 1} copies of "
+                f"{num_features} features."
+            )
         return (self.copies + 1) * num_features
 
 
@@ -278,8 +281,8 @@ class DrawnItems(AboutFeatures):
     """The items of a user's rows in an order drawn at random, shape (users, ``set_size``).
 
     Items are the integers from 0 to ``domain_size - 1`` in the first column of the features. The
-    statistic skips invalid items (NaN, fractions, numbers out of range) and repeated items. So the
-    first item is that of a random row. A user with fewer distinct items than ``set_size`` has
+    statistic skips invalid items (NaN, fractions, numbers out of range) and repeated items. The
+    first item is that of a random valid row. A user with fewer distinct items than ``set_size`` has
     ``domain_size``, ``domain_size + 1``, ... in the remaining places. These numbers stand for no
     item. The randomizer replaces a number outside its domain by a random item.
     """
@@ -291,15 +294,15 @@ class DrawnItems(AboutFeatures):
     domain_size: int
 
     def width(self, num_features: int) -> int:
-        """Return ``set_size``."""
+        """Return the number of coordinates of a value: ``set_size``."""
         return self.set_size
 
 
 @dataclass(frozen=True, eq=False)
 class FrequentItems(DrawnItems):
-    """A user's most frequent items, the most frequent first; otherwise as :class:`DrawnItems`.
+    """A user's most frequent items, the most frequent first.
 
-    Equally frequent items are in the order that was drawn.
+    Equally frequent items are in the order that was drawn. All else is as in :class:`DrawnItems`.
     """
 
     stem: ClassVar[str] = "frequent_items"
@@ -318,7 +321,7 @@ class Labels(Question):
     stem: ClassVar[str] = "labels"
     rows: ClassVar[Rows] = Rows.ALL  # FINITE would reveal by the block which targets are finite
     features_public: ClassVar[bool] = True
-    #: Largest number of targets. Each of them sends a row of features along.
+    #: Largest number of targets. A row of features is sent with each target.
     most: ClassVar[int] = 16
 
     labels_per_user: Annotated[int, most]
@@ -327,7 +330,7 @@ class Labels(Question):
     offset: Signed | None = None
 
     def width(self, num_features: int) -> int:
-        """Return ``labels_per_user``."""
+        """Return the number of coordinates of a value: ``labels_per_user``."""
         return self.labels_per_user
 
 

@@ -1,6 +1,6 @@
 """Links: models of a target's mean, given the linear predictor ``u = <x, theta>``.
 
-The registry is closed: a query names a link, and no code crosses the wire.
+The registry is closed: a query contains the name of a link, and no code crosses the wire.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class Link:
 
 
 def _class(y: Floats) -> Floats:
-    """Return 1 for class 1, 0 for class 0, which may be coded -1, and NaN for a missing label."""
+    """Return 1 for class 1, 0 for class 0 (coded as 0 or -1), and NaN for a missing label."""
     return np.where(np.isnan(y), np.nan, np.where(np.greater(y, 0), 1.0, 0.0))
 
 

@@ -21,7 +21,10 @@ def num_monomials(dim: int, degree: int) -> int:
 
 
 def num_moments(dim: int, powers: Sequence[int]) -> int:
-    """Return the size of the ``dim`` products with a target plus these tensor powers."""
+    """Return the number of moments: ``dim`` products with a target, and packed tensor powers.
+
+    ``powers`` are the exponents of the tensor powers.
+    """
     return dim + sum(num_monomials(dim, power) for power in powers)
 
 
@@ -35,7 +38,7 @@ def tensor_powers(degree: int, stride: int) -> Sequence[int]:
 
 
 def tensor_weight(powers: Sequence[int]) -> float:
-    """Return the common weight that keeps products and powers together in the unit ball."""
+    """Return one weight for products and powers that keeps the whole value in the unit ball."""
     return 1 / math.sqrt(1 + len(powers))
 
 

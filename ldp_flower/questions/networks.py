@@ -15,7 +15,7 @@ from .sums import SQUARE
 
 
 class NetworkQuestion(Question):
-    """Base class: about a network, whose statistic only apps that take networks have.
+    """Base class of questions about a network. Only apps that take networks can answer them.
 
     ``text`` is the network, as :meth:`ldp_flower.models.Graph.to_text` writes it, and
     ``parameters`` are all of its parameters (:attr:`ldp_flower.models.Network.vector`).
@@ -27,7 +27,10 @@ class NetworkQuestion(Question):
     parameters: Marks
 
     def network(self, limits: Limits) -> Network:
-        """Return the network; raise NetworkError if it is not one within the limits."""
+        """Return the network that ``text`` and ``parameters`` describe.
+
+        Raise NetworkError if they describe no network, or a network that exceeds ``limits``.
+        """
         if self.text.dtype != np.uint8 or self.text.ndim != 1:
             raise NetworkError("Expected the text of a network.")
         limits.require("text_bytes", len(self.text), "ASCII characters of text")
@@ -53,7 +56,7 @@ class NetworkGradient(NetworkQuestion):
     """A user's mean gradient of a network's loss over its rows, clipped to the length ``radius``.
 
     The value, shape (users, trained parameters + 1), has the gradient with respect to the trained
-    parameters, one after the other as the network has them. The last coordinate is an indicator of
+    parameters, one after the other in the network's order. The last coordinate is an indicator of
     clipping, as in :class:`Shortened`. A user without rows has the gradient 0.
 
     Attributes
@@ -77,26 +80,27 @@ class NetworkGradient(NetworkQuestion):
         return cls(_text_of(network), network.vector, radius, told)
 
     def width(self, num_features: int) -> int:
-        """Return the number of trained parameters plus one."""
+        """Return the number of trained parameters plus one, for the clipping indicator."""
         return self.network_for(num_features).num_trainable + 1
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkScore(NetworkQuestion):
-    """A user's mean loss or accuracy by a network over its rows, shape (users, 1) or (users, 2).
+    """A network's mean loss or accuracy on a user's rows, shape (users, 1) or (users, 2).
 
-    Let s be the mean over ``bound``, clipped to [0, 1]. The value is ``s - 1/2`` and, with
-    ``squares``, ``s**2 - 1/2`` times :data:`~.sums.SQUARE`; it is no longer than :attr:`radius`.
-    Rows with a number that is not finite, or with a class that there is not, do not count. A user
-    without any other has the value 0, as if s were 1/2.
+    Let s be the mean divided by ``bound``, clipped to [0, 1]. The value is ``s - 1/2`` and, with
+    ``squares``, ``s**2 - 1/2`` times :data:`~.sums.SQUARE`. Its length is at most :attr:`radius`.
+    Rows with a number that is not finite, or with an invalid class, do not count. A user without
+    any other rows has the value 0, as if s were 1/2.
 
     Attributes
     ----------
     bound : float
-        Public bound on the mean. Larger ones are clipped.
+        Public bound on the mean. Larger means are clipped.
     accuracy : bool
-        True for the share of right predictions: of places whose largest output is that of the
-        class or, for ``"binary_cross_entropy"``, is on the side of 0 that the target says.
+        True for the accuracy, the share of right predictions, instead of the loss. A prediction is
+        right if the largest output is that of the class or, for ``"binary_cross_entropy"``, if the
+        output is above 0 exactly for class 1.
     """
 
     stem: ClassVar[str] = "network_score"
@@ -114,7 +118,7 @@ class NetworkScore(NetworkQuestion):
 
     @property
     def radius(self) -> float:
-        """Largest length of a value."""
+        """Largest Euclidean length of a user's value."""
         return math.hypot(0.5, SQUARE / 2) if self.squares else 0.5
 
     def width(self, num_features: int) -> int:

@@ -32,7 +32,7 @@ def rotate(values: Floats, signs: Floats) -> Floats:
 
 
 def rotate_back(values: Floats, signs: Floats) -> Floats:
-    """Undo :func:`rotate`, shape (rows, dim)."""
+    """Return the values before :func:`rotate`, shape (rows, dim)."""
     return hadamard(values)[:, : len(signs)] * signs
 
 
@@ -105,7 +105,7 @@ def fourier_features(rows: ArrayLike, frequencies: Floats, length_scale: float) 
     return np.asarray(waves / math.sqrt(frequencies.shape[1]))
 
 
-_LABEL = 0x53594E5448  # keeps these draws apart from others of the same seed
+_LABEL = 0x53594E5448  # separates the draws of synthetic features from other draws of a seed
 
 
 def synthetic_features(seed: int, rows: int, dim: int) -> Floats:

@@ -18,7 +18,7 @@ from .updates import UpdateQuestion
 
 @dataclass(frozen=True)
 class WireType:
-    """Classes and link that a name on the wire stands for.
+    """The question that a name on the wire stands for: its classes and its link.
 
     ``kinds`` are the classes of the transformations around the question, outermost first, and last
     the question's class.
@@ -40,13 +40,13 @@ def _forms() -> dict[str, WireType]:
             for path, link in kind.forms():
                 forms[name_of((kind, *path), link)] = WireType((kind, *path), link)
         elif kind.alone:
-            for link in kind.links:  # "identity" among them, for the plain name
+            for link in kind.links:  # the link "identity" gives the name without a prefix
                 forms[name_of((kind,), link)] = WireType((kind,), link)
     return forms
 
 
 def _all_of(kind: type[Question]) -> list[type[Question]]:
-    """Return ``kind`` and its subclasses, without the base classes: those that define a stem."""
+    """Return ``kind`` and its subclasses, except for base classes, which define no stem."""
     own = [kind] if "stem" in vars(kind) and kind.stem else []
     return own + [each for below in kind.__subclasses__() for each in _all_of(below)]
 
@@ -104,7 +104,10 @@ def question_from_wire(
     params: Mapping[str, object],
     forms: Mapping[str, WireType] = WIRE_TYPES,
 ) -> Question:
-    """Build a question in ``forms`` from untrusted plain values; raise MessageError if invalid."""
+    """Return the question of a name, with arrays and numbers from an untrusted message.
+
+    ``forms`` maps names to the known questions. Raise MessageError if the values are invalid.
+    """
     if not isinstance(name, str):
         raise MessageError("Expected the name of a statistic.")
     if name not in forms:

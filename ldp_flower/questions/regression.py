@@ -40,14 +40,14 @@ class Gradient(Question):
     offset : float, optional
         Number that is added to ``<x, theta>``.
     constant : float, optional
-        Adds a last coordinate: the gradient of a feature that has this value in all rows.
+        If given, there is a last coordinate: the gradient of a feature with this value in all rows.
     feature_bound, row_bound : float, optional
         ``feature_bound`` clips features in the gradient to ``[-bound, bound]``. ``row_bound``
         shortens rows to this length, and multiplies their scores by the same factors. Scores are
         computed from the unclipped rows, so that clipping keeps the mean gradient at the true model
         at zero.
     residual_bound : float, optional
-        Clips the score, which is ``<x, theta> - y`` for the squared loss.
+        Bound to which the score is clipped; the score is ``<x, theta> - y`` for the squared loss.
     link : str (default: "identity")
         Link that defines the loss.
     """
@@ -72,7 +72,7 @@ class Gradient(Question):
 
     @property
     def record_centre(self) -> Floats | float:
-        """``centre``, or 0."""
+        """Centre that a mechanism for silos adds to every record's gradient: ``centre``, or 0."""
         return 0.0 if self.centre is None else self.centre
 
 
@@ -200,17 +200,17 @@ class RidgeStep(RidgeShift):
 
 @dataclass(frozen=True, eq=False)
 class RidgeShiftOctave(Octave, RidgeShift):
-    """The octave of a :class:`RidgeShift`'s length."""
+    """The octave (rounded binary logarithm) of a :class:`RidgeShift`'s length."""
 
     stem: ClassVar[str] = "ridge_shift_octave"
 
 
 @dataclass(frozen=True, eq=False)
 class TargetScaleBin(OneNumber):
-    """The bin of the root mean square of a user's targets; -1, for no bin, if it is 0 or NaN.
+    """The bin of the root mean square of a user's targets, or -1 if the root is 0 or NaN.
 
-    Bin b of ``num_bins`` begins at ``smallest * 2**(b / per_octave)``. The first and the last bin
-    also hold the smaller and larger values.
+    Bin b of ``num_bins`` begins at ``smallest * 2**(b / per_octave)``. The first bin also holds all
+    smaller values, and the last bin all larger values.
     """
 
     stem: ClassVar[str] = "target_scale"
@@ -266,7 +266,7 @@ class Teacher(Question):
         check_together(num_answers=self.num_answers, synthetic_seed=self.synthetic_seed)
 
     def width(self, num_features: int) -> int:
-        """Return the number of answers if it is given, otherwise the number of features."""
+        """Return ``num_answers`` if it is given, otherwise the number of features."""
         if self.num_answers is None:
             return num_features
         if self.num_answers > num_features:
@@ -294,7 +294,7 @@ class ClassQuestion(Question):
 
     @property
     def classes_asked(self) -> int:
-        """``num_classes``."""
+        """Number of classes, which is ``num_classes``."""
         return self.num_classes
 
 

@@ -16,16 +16,16 @@ from .base import (
 )
 from .links import LINKS
 
-OCTAVES: Final = 64  # for sizes from 2**-32 to 2**32; smaller and larger ones count at the ends
+OCTAVES: Final = 64  # for sizes from 2**-32 to 2**32; other sizes count as the first or last octave
 SMALLEST_OCTAVE: Final = -32
 
 
 class Octave(OneNumber):
-    """Base class of questions for the binary logarithm of a size, plus 32, rounded at random.
+    """Base class of questions for an octave: the binary logarithm of a size, plus 32, as integer.
 
-    A number that is a fraction f of the way to the next integer is rounded up with probability f,
-    by a coin of each user. So a size that all users share can be estimated to a fraction of an
-    octave. The value is -1, for no octave, if the size is 0 or NaN.
+    A logarithm that is a fraction f of the way to the next integer is rounded up with probability
+    f, by a random coin of each user. So a size that all users share can be estimated to a fraction
+    of an octave. If the size is 0 or NaN, the value is -1.
     """
 
     draws: ClassVar[bool] = True
@@ -33,7 +33,7 @@ class Octave(OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class ResidualOctave(Octave):
-    """The octave of the root mean square of a user's residuals."""
+    """The octave (rounded binary logarithm) of the root mean square of a user's residuals."""
 
     stem: ClassVar[str] = "residual_octave"
     links: ClassVar[tuple[str, ...]] = tuple(LINKS)
@@ -55,7 +55,7 @@ class ScoreOctave(AboutFeatures, Octave):
 
 @dataclass(frozen=True, eq=False)
 class DistanceOctave(AboutFeatures, Octave):
-    """The octave of the length of a user's mean row minus ``centre``."""
+    """The octave (rounded binary logarithm) of the length of a user's mean row minus ``centre``."""
 
     stem: ClassVar[str] = "distance_octave"
 

@@ -90,7 +90,7 @@ def iht(
         curve = LINKS[link].curvature * np.mean(_times(x, direction) ** 2)
         square = float(direction @ direction)
         first = square / max(float(curve) + ridge * square, np.finfo(np.float64).tiny)
-        for halvings in range(_MAX_HALVINGS):  # the loop ends for all numbers, also NaN
+        for halvings in range(_MAX_HALVINGS):  # the loop ends for all numbers, including NaN
             step = first / 2**halvings
             moved = project_on_ball(keep_largest(theta - step * gradient, sparsity), radius)
             fitted_there = _times(x, moved)
@@ -116,7 +116,7 @@ def _objective(fitted: Floats, y: Floats, theta: Floats, link: str, ridge: float
 
 
 def keep_largest(vector: Floats, sparsity: int) -> Floats:
-    """Set all but the ``sparsity`` largest entries (by magnitude) to zero."""
+    """Return the vector with all but its ``sparsity`` largest entries (by magnitude) set to 0."""
     kept = np.zeros_like(vector)
     largest = np.argsort(-np.abs(vector), kind="stable")[:sparsity]
     kept[largest] = vector[largest]
@@ -124,6 +124,6 @@ def keep_largest(vector: Floats, sparsity: int) -> Floats:
 
 
 def project_on_ball(vector: Floats, radius: float) -> Floats:
-    """Shorten ``vector`` to length ``radius`` if it is longer."""
+    """Return ``vector``, shortened to length ``radius`` if it is longer."""
     length = float(np.linalg.norm(vector))
     return vector if length <= radius else vector * (radius / length)

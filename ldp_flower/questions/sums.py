@@ -1,7 +1,7 @@
-"""Questions for noise at the node: values of all of a user's rows, which no user has to shorten.
+"""Questions for noise at the node: values that summarise all of a user's rows.
 
-A node adds them up exactly, so that a value may have many coordinates: a distribution over cells
-instead of one cell, all moments of a column at once.
+A node adds the values up exactly, and adds noise once to the sum. So a value may have many
+coordinates: a distribution over cells instead of one cell, or all moments of a column at once.
 """
 
 import math
@@ -22,10 +22,10 @@ from .base import (
 from .columns import Cells, OneColumn
 from .regression import ClassQuestion, NumClasses
 
-#: Weight of a number's square, beside the number, in :class:`Moments`.
+#: Weight of a number's square in :class:`Moments`; the number itself has weight 1.
 SQUARE = 0.25
-#: Weight of the count of users beside their number in :class:`Moments`. For a mean a quarter of the
-#: range from the middle the error is least at .5, and 1.02 times as large at .4 and at .6.
+#: Weight of the count of users in :class:`Moments`; the number itself has weight 1. If the mean is
+#: a quarter of the range from the middle, .5 gives the least error; .4 and .6 give 1.02 times it.
 PRESENCE = 0.5
 
 
@@ -34,7 +34,7 @@ class CellShares(Cells):
     """The share of the user's rows in each cell of a table, shape (users, cells).
 
     The table is of categories, of numbers that are cut at ``edges``, or of both. Rows without an
-    entry in one of the columns do not count. Zeros for a user without any other.
+    entry in one of the columns do not count. A user without any other rows has zeros.
     """
 
     stem: ClassVar[str] = "cell_shares"
@@ -45,7 +45,7 @@ class CellShares(Cells):
     edges: Marks | None = None
 
     def width(self, num_features: int) -> int:
-        """Return the number of cells."""
+        """Return the number of coordinates of a value: the number of cells."""
         return self.num_cells
 
 
@@ -53,8 +53,8 @@ class CellShares(Cells):
 class BinShares(OneColumn):
     """The share of the user's entries in each bin of a column, shape (users, edges + 1).
 
-    An entry that lies on an edge is in the bin below it. Rows without an entry do not count. Zeros
-    for a user without any other.
+    An entry that lies on an edge is in the bin below it. Rows without an entry do not count. A user
+    without any entries has zeros.
 
     Attributes
     ----------
@@ -73,16 +73,17 @@ class BinShares(OneColumn):
         self._check_marks("edges", increasing=True)
 
     def width(self, num_features: int) -> int:
-        """Return the number of bins."""
+        """Return the number of coordinates of a value: the number of bins."""
         return len(self.edges) + 1
 
 
 @dataclass(frozen=True, eq=False)
 class GrainShares(OneColumn):
-    """The share of the user's entries by the coarsest step of which they are multiples.
+    """For each step, the share of the user's entries of which it is the coarsest divisor.
 
-    Steps are those of :class:`Grain`. After them come the share of the entries that are multiples
-    of none, and 1 for a user without entries. Shape (users, num_steps + 2).
+    Steps are those of :class:`Grain`. The next coordinate is the share of the entries that are not
+    multiples of any step. The last coordinate is 1 for a user without entries, and otherwise 0.
+    Shape (users, num_steps + 2).
     """
 
     stem: ClassVar[str] = "grain_shares"
@@ -94,7 +95,7 @@ class GrainShares(OneColumn):
     num_steps: Annotated[int, 32]
 
     def width(self, num_features: int) -> int:
-        """Return the number of shares."""
+        """Return the number of coordinates of a value: the number of shares."""
         return self.num_steps + 2
 
 
@@ -103,8 +104,8 @@ class ItemShares(AboutFeatures):
     """The share of each item in the user's rows, shape (users, ``domain_size``).
 
     Items are the integers from 0 to ``domain_size - 1`` in the first column of the features. Rows
-    with an invalid item (NaN, fractions, numbers out of range) do not count. Zeros for a user
-    without any other.
+    with an invalid item (NaN, fractions, numbers out of range) do not count. A user without any
+    other rows has zeros.
     """
 
     stem: ClassVar[str] = "item_shares"
@@ -112,7 +113,7 @@ class ItemShares(AboutFeatures):
     domain_size: int
 
     def width(self, num_features: int) -> int:
-        """Return the number of items."""
+        """Return the number of coordinates of a value: the number of items."""
         return self.domain_size
 
 
@@ -121,10 +122,11 @@ class Moments(Cells):
     """Moments of a user's number in each cell of a table of categories, shape (users, 3 cells).
 
     Let s be the share of the user's rows in a cell, and u the mean of the number over these rows,
-    from 0 at ``low`` to 1 at ``high``, clipped. A cell has ``s (u - 1/2)``, ``s (u**2 - 1/2) / 4``
-    and s times :data:`PRESENCE`; without categories the last is s less a half, times
-    :data:`PRESENCE`. Rows without an entry in one of the columns do not count. The number's column
-    is the last of ``coordinates``. The value is no longer than :attr:`radius`.
+    scaled from [``low``, ``high``] to [0, 1] and clipped. A cell has three moments:
+    ``s (u - 1/2)``, ``s (u**2 - 1/2) / 4``, and s times :data:`PRESENCE`. Without categories, the
+    third is ``s - 1/2`` times :data:`PRESENCE`. Rows without an entry in one of the columns do not
+    count. The number's column is the last of ``coordinates``. The length of a value is at most
+    :attr:`radius`.
     """
 
     stem: ClassVar[str] = "moments"
@@ -135,7 +137,7 @@ class Moments(Cells):
     low: Signed
     high: Signed
 
-    levels: ClassVar[int] = 1  # the number has one column of its own
+    levels: ClassVar[int] = 1  # makes Cells expect one column of numbers after the categories
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,7 +146,7 @@ class Moments(Cells):
 
     @property
     def radius(self) -> float:
-        """Largest length of a value."""
+        """Largest Euclidean length of a user's value."""
         last = PRESENCE / (1 if self.num_cells > 1 else 2)
         return math.hypot(0.5, SQUARE / 2, last)
 
@@ -155,10 +157,11 @@ class Moments(Cells):
 
 @dataclass(frozen=True, eq=False)
 class Numbers(AboutColumns):
-    """Base class: about several columns of numbers, from -1 at ``lows`` to 1 at ``highs``, clipped.
+    """Base class of questions about several columns of numbers.
 
-    All are in the columns' standardised units. Rows without an entry in one of the columns do not
-    count.
+    Each column is scaled from its bounds in ``lows`` and ``highs`` to [-1, 1], and clipped. The
+    bounds are in the columns' standardised units. Rows without an entry in one of the columns do
+    not count.
     """
 
     rows: ClassVar[Rows] = Rows.PRESENT
@@ -171,12 +174,12 @@ class Numbers(AboutColumns):
         super().__post_init__()
         shape = self.coordinates.shape
         if self.lows.shape != shape or self.highs.shape != shape or not len(self.coordinates):
-            raise MessageError("Expected a low and a high number for each of one column or more.")
+            raise MessageError("Expected one column or more, and a low and a high number for each.")
         if not (self.lows < self.highs).all():
             raise MessageError("Expected lows < highs.")
 
 
-#: Weights of the number of users and of the mean, beside the products, in :class:`Products`.
+#: Weights of the number of users and of the mean in :class:`Products`; products have weight 1.
 BESIDE = 0.25, 0.5
 
 
@@ -184,10 +187,11 @@ BESIDE = 0.25, 0.5
 class Products(Numbers):
     """First and second moments of several columns of numbers, about the middle of their limits.
 
-    Let u be the k numbers of a row. The value has 1 over the user's rows, the mean of u over the
-    root of k, both times :data:`BESIDE`, and the mean of ``u u'`` over k, an upper triangle whose
-    entries off the diagonal are multiplied by the root of 2. Zeros without rows. The value is no
-    longer than :attr:`radius`.
+    Let u be the k numbers of a row. The value has three parts. The first is 1, the second is the
+    mean of u over the user's rows divided by the root of k; both are multiplied by :data:`BESIDE`.
+    The third is the mean of ``u u'`` divided by k: the upper triangle, whose entries off the
+    diagonal are multiplied by the root of 2. A user without rows has zeros. The length of a value
+    is at most :attr:`radius`.
     """
 
     stem: ClassVar[str] = "products"
@@ -204,10 +208,10 @@ class Products(Numbers):
 class CorrelationSpread(Numbers):
     """Squares of the user's influences on correlations, one for each pair of columns.
 
-    Let z be a row's numbers less ``means`` and over ``scales``. Its influence on a correlation r is
-    ``z_i z_j - r (z_i**2 + z_j**2) / 2``. The value is the square of the mean over the user's rows
-    over ``bound**2``, at most 1, less a half. ``correlations`` are those of the pairs, row by row.
-    Zeros without rows.
+    Let z be a row's numbers minus ``means``, divided by ``scales``. The row's influence on the
+    correlation r of columns i and j is ``z_i z_j - r (z_i**2 + z_j**2) / 2``. Let m be the mean
+    influence of the user's rows. The value is ``min((m / bound)**2, 1) - 1/2``. ``correlations``
+    lists the correlations of the pairs, row by row of the matrix. A user without rows has zeros.
     """
 
     stem: ClassVar[str] = "correlation_spread"
@@ -227,12 +231,11 @@ class CorrelationSpread(Numbers):
             raise MessageError("Expected positive scales, and a correlation for each pair.")
 
     def width(self, num_features: int) -> int:
-        """Return the number of pairs."""
+        """Return the number of coordinates of a value: the number of pairs."""
         return len(self.correlations)
 
 
-#: Weight of the two numbers that say whether a user's mean row is shortened, in
-#: :class:`MeanAndSquares`.
+#: Weight of the two numbers in :class:`MeanAndSquares` that tell if a mean row was shortened.
 FLAG = 0.25
 
 
@@ -240,9 +243,10 @@ FLAG = 0.25
 class MeanAndSquares(AboutFeatures):
     """A user's mean row and the squares of its numbers, shape (users, 2 num_features + 2).
 
-    Let m be the mean row over ``bound``, shortened to length 1. The value is m, ``m**2`` times
-    :data:`SQUARE`, and :data:`FLAG` in the last place if the row was shortened, otherwise in the
-    place before. Zeros without rows. The value is no longer than :attr:`radius`.
+    Let m be the mean row divided by ``bound``, shortened to length 1 if it is longer. The value is
+    m, then ``m**2`` times :data:`SQUARE`, then two numbers. If m was shortened, the second of them
+    is :data:`FLAG`, otherwise the first, and the other one is 0. A user without rows has zeros. The
+    length of a value is at most :attr:`radius`.
     """
 
     stem: ClassVar[str] = "mean_and_squares"
@@ -268,9 +272,9 @@ class RidgeMove(Question):
     Attributes
     ----------
     scales : ndarray, optional
-        Numbers by which the columns of Z are divided, by default ones.
+        Numbers by which the columns of Z are divided, by default 1.
     offset : float, optional
-        Prediction where features have their means, by default 0.
+        Prediction for a row whose features equal ``means``, by default 0.
     coordinates : ndarray, optional
         The features to which Z is restricted, by default all.
     """
@@ -290,8 +294,9 @@ class RidgeMove(Question):
 class ClassMoves(ClassQuestion):
     """A user's own ridge regressions for all classes, shape (users, classes x num_features).
 
-    Each is that of :class:`RidgeMove` with the logistic link, for rows of one class against all
-    others. ``thetas`` has the models of all classes, one after the other, as the value has.
+    The regression for a class is that of :class:`RidgeMove` with the logistic link, for rows of
+    this class against all other rows. ``thetas`` holds the models of all classes, one after the
+    other, and the value holds the coefficients in the same order.
     """
 
     stem: ClassVar[str] = "class_moves"
@@ -301,7 +306,7 @@ class ClassMoves(ClassQuestion):
     num_classes: NumClasses
 
     def width(self, num_features: int) -> int:
-        """Return the number of coefficients; raise MessageError if ``thetas`` has another one."""
+        """Return the number of coefficients; raise MessageError if ``thetas`` has another size."""
         if len(self.thetas) != self.num_classes * num_features:
             raise MessageError(
                 f"Expected thetas of {self.num_classes} classes with {num_features} features, got "
@@ -310,7 +315,7 @@ class ClassMoves(ClassQuestion):
         return len(self.thetas)
 
 
-#: Weight of the errors that are clipped at half the bounds, in :class:`ErrorPair`.
+#: Weight in :class:`ErrorPair` of the errors that are clipped at half the bounds.
 HALF = 0.5
 
 
@@ -318,10 +323,11 @@ HALF = 0.5
 class ErrorPair(Question):
     """The squared errors of a model and of a constant, shape (users, 4).
 
-    A model predicts ``offset + <x, theta>``, and the constant is ``centre``. The first two numbers
-    are means over the user's rows of errors that are clipped at ``bound`` and ``centre_bound``,
-    over this bound and squared, minus 1/2. The others are the same at half the bounds, times
-    :data:`HALF`. The value is zero without rows, and no longer than :attr:`radius`.
+    A model predicts ``offset + <x, theta>``, and the constant predicts ``centre``. The errors of
+    the model are clipped at ``bound``, divided by it and squared. The first number is the mean of
+    these squares over the user's rows, minus 1/2. The second number is the same for the errors of
+    the constant, with ``centre_bound``. The other two are the same with half the bounds, times
+    :data:`HALF`. A user without rows has zeros. The length of a value is at most :attr:`radius`.
     """
 
     stem: ClassVar[str] = "error_pair"
@@ -335,7 +341,7 @@ class ErrorPair(Question):
     radius: ClassVar[float] = math.sqrt(0.5) * math.hypot(1.0, HALF)
 
     def width(self, num_features: int) -> int:
-        """Return 4."""
+        """Return 4, the number of coordinates of a value."""
         return 4
 
 
@@ -343,10 +349,10 @@ class ErrorPair(Question):
 class LossMoments(Question):
     """The losses of a model and of a constant, and their second moments, shape (users, 5).
 
-    A model predicts ``<x, theta>``, and the constant is ``centre``. Let a and b be the means of
-    their squared errors over the user's rows, over ``bound``, clipped at 1; both are 0 without
-    rows. The value is ``a - 1/2``, ``b - 1/2``, and ``a**2``, ``a b`` and ``b**2``, each of them
-    less 1/2, times :data:`SQUARE`. It is no longer than :attr:`radius`.
+    A model predicts ``<x, theta>``, and the constant predicts ``centre``. Let a and b be the means
+    of their squared errors over the user's rows, divided by ``bound`` and clipped at 1; both are 0
+    without rows. The value is ``a - 1/2``, ``b - 1/2``, and then ``a**2 - 1/2``, ``a b - 1/2`` and
+    ``b**2 - 1/2``, each times :data:`SQUARE`. Its length is at most :attr:`radius`.
     """
 
     stem: ClassVar[str] = "loss_moments"
@@ -359,7 +365,7 @@ class LossMoments(Question):
     radius: ClassVar[float] = math.sqrt(2 * 0.5**2 + 3 * (SQUARE / 2) ** 2)
 
     def width(self, num_features: int) -> int:
-        """Return 5."""
+        """Return 5, the number of coordinates of a value."""
         return 5
 
 
@@ -371,13 +377,14 @@ EQUATIONS = (0.75, 0.6, 0.28)
 class NormalEquations(Question):
     """A user's part in the normal equations of a linear model, and in their variance.
 
-    Let z be the chosen features of a row, less ``means`` and over ``scales``, and last a constant
-    of 1; let w be ``row_bound / |z|**2``, at most 1, and e the residual of ``offset + <x, theta>``.
-    The value has three parts: the mean g over the user's rows of ``w e z``, shortened to the length
-    ``score_bound``; the mean of ``w z z'``; and ``g g'``. Each is over its largest length and times
-    its weight in :data:`EQUATIONS`. Matrices are upper triangles, row by row, whose entries off the
-    diagonal are multiplied by the root of 2, so that they keep their length. The value is zero
-    without rows, and no longer than :attr:`radius`.
+    Let z be the chosen features of a row, minus ``means`` and divided by ``scales``, followed by a
+    constant of 1. Let w be ``row_bound / |z|**2``, at most 1, and let e be the residual of
+    ``offset + <x, theta>``. The value has three parts: the mean g over the user's rows of
+    ``w e z``, shortened to the length ``score_bound`` if it is longer; the mean of ``w z z'``; and
+    ``g g'``. Each part is divided by its largest length and multiplied by its weight in
+    :data:`EQUATIONS`. Matrices are given by their upper triangles, row by row. The entries off the
+    diagonal are multiplied by the root of 2, so that lengths stay the same. A user without rows has
+    zeros. The length of a value is at most :attr:`radius`.
     """
 
     stem: ClassVar[str] = "normal_equations"
@@ -393,6 +400,6 @@ class NormalEquations(Question):
     radius: ClassVar[float] = math.hypot(*EQUATIONS)
 
     def width(self, num_features: int) -> int:
-        """Return the number of entries of a vector and two symmetric matrices."""
+        """Return the number of coordinates of a value: of a vector and two symmetric matrices."""
         columns = len(self.coordinates) + 1
         return columns * (columns + 2)

@@ -56,15 +56,16 @@ _VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
 
 @dataclass(frozen=True, eq=False)
 class TransformedQuestion(Question):
-    """Base class of a question that wraps another one in a public transformation.
+    """Base class of a question that wraps another question in a public transformation.
 
     The transformation changes rows or values. The wrapped question ``inner`` is one of ``inners``.
-    It has one of its links if ``linked`` is True, and otherwise the identity.
+    If ``linked`` is True, ``inner`` may have any link of its class. Otherwise it has the identity.
     """
 
     linked: ClassVar[bool] = False
 
-    #: Allowed inner questions: for each the classes of transformations between, then its class.
+    #: Allowed inner questions. Each is a path: the classes of transformations between this question
+    #: and the inner question, and last the class of the inner question.
     inners: ClassVar[tuple[Path, ...]] = ()
 
     inner: Question
@@ -97,7 +98,7 @@ class TransformedQuestion(Question):
 
     @property
     def record_centre(self) -> NDArray[Any] | float:
-        """Centre of the inner question."""
+        """Record centre of the inner question."""
         return self.inner.record_centre
 
     def to_wire(self) -> Wire:
@@ -169,7 +170,7 @@ class Projected(TransformedQuestion):
     projected_dim: int
 
     def features(self, num_features: int) -> int:
-        """Return ``projected_dim``."""
+        """Return the number of projected features, ``projected_dim``."""
         high = min(num_features, _MAX_PROJECTED)
         if self.projected_dim > high:
             raise integer_expected("projected_dim", high, self.projected_dim)
@@ -181,8 +182,8 @@ class Fourier(TransformedQuestion):
     """The inner question, asked about random Fourier features of the rows.
 
     See :func:`ldp_flower.questions.public_maps.fourier_features`. ``seed`` defines the frequencies.
-    ``num_features`` is the number of Fourier features, an even number. ``length_scale`` belongs to
-    the kernel.
+    ``num_features`` is the number of Fourier features, an even number. ``length_scale`` is the
+    length scale of the kernel.
     """
 
     stem: ClassVar[str] = "fourier_"
@@ -193,7 +194,7 @@ class Fourier(TransformedQuestion):
     length_scale: float
 
     def features(self, num_features: int) -> int:
-        """Return ``num_features`` of the question."""
+        """Return the number of Fourier features."""
         if self.num_features % 2:
             raise MessageError(f"Expected an even num_features, got {self.num_features}.")
         return self.num_features
@@ -208,10 +209,10 @@ class _Turned(TransformedQuestion):
             raise MessageError("Expected no centre of a gradient that is rotated.")
 
     def width(self, num_features: int) -> int:
-        """Return the number of rotated coordinates."""
+        """Return the number of coordinates of a value: the number of rotated coordinates."""
         own = self.inner.width(num_features)
         if own != self.inner.num_wanted(num_features):
-            raise MessageError("Expected coordinates only: what comes with them has no sign.")
+            raise MessageError("Expected a question without an additional coordinate to rotate.")
         return padded_size(own)
 
 
@@ -234,7 +235,7 @@ class RotatedBins(_Turned):
     """The bins of the inner question's values after a rotation by public ``signs``.
 
     ``num_bins`` bins of equal width cover ``[-bound, bound]``. The first and the last bin also hold
-    the values beyond.
+    values outside of this range.
     """
 
     stem: ClassVar[str] = "rotated_"
@@ -272,12 +273,12 @@ class Shortened(TransformedQuestion):
 class OctaveShares(TransformedQuestion):
     """The inner question's octave, rounded down, as a distribution over all octaves.
 
-    The value is 1 in the octave's place, and all zeros for a user without one.
+    The value is 1 at the index of the octave and 0 elsewhere. A user without an octave has zeros.
     """
 
     stem: ClassVar[str] = "shares_of_"
     inners: ClassVar[tuple[Path, ...]] = ((ResidualOctave,), (DistanceOctave,))
 
     def width(self, num_features: int) -> int:
-        """Return the number of octaves."""
+        """Return the number of coordinates of a value: the number of octaves."""
         return OCTAVES

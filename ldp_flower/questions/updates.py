@@ -11,8 +11,9 @@ from .base import Coordinates, MessageError, Question, check_coordinates
 class UpdateQuestion(Question):
     """Base class of questions to :class:`ldp_flower.clients.LdpUpdateMod`.
 
-    ``trained`` selects the model's arrays of floats in the update, as indices into their names in
-    order; by default all. The other arrays stay as the server sent them.
+    ``trained`` selects those of the model's arrays of floats that the update covers. It lists their
+    indices in the sorted names of these arrays; by default all. The other arrays stay as the server
+    sent them.
     """
 
     trained: Coordinates | None = None
@@ -32,7 +33,7 @@ class UpdateQuestion(Question):
         """Return None: the training decides what it reads."""
 
     def check(self, num_features: int, width: int) -> None:
-        """Raise MessageError unless the width equals ``num_features``, the parameters' number."""
+        """Raise MessageError unless ``width`` equals ``num_features``, the number of parameters."""
         if width != num_features:
             raise MessageError(f"Expected a randomizer of {num_features} coordinates, got {width}.")
 
