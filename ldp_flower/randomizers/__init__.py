@@ -96,9 +96,9 @@ _REGISTRY: dict[str, type[Randomizer]] = {
 
 
 def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
-    """Build a randomizer from plain values, as :meth:`Randomizer.to_config` gives them.
+    """Return the randomizer that :meth:`Randomizer.to_config` has described by plain values.
 
-    Raises ValueError if the name is not in the registry or a parameter is missing, unknown, of
+    Raise ValueError if the name is not in the registry or a parameter is missing, unknown, of
     the wrong type or outside its range.
     """
     if all(isinstance(value, int | float | str) for value in config.values()):
@@ -108,7 +108,7 @@ def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
 
 @lru_cache(maxsize=64)
 def _kept(config: tuple[tuple[str, type, object], ...]) -> Randomizer:
-    """Build a randomizer, or return the cached one with its tables.
+    """Return a randomizer: the cached object with its tables, or a new one.
 
     Many messages in a row name the same randomizer. The types are part of the cache key, since
     1, 1.0 and True are equal.

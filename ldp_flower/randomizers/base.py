@@ -47,7 +47,7 @@ class Estimate:
 
     @classmethod
     def side_by_side(cls, parts: Iterable["Estimate"], count: int) -> "Estimate":
-        """Concatenate the estimates of several parts of a report."""
+        """Return one estimate with the coordinates of several parts, one after the other."""
         means, errors = zip(*((part.mean, part.std_error) for part in parts), strict=True)
         return cls(np.concatenate(means), np.concatenate(errors), count)
 
@@ -72,7 +72,7 @@ class Summary:
 
     @classmethod
     def empty(cls, dim: int) -> "Summary":
-        """Return the summary of no reports."""
+        """Return the summary of an empty set of reports."""
         return cls(0, np.zeros(dim), np.zeros(dim))
 
 
@@ -106,13 +106,14 @@ class Randomizer(PlainFields, ABC):
 
     @property
     def shared(self) -> bool:
-        """True if a report has a part of the noise, and is seen only in a sum with others."""
+        """True if a report has only a part of the noise, and is seen only in a sum of reports."""
         return False
 
     @property
     def permanent(self) -> bool:
-        """True if a report is one bit of the value, and the private words alone decide on a flip.
+        """True if a report is one bit, which follows from the value and may be flipped.
 
+        The user's private random words alone decide if it is flipped.
         A user who always answers with the same private words then flips all of its bits or none.
         Given the times at which the bits change, any two histories of values differ by epsilon.
         """
@@ -178,11 +179,11 @@ class Randomizer(PlainFields, ABC):
 
     @abstractmethod
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        """Randomise values of shape (users, width) that were prepared by :meth:`_own`."""
+        """Return reports of values, shape (users, width), that :meth:`_own` has prepared."""
 
     @abstractmethod
     def _debias(self, reports: Reports, coins: Words) -> Floats:
-        """Debias reports, see :meth:`debias`."""
+        """Return unbiased estimates of the users' values, see :meth:`debias`."""
 
     @abstractmethod
     def contains(self, reports: Reports) -> bool:
@@ -195,7 +196,7 @@ class Randomizer(PlainFields, ABC):
         rng: RandomSource | np.random.Generator,
         coins: Words | None = None,
     ) -> Reports:
-        """Randomise one value per user.
+        """Return one report per user: the user's value, randomised.
 
         Parameters
         ----------
@@ -244,11 +245,11 @@ class Randomizer(PlainFields, ABC):
         return own
 
     def _centre(self, values: Floats) -> None:
-        """Replace rows that are not finite, in place."""
+        """Replace rows that are not finite by the centre, in place."""
         values[~np.isfinite(values).all(axis=1)] = self.centre
 
     def debias(self, reports: Reports, coins: Words | None = None) -> Floats:
-        """Turn reports into unbiased estimates of the users' values, shape (users, size)."""
+        """Return unbiased estimates of the users' values from reports, shape (users, size)."""
         return self._debias(reports, _coins(len(reports), coins))
 
     def for_cohort(self, num_users: int, coin: int) -> Self:
@@ -264,7 +265,7 @@ class Randomizer(PlainFields, ABC):
         return np.arange(len(coins))
 
     def summarize(self, reports: Reports, coins: Words | None = None) -> Summary:
-        """Sum debiased reports. This is post-processing, so client or server may do it."""
+        """Return the sums of debiased reports: post-processing, by the client or the server."""
         coins = _coins(len(reports), coins)
         order = self.public_order(coins)
         step = max(1, _DEBIASED_ENTRIES // self.size)
@@ -279,7 +280,7 @@ class Randomizer(PlainFields, ABC):
         return Summary(len(values), values.sum(axis=0), np.einsum("ij,ij->j", values, values))
 
     def _addable(self, values: Floats) -> Floats:
-        """Round debiased reports, far below their noise, so that their sums are exact.
+        """Return debiased reports, rounded far below their noise so that their sums are exact.
 
         The mean is then the same to the last bit in whatever order, and on however many nodes,
         the reports are added.
@@ -336,7 +337,10 @@ class Randomizer(PlainFields, ABC):
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, object]) -> Self:
-        """Build the mechanism from untrusted plain values, after a check of each value."""
+        """Return the mechanism with parameters from an untrusted message.
+
+        Raise ValueError if a parameter is missing, unknown or invalid.
+        """
         known = {field.name: field.type for field in fields(cls)}
         if set(parameters) != set(known):
             raise ValueError(
@@ -376,8 +380,9 @@ class OfVector(Randomizer):
     dim : int
         Number of coordinates.
     radius : float (default: 1.0)
-        Radius of the domain, which is a ball; longer vectors are shortened to it. If a class says
-        so, the domain is the box ``[-radius, radius] ** dim`` instead; coordinates are clipped.
+        Radius of the domain, which is a ball. Longer vectors are shortened to this length. If a
+        class says so, the domain is the box ``[-radius, radius] ** dim`` instead, to which
+        coordinates are clipped.
     """
 
     dim: int

@@ -1,8 +1,9 @@
 """Codebooks: mechanisms that report a vector in a ball as the index of a public direction.
 
-The likely words are the few that are closest to the user's vector. This is PrivUnit with finitely
-many outputs, at one or two bytes a report. In :class:`Codebook`, users share generated words; for
-many coordinates see :mod:`.hadamard_codebook`.
+The unit vectors of a codebook are its codewords, or words for short. The likely words are the few
+that are closest to the user's vector. This is PrivUnit with finitely many outputs, at one or two
+bytes per report. In :class:`Codebook`, users share generated words; for many coordinates see
+:mod:`.hadamard_codebook`.
 
 Every user turns the shared codebook in a different way. For one user, a turned codebook of
 independent uniform directions has the same distribution as before. For two users who share a
@@ -61,19 +62,19 @@ class BallCodebook(OneChoice, OfVector):
     @property
     @abstractmethod
     def _order(self) -> int:
-        """Number of coordinates of a word, more than ``dim``."""
+        """Number of coordinates of a codeword, which is more than ``dim``."""
 
     @property
     @abstractmethod
     def _order_statistics(self) -> tuple[Floats, Floats]:
-        """Expected sums of a unit vector's products with its closest words, and of their squares.
+        """Expected sums of a unit vector's products with its closest codewords, and of the squares.
 
-        Entry r - 1 is the sum over the r closest words.
+        Entry r - 1 is the sum over the r closest codewords.
         """
 
     @abstractmethod
     def _products(self, values: Floats, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        """Yield some users at a time, with the inner products of their lifted values and words.
+        """Yield some users at a time, with the products of their lifted values and all codewords.
 
         A user's products, and so their ranking, are bit by bit independent of other users' values.
         """
@@ -84,7 +85,10 @@ class BallCodebook(OneChoice, OfVector):
 
     @cached_property
     def _design(self) -> tuple[TwoLevel, float, float]:
-        """Return the choice, E <V, u> and E [<V, u>**2], for the best number of likely words."""
+        """Return the choice, E <V, u> and E [<V, u>**2], for the best number of likely codewords.
+
+        V is the reported codeword, and u is the user's lifted direction.
+        """
         total = self.num_codewords
         sums, squares = self._order_statistics
         likely = np.arange(1, total // 2 + 1)
@@ -107,7 +111,7 @@ class BallCodebook(OneChoice, OfVector):
 
     @property
     def scale(self) -> float:
-        """``E <V, u>`` for the user's (lifted) direction u."""
+        """Mean ``E <V, u>`` of the reported codeword V along the user's lifted direction u."""
         return self._design[1]
 
     @property
@@ -127,12 +131,12 @@ class BallCodebook(OneChoice, OfVector):
 
     @property
     def bound(self) -> float:
-        """``radius / scale``."""
+        """Largest absolute value of a coordinate of a debiased report: ``radius / scale``."""
         return self.radius / self.scale
 
     @property
     def length(self) -> float:
-        """``bound``."""
+        """Largest Euclidean length of a debiased report: ``radius / scale``."""
         return self.bound
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
@@ -148,9 +152,9 @@ class BallCodebook(OneChoice, OfVector):
         return reports
 
     def _close(self, products: Floats) -> NDArray[np.bool_]:
-        """Return a mask of the likely words: those with each row's ``num_likely`` largest products.
+        """Return a mask of the likely codewords: the ``num_likely`` largest products of each row.
 
-        Each row has exactly ``num_likely`` of them, even with ties and with products that are NaN.
+        Each row has exactly ``num_likely`` likely codewords, even with ties and with NaN.
         """
         unlikely = self.num_codewords - self.num_likely
         close = products >= np.partition(products, unlikely, axis=1)[:, unlikely, None]
@@ -163,7 +167,7 @@ class BallCodebook(OneChoice, OfVector):
         return close
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the chance and the ranked reports of the only rounding of one value."""
+        """Return the only rounding of one value: its probability 1, and all reports by rank."""
         ((_, products),) = self._products(value[None], coin)
         close = self._close(products)[0]
         order = np.concatenate([np.flatnonzero(close), np.flatnonzero(~close)])
@@ -295,7 +299,7 @@ class Codebook(BallCodebook):
             yield from directions(self.coin, some, self.num_codewords, self._order)
 
     def _shared(self, coins: Words) -> Iterator[tuple[Rows, Rows, Iterator[Floats]]]:
-        """Yield some users, the position where each codebook's users begin, and the codebooks."""
+        """Yield some users, the positions where the users of each codebook begin, and codebooks."""
         groups = self._groups(coins)
         order = np.argsort(groups, kind="stable")
         step = max(1, _CACHED_ENTRIES // max(self.num_codewords, self._order))
@@ -437,7 +441,7 @@ def turned(rows: Floats, coins: Words) -> Floats:
 
 
 def turned_back(rows: Floats, coins: Words) -> Floats:
-    """Undo :func:`turned`."""
+    """Return each user's vector before :func:`turned`."""
     dim = rows.shape[1]
     twice = np.empty((len(rows), 2 * dim))
     twice[:, :dim] = rows

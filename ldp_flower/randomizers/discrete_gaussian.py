@@ -33,7 +33,7 @@ class Draws:
         self._rng, self._read = rng, np.empty(0, np.uint64)
 
     def bits(self, number: int, count: int) -> Words:
-        """Draw integers of so many bits, 1 to 64."""
+        """Draw ``count`` uniform integers of ``number`` bits each, 1 to 64."""
         if (missing := count - len(self._read)) > 0:
             more = self._rng.words((1, max(missing, _AHEAD)))[0]
             self._read = np.concatenate([self._read, more])
@@ -41,7 +41,7 @@ class Draws:
         return np.asarray(words >> np.uint64(64 - number))
 
     def below(self, limit: int, count: int) -> Words:
-        """Draw integers from 0 to ``limit - 1``, by rejection."""
+        """Draw ``count`` uniform integers from 0 to ``limit - 1``, by rejection."""
         most = np.uint64((1 << 64) // limit * limit - 1)
         drawn = self.bits(64, count)
         while len(again := np.flatnonzero(drawn > most)):
@@ -50,10 +50,11 @@ class Draws:
 
 
 def _happens(numerators: Words, bits: int, draws: Draws) -> NDArray[np.bool_]:
-    """Draw events of probability ``exp(-a / 2**bits)``, for numerators 0 <= a <= 2**bits.
+    """Draw events of probability ``exp(-a / 2**bits)``; return a mask of those that happen.
 
-    Of a sequence of events with probabilities p / 1, p / 2, p / 3, ... the first that does not
-    happen has an odd number with probability exp(-p).
+    The numerators a are from 0 to 2**bits. Take a sequence of events with probabilities p / 1,
+    p / 2, p / 3, ... The number of the first event that does not happen is odd with probability
+    exp(-p).
     """
     alive = np.arange(len(numerators))
     odd = np.zeros(len(numerators), bool)
@@ -69,7 +70,10 @@ def _happens(numerators: Words, bits: int, draws: Draws) -> NDArray[np.bool_]:
 
 
 def _happens_each_time(times: Words, draws: Draws) -> NDArray[np.bool_]:
-    """Draw events of probability ``exp(-times)``, as ``times`` events of probability exp(-1)."""
+    """Draw events of probability ``exp(-times)``; return a mask of those that happen.
+
+    Such an event happens if ``times`` events of probability exp(-1) all happen.
+    """
     happened = np.ones(len(times), bool)
     left, alive = times.copy(), np.flatnonzero(times)
     while len(alive):
@@ -82,7 +86,11 @@ def _happens_each_time(times: Words, draws: Draws) -> NDArray[np.bool_]:
 
 
 def _discrete_laplace(count: int, log_sigma: int, draws: Draws) -> tuple[Integers, Integers]:
-    """Return the places of accepted draws, and the draws, of scale ``2**log_sigma``."""
+    """Return draws of the discrete Laplace distribution of scale ``2**log_sigma``.
+
+    Of ``count`` draws some are rejected. The first array has the indices of the accepted draws, and
+    the second array their values.
+    """
     if log_sigma:
         low = draws.bits(log_sigma, count)
         places = np.flatnonzero(_happens(low, log_sigma, draws))
@@ -101,9 +109,13 @@ def _discrete_laplace(count: int, log_sigma: int, draws: Draws) -> tuple[Integer
 
 
 def _once(count: int, log_sigma: int, draws: Draws) -> tuple[Integers, Integers]:
-    """Return the places of accepted draws, and the draws, of the discrete Gaussian."""
+    """Return draws of the discrete Gaussian: the indices of accepted draws, and their values.
+
+    Of ``count`` draws some are rejected, as in :func:`_discrete_laplace`.
+    """
     places, found = _discrete_laplace(count, log_sigma, draws)
-    # Accepted with probability exp(-(|x| - sigma)**2 / (2 sigma**2)), whole parts first.
+    # x is accepted with probability exp(-(|x| - sigma)**2 / (2 sigma**2)). The integer part of the
+    # exponent is decided first.
     gap = np.abs(np.abs(found) - (1 << log_sigma)).astype(np.uint64)
     bits = 2 * log_sigma + 1
     square = gap * gap

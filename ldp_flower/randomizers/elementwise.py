@@ -98,9 +98,10 @@ def directions(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def lift(values: Floats, radius: float) -> Floats:
-    """Shorten rows to the ball and lift them to the unit sphere in one more dimension.
+    """Return rows shortened to the ball and lifted to the unit sphere in one more dimension.
 
-    One rule then serves all lengths: the added coordinate brings the length to 1.
+    The added coordinate brings each row to length 1, so that one rule serves vectors of all
+    lengths.
     """
     unit, length = directions(values)
     fraction = np.minimum(length / radius, 1.0)
@@ -123,9 +124,9 @@ def _matrix(order: int) -> Floats:
 
 
 def hadamard(values: Floats) -> Floats:
-    """Multiply rows by Sylvester's matrix divided by the square root of its order.
+    """Return rows multiplied by Sylvester's matrix divided by the square root of its order.
 
-    Each row is processed alone, and the order of additions depends on its length alone.
+    Each row is processed alone, and the order of additions depends on the row's length alone.
     """
     rows, order = values.shape
     half = min(order, _BLOCK)

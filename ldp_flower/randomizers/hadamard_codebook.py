@@ -22,11 +22,11 @@ _HADAMARD_ENTRIES = 1 << 18  # entries of users' rows at a time
 class HadamardCodebook(BallCodebook):
     """Randomiser for vectors of many coordinates in an l2 ball: the index of one of K axes.
 
-    It works as :class:`Codebook`, but every user has different words, and words need not be
-    generated. The words are the first ``num_codewords`` axes of a space that is turned three times
-    by signs from the user's public coin and Hadamard's matrix. This takes some ``dim log(dim)``
-    additions and less memory than one codebook. The words are orthogonal, which makes the variance
-    a little smaller.
+    It works as :class:`Codebook`, but every user has different codewords (words), and these need
+    not be generated. The words are the first ``num_codewords`` axes of a space that is turned three
+    times by signs from the user's public coin and Hadamard's matrix. This takes some
+    ``dim log(dim)`` additions and less memory than one codebook. The words are orthogonal, which
+    makes the variance a little smaller.
 
     Parameters
     ----------

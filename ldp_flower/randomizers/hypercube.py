@@ -20,7 +20,7 @@ _MAX_SUBSET = 16
 
 @lru_cache(maxsize=256)
 def _cap(epsilon: float, subset: int, agreements: int) -> tuple[TwoLevel, float]:
-    """Choose between a cap and its complement, and the scale ``m`` that debiases it.
+    """Return the choice between a cap and its complement, and the scale ``m`` that debiases it.
 
     The cap is the set of patterns of ``subset`` bits with at least ``agreements`` ones.
     ``m`` is E[2 K / k - 1] for K agreements of the k bits. A pattern and its
@@ -37,7 +37,10 @@ def _cap(epsilon: float, subset: int, agreements: int) -> tuple[TwoLevel, float]
 
 @lru_cache(maxsize=256)
 def best_subset(epsilon: float, max_subset: int) -> tuple[int, int]:
-    """Return the subset size k and the cap threshold with the least variance, 1 / (k m**2)."""
+    """Return the number k of coordinates and the cap's threshold with the least variance.
+
+    The variance is 1 / (k m**2), with the scale m of :func:`_cap`.
+    """
     options = [
         (1 / (k * _cap(epsilon, k, agreements)[1] ** 2), k, agreements)
         for k in range(1, max_subset + 1)
@@ -91,7 +94,10 @@ class SubsetHypercube(OneChoice, OfVector):
 
     @property
     def scale(self) -> float:
-        """Expected agreement ``m``: a debiased report's sign counts as ``radius / m``."""
+        """Expected agreement ``m`` of a reported sign with the user's sign, from -1 to 1.
+
+        A debiased report therefore multiplies signs by ``radius / m``.
+        """
         return self._design[2]
 
     @cached_property
@@ -103,12 +109,12 @@ class SubsetHypercube(OneChoice, OfVector):
 
     @property
     def variance(self) -> float:
-        """``radius**2 * dim / (subset * scale**2)``, exact at the centre of the box."""
+        """Variance ``radius**2 * dim / (subset * scale**2)``, exact at the centre of the box."""
         return self.bound**2 * self.dim / self.subset
 
     @property
     def bound(self) -> float:
-        """``radius / scale``."""
+        """Largest absolute value of a coordinate of a debiased report: ``radius / scale``."""
         return self.radius / self.scale
 
     def assigned(self, coins: Words) -> NDArray[np.int64]:
@@ -141,7 +147,7 @@ class SubsetHypercube(OneChoice, OfVector):
         return np.asarray((signs ^ agreement ^ everything).astype(self.report_dtype))
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the chance and the ranked reports of each rounding of one value."""
+        """Return each rounding of one value: its probability, and all reports by rank."""
         roundings = [(Fraction(1), 0)]
         for bit, chance in enumerate(self._chances(value[None], coin)[0].tolist()):
             ways = ((Fraction(chance), 1 << bit), (1 - Fraction(chance), 0))

@@ -60,7 +60,7 @@ class SampledCoordinate(Randomizer):
         if not isinstance(part, Randomizer) or nested or not part.summable:
             raise ValueError(f"Expected a summable part that does not sample itself, got {part}.")
         if part.width != 1 or part.report_shape != ():
-            raise ValueError(f"Expected a part for one number, with one as report, got {part}.")
+            raise ValueError(f"Expected a part with one number as value and as report, got {part}.")
         check_integer("dim", self.dim, 1)
         object.__setattr__(self, "epsilon", part.epsilon)
         super().__post_init__()
@@ -82,7 +82,7 @@ class SampledCoordinate(Randomizer):
 
     @property
     def size(self) -> int:
-        """Number of values in a debiased report: an indicator and the part's, by coordinate."""
+        """Number of values in a debiased report: an indicator and the part's, per coordinate."""
         return self.dim * (1 + self.part.size)
 
     @property
@@ -92,7 +92,7 @@ class SampledCoordinate(Randomizer):
 
     @property
     def variance(self) -> float:
-        """``dim`` times the part's variance: a coordinate has ``1 / dim`` of the reports."""
+        """``dim`` times the part's variance, since a coordinate has ``1 / dim`` of the reports."""
         return self.dim * self.part.variance
 
     @property
@@ -150,7 +150,7 @@ class SampledCoordinate(Randomizer):
         return Estimate.side_by_side(map(self.part.estimate, self._each(summary)), summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Return True if the part accepts the sums of every coordinate for that one's users."""
+        """Return True if, for each coordinate, the part accepts the sums of this coordinate."""
         if not summary.sum.shape == summary.sum_of_squares.shape == (self.size,):
             return False
         counts = summary.sum[: self.dim]

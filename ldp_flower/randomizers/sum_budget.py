@@ -1,13 +1,15 @@
-"""Budget of a plan of noisy sums: rho at (epsilon, delta), and back.
+"""Budget of a plan of noisy sums: conversion of (epsilon, delta) to rho, and of rho to epsilon.
 
-A report whose sum moves by at most D, with discrete Gaussian noise of standard deviation s, costs
-``D**2 / (2 s**2)`` of the plan's rho. Two conversions are valid, and the better one counts:
+If one user changes a report's sum by at most D, and the discrete Gaussian noise has standard
+deviation s, the report costs ``D**2 / (2 s**2)`` of the plan's rho. Two conversions are valid, and
+the better one counts:
 
 * zero-concentrated differential privacy (Canonne, Kamath & Steinke 2020), which holds of the
   discrete noise itself;
-* the exact profile of the continuous Gaussian (Balle & Wang 2018), of which the discrete one is
-  almost a rounding. The noise is 6 to 8 % smaller. docs/accounting.md has the proof. Delta pays for
-  the distance, which grows with the plan's draws and with e^epsilon, so there is a largest epsilon.
+* the exact profile of the continuous Gaussian (Balle & Wang 2018). The discrete Gaussian is almost
+  a rounded continuous one. The noise is then 6 to 8 % smaller. docs/accounting.md has the proof. A
+  part of delta pays for the distance of the two, which grows with the plan's draws and with
+  e^epsilon, so there is a largest epsilon.
 """
 
 import math
@@ -20,12 +22,12 @@ from .real_valued.gaussian import gaussian_mu, zcdp_epsilon, zcdp_rho
 MOST_DRAWS = 1 << 28
 # Total variation between one draw and a rounded Gaussian is at most this (docs/accounting.md).
 _DISTANCE = 0.0202 / SIGMA**2
-_OF_DISTANCE = 0.1  # share of delta that pays for it: the noise grows by half a per cent
+_OF_DISTANCE = 0.1  # share of delta that pays for the distance: the noise grows by half a per cent
 
 
 @lru_cache(maxsize=256)
 def plan_rho(epsilon: float, delta: float) -> float:
-    """Return the rho that the reports of a plan have together at (epsilon, delta)."""
+    """Return the largest rho that all reports of a plan may cost together at (epsilon, delta)."""
     by_zcdp = zcdp_rho(epsilon, delta)
     # e^epsilon + 1 times the distance of all draws is the share of delta at this epsilon.
     odds = _OF_DISTANCE * delta / (MOST_DRAWS * _DISTANCE) - 1
@@ -37,7 +39,7 @@ def plan_rho(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def plan_epsilon(rho: float, delta: float) -> float:
-    """Return an epsilon at which a plan has ``rho``: the smallest one, or little more."""
+    """Return an epsilon at which a plan has ``rho``: the smallest one, or slightly more."""
     from scipy.optimize import brentq  # slow to import, so a node's process starts without it
 
     most = zcdp_epsilon(rho, delta)

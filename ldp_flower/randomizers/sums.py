@@ -20,18 +20,20 @@ from .discrete_gaussian import SIGMA, Integers, discrete_gaussian
 from .elementwise import directions, row_dots
 from .sum_budget import MOST_DRAWS, plan_epsilon, plan_rho
 
-#: Parts of a plan's budget. Every report of the plan costs some of them.
+#: Number of parts into which a plan's budget is divided. Every report costs some of the parts.
 PARTS = 10_000
 _SMALLEST_DELTA = 1e-30
-_COARSEST = 64  # integers that stand for the largest value: fewer would round values away
-_FINEST = 1 << 31  # and so many at most: their squares add up in 63 bits
-_MOST_HONEST = 256  # a sum has at most so many nodes
+_COARSEST = 64  # smallest integer that may stand for the largest value, so that values stay apart
+_FINEST = 1 << 31  # largest integer that may stand for it, so that squares add up in 63 bits
+_MOST_HONEST = 256  # largest number of nodes of a sum
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
 class NodeSum(Randomizer):
-    """Base class: a node reports the sum over its users plus noise, in one step of a plan.
+    """Base class of mechanisms by which a node reports the sum over its users plus noise.
+
+    A report is one step of a plan.
 
     Parameters
     ----------
@@ -40,11 +42,12 @@ class NodeSum(Randomizer):
     dim : int
         Number of coordinates of a user's value.
     parts : int (default: 10,000)
-        How many of the 10,000 parts of the plan's budget this report costs.
+        Number of the 10,000 parts of the plan's budget that this report costs.
     honest : int (default: 1)
         Number of nodes whose noise is relied on. With 1, each node relies on its own noise alone.
-        With more, nodes answer only in sets in which so many others, besides those that may collude
-        with the server, add noise to a sum that nobody sees before (docs/secure-sums.md).
+        With a larger number, nodes answer only in sets that have this number of nodes besides those
+        that may collude with the server. All of them add noise to the sum before it is visible
+        (docs/secure-sums.md).
 
     Notes
     -----
@@ -58,8 +61,9 @@ class NodeSum(Randomizer):
        ``delta``) for all reports of the plan together. The number of a node's users is public.
     2. A report costs ``parts / 10,000`` of rho = ``plan_rho(epsilon, delta)``: two values of one
        user differ by at most the diameter of the domain in integers, which is checked in integers,
-       and the noise has the standard deviation 2**26. With ``honest`` h, this is so of the sum of
-       h such noises; a user whose node's noise alone is unknown has h times rho (``alone``).
+       and the noise has the standard deviation 2**26. With ``honest`` h, this holds for the sum of
+       h such noises. If all other nodes collude, only the noise of the user's node is unknown, and
+       the report costs h times as much (``alone``).
     3. The draws are exact: no floating-point number has a part in them. Sums are 64-bit integers.
     4. A value that is not finite becomes 0, so the guarantee holds for every input.
     """
@@ -97,13 +101,13 @@ class NodeSum(Randomizer):
 
     @property
     def plan(self) -> str:
-        """What identifies the plan, within a run."""
+        """Text that identifies the plan within a run."""
         shared = f" {self.honest}" if self.shared else ""
         return f"NodeSum {self.epsilon!r} {self.delta!r}{shared}"
 
     @property
     def shared(self) -> bool:
-        """True if the node relies on the noise of others."""
+        """True if the node relies on the noise of other nodes."""
         return self.honest > 1
 
     @cached_property
@@ -115,17 +119,17 @@ class NodeSum(Randomizer):
 
     @property
     def rho(self) -> float:
-        """Cost of this report: the squared diameter over twice the variance of the noise."""
+        """Cost of this report: the squared diameter, divided by twice the variance of the noise."""
         return plan_rho(self.epsilon, self.delta) * self.parts / PARTS
 
     @cached_property
     def one(self) -> int:
-        """The integer that the largest value becomes, rounded down so that no report costs more."""
+        """Integer that stands for the largest value, rounded down so that no report costs more."""
         return min(_FINEST, int(SIGMA * math.sqrt(2 * self.rho * self.honest) / self.diameter))
 
     @property
     def unit(self) -> float:
-        """The value that the integer 1 stands for."""
+        """Value that the integer 1 stands for."""
         return 1 / self.one
 
     @property
@@ -135,7 +139,7 @@ class NodeSum(Randomizer):
 
     @property
     def report_shape(self) -> tuple[int, ...]:
-        """The sum."""
+        """Shape of a report, which is the sum."""
         return (self.dim,)
 
     @property
@@ -144,17 +148,17 @@ class NodeSum(Randomizer):
         return (SIGMA * self.unit) ** 2
 
     def farthest(self, num_users: int, num_nodes: int = 1) -> int:
-        """Return the largest number in a sum of so many users that noise makes at all likely."""
+        """Return a bound that a sum over ``num_users`` users practically never exceeds."""
         return num_users * self.one + 64 * num_nodes * SIGMA
 
     @abstractmethod
     def integers(self, values: Floats) -> Integers:
-        """Return users' values as integers within the domain, whatever they are.
+        """Return users' values as integers within the domain, for any values.
 
         Parameters
         ----------
         values : ndarray of float64, shape (users, dim)
-            One value a user.
+            One value per user.
 
         Returns
         -------
@@ -172,7 +176,7 @@ class NodeSum(Randomizer):
         return total + discrete_gaussian(self.dim, rng)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        """Report as nodes of one user each."""
+        """Return one report per user, as if each user were the only user of a node."""
         reports = self.integers(values)
         for run, source in rng.blocks(len(values), 1):
             reports[run] += discrete_gaussian(self.dim, source)
@@ -182,9 +186,9 @@ class NodeSum(Randomizer):
         return reports.astype(np.float64) * self.unit
 
     def of_sums(self, sums: Integers, num_users: int, num_nodes: int) -> Estimate:
-        """Return the mean over users of the nodes whose sums are added up.
+        """Return the mean over the users of all nodes, from the added sums of the nodes.
 
-        Its standard error is that of the known noise alone: users are not a sample.
+        Its standard error is that of the known noise alone, since the users are not a sample.
         """
         if num_users == 0:
             return Estimate(np.zeros(self.dim), np.full(self.dim, np.inf), 0)
@@ -192,7 +196,7 @@ class NodeSum(Randomizer):
         return Estimate(sums * self.unit / num_users, np.full(self.dim, error), num_users)
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Return the mean over nodes of one user each."""
+        """Return the mean over nodes that have one user each."""
         if summary.count == 0:
             return Estimate(np.zeros(self.dim), np.full(self.dim, np.inf), 0)
         error = np.full(self.dim, math.sqrt(self.variance / summary.count))
@@ -210,15 +214,16 @@ class BallSum(NodeSum):
     Parameters
     ----------
     epsilon, delta, dim, parts, honest
-        As of :class:`NodeSum`.
+        As in :class:`NodeSum`.
     radius : float (default: 1.0)
         Radius of the ball.
 
     Guarantee
     ---------
-    1. As of :class:`NodeSum`.
-    2. A vector v of length at most 1 becomes the nearest integers to ``one * v``, cut towards zero
-       if they are longer than ``one``. Any two such vectors differ by at most twice ``one``.
+    1. The guarantee is that of :class:`NodeSum`.
+    2. A vector v of length at most 1 becomes the vector of the integers nearest to ``one * v``. If
+       this is longer than ``one``, the integers are rounded towards zero instead. Any two such
+       vectors differ by at most twice ``one``.
     """
 
     radius: float = 1.0
@@ -231,7 +236,7 @@ class BallSum(NodeSum):
 
     @property
     def unit(self) -> float:
-        """The value that the integer 1 stands for."""
+        """Value that the integer 1 stands for."""
         return self.radius / self.one
 
     def integers(self, values: Floats) -> Integers:
@@ -258,9 +263,9 @@ class CellSum(NodeSum):
 
     Guarantee
     ---------
-    1. As of :class:`NodeSum`.
+    1. The guarantee is that of :class:`NodeSum`.
     2. A value of sum s becomes integers of at least 0 that add up to ``one * s``, rounded, and to
-       ``one`` at most. Any two such vectors differ by at most sqrt(2) times ``one``, in Euclidean
+       at most ``one``. Any two such vectors differ by at most sqrt(2) times ``one``, in Euclidean
        length.
     """
 
@@ -274,7 +279,7 @@ class CellSum(NodeSum):
         found = np.floor(scaled).astype(np.int64)
         wanted = np.minimum(np.floor(sums[:, 0] * self.one + 0.5), self.one).astype(np.int64)
         short = wanted - found.sum(axis=1)
-        # The largest remainders get one more each.
+        # The numbers with the largest remainders are rounded up.
         order = np.argsort(found - scaled, axis=1, kind="stable")
         ranks = np.empty_like(order)
         np.put_along_axis(ranks, order, np.arange(self.dim)[None, :], axis=1)

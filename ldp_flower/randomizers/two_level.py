@@ -121,7 +121,7 @@ class TwoLevel:
         return likely, words[:, 1] % size
 
     def only_likely(self, own: int) -> NDArray[np.int64]:
-        """Return all outputs by rank if ``own`` is the only likely output."""
+        """Return all outputs by rank, beginning with ``own``, the only likely output."""
         return np.concatenate([[own], np.delete(np.arange(self.num_outputs), own)])
 
     def keep_or_replace(self, own: NDArray[np.int64], rng: RandomSource) -> NDArray[np.int64]:
@@ -137,7 +137,7 @@ class TooManyOutputs(ValueError):
 
 
 def check_terms(terms: int) -> None:
-    """Raise TooManyOutputs if an enumeration has so many terms that it would take too long."""
+    """Raise TooManyOutputs if an enumeration of ``terms`` terms would take too long."""
     if terms > _MAX_TERMS:
         raise TooManyOutputs(f"Expected at most {_MAX_TERMS} outputs times roundings of a value.")
 
@@ -180,7 +180,7 @@ class OneChoice(Randomizer):
 
     @abstractmethod
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the chance and the reports, likely ones first, of each rounding of one value."""
+        """Return each rounding of one value: its chance, and all reports, likely ones first."""
 
     @property
     def report_dtype(self) -> np.dtype[np.generic]:
@@ -208,7 +208,7 @@ class OneChoice(Randomizer):
 
 
 def sign_chances(values: Floats, radius: float) -> Floats:
-    """Return the probabilities with which values are rounded to positive signs."""
+    """Return the probabilities with which values in [-radius, radius] are rounded to +1, not -1."""
     return np.asarray((1 + np.clip(values / radius, -1, 1)) / 2)
 
 
@@ -241,12 +241,15 @@ class RandomizedResponse(OneChoice, OfNumber):
 
     @property
     def variance(self) -> float:
-        """``bound**2``, exact at the centre of the interval."""
+        """Variance of a debiased report: ``bound**2``, exact at the centre of the interval."""
         return self.bound**2
 
     @property
     def bound(self) -> float:
-        """``radius / (2 p - 1)``, p the realised probability of keeping the sign."""
+        """Absolute value of a debiased report: ``radius / (2 p - 1)``.
+
+        The sign is kept with the realised probability p.
+        """
         return self.radius / (2 * self._choice.probability - 1)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
@@ -255,7 +258,7 @@ class RandomizedResponse(OneChoice, OfNumber):
         return np.asarray((positive[:, 0] == kept).astype(np.uint8))
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the chance and the ranked reports of each rounding of one value."""
+        """Return each rounding of one value: its probability, and all reports by rank."""
         positive = Fraction(float(sign_chances(value, self.radius)[0]))
         bits = np.array([1, 0], np.uint8)
         return [(positive, bits), (1 - positive, bits[::-1])]

@@ -31,7 +31,7 @@ class Items(Randomizer):
 
     @abstractmethod
     def _items(self, values: Floats, rng: RandomSource) -> Integers:
-        """Return one item per user; replace invalid items by random ones."""
+        """Return one item per user, with random items in place of invalid ones."""
 
     @abstractmethod
     def _roundings(self, value: Floats) -> Iterable[tuple[Fraction, int]]:
@@ -135,7 +135,7 @@ class FrequencyOracle(OfItem):
 
     @property
     def pairs(self) -> tuple[float, float]:
-        """Probability that a report supports the user's item and another, and two other items.
+        """Probabilities of supporting two items: the user's item and another, and two others.
 
         By default, the report supports items independently of each other.
         """
@@ -159,7 +159,7 @@ class FrequencyOracle(OfItem):
         """Return a mask of the items that each report supports, shape (users, domain_size)."""
 
     def _support(self, reports: Reports, coins: Words) -> Integers:
-        """Count the reports that support each item, without a (users, domain) array."""
+        """Return the number of reports that support each item, without a (users, items) array."""
         return count_supports(
             lambda run: self._supports(reports[run], coins[run]), len(reports), self.domain_size
         )
@@ -180,7 +180,7 @@ class FrequencyOracle(OfItem):
 
     @property
     def variance(self) -> float:
-        """``q (1 - q) / (p - q)**2``, exact for an item without users; p is own, q other."""
+        """Variance ``q (1 - q) / (p - q)**2`` for an item without users; p is own, q other."""
         return self.variance_at(0.0)
 
     def variance_at(self, frequency: float) -> float:
@@ -195,7 +195,7 @@ class FrequencyOracle(OfItem):
 
     @property
     def bound(self) -> float:
-        """``max(q, 1 - q) / (p - q)``."""
+        """Largest absolute value of a debiased report: ``max(q, 1 - q) / (p - q)``."""
         return max(self._levels[0], -self._levels[1])
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
@@ -211,7 +211,7 @@ class FrequencyOracle(OfItem):
         return self._summary(len(reports), self._support(reports, coins).astype(np.float64))
 
     def counts(self, reports: Reports, coins: Words | None = None) -> Floats:
-        """Estimate how many users hold each item, shape (domain_size,)."""
+        """Return the estimated number of users who hold each item, shape (domain_size,)."""
         return self._summarize(reports, _coins(len(reports), coins)).sum
 
     def support(self, estimate: Estimate) -> Floats:
@@ -239,7 +239,7 @@ class FrequencyOracle(OfItem):
 def count_supports(
     supports: Callable[[slice], NDArray[np.bool_]], num_reports: int, num_items: int
 ) -> Integers:
-    """Count the reports that support each item.
+    """Return the number of reports that support each item.
 
     ``supports`` returns a mask of shape (reports, items) for a slice of the reports.
     """

@@ -123,7 +123,7 @@ class HadamardBit(OneLabel, FrequencyOracle):
 
     @property
     def order(self) -> int:
-        """Order ``K`` of the matrix."""
+        """Order ``K`` of the Hadamard matrix."""
         return 1 << (self.domain_size - 1).bit_length()
 
     @cached_property

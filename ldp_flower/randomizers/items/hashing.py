@@ -50,7 +50,7 @@ class LocalHashing(OneLabel):
         return ((hashes >> _HALF) * np.uint64(self.num_buckets) >> _HALF).astype(np.int64)
 
     def _edge(self, buckets: Words) -> Words:
-        """Return the smallest upper half of a hash in each bucket."""
+        """Return, for each bucket, the smallest upper half of the hashes that fall into it."""
         g = np.uint64(self.num_buckets)
         return ((buckets << _HALF) + g - np.uint64(1)) // g
 
@@ -67,7 +67,7 @@ class LocalHashing(OneLabel):
         return np.asarray(hashes <= last[:, None])
 
     def _matching(self, reports: Reports, coins: Words, items: Words) -> Integers:
-        """Count, for each item, the reports whose bucket contains it."""
+        """Return, for each item, the number of reports whose bucket contains the item."""
         return count_supports(
             lambda run: self._matches(reports[run], coins[run], items), len(reports), len(items)
         )

@@ -16,7 +16,7 @@ from .hashing import LocalHashing
 
 _MAX_BITS = 40  # with more, hashes are no longer pairwise independent in all useful bits
 _MAX_ITEMS = 1 << 16
-_BLOCK = 1 << 16  # candidates counted at a time
+_BLOCK = 1 << 16  # number of candidates whose reports are counted at a time
 _HALF = np.uint64(32)
 _MAX_FIRST_BITS = 20
 _MAX_STEP_BITS = 12
@@ -88,16 +88,16 @@ class PrefixTree(LocalHashing):
         self._refuse()
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Raise TypeError: there are no summaries."""
+        """Raise TypeError, since there are no summaries."""
         self._refuse()
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Return False: there are no summaries."""
+        """Return False, since there are no summaries."""
         return False
 
     @property
     def variance(self) -> float:
-        """``L q (1 - q) / (p - q)**2`` for an item without users; p is own, q other.
+        """Variance ``L q (1 - q) / (p - q)**2`` for an item without users; p is own, q other.
 
         L is the number of lengths. Only the last length distinguishes items.
         """
@@ -106,7 +106,7 @@ class PrefixTree(LocalHashing):
 
     @property
     def bound(self) -> float:
-        """``L max(q, 1 - q) / (p - q)``."""
+        """Largest absolute value of a debiased report: ``L max(q, 1 - q) / (p - q)``."""
         p, q = float(self.own), float(self.other)
         return len(self.lengths) * max(q, 1 - q) / (p - q)
 
@@ -140,7 +140,7 @@ class PrefixTree(LocalHashing):
     def heavy_hitters(
         self, reports: Reports, coins: Words, max_items: int, false_alarm: float = 0.01
     ) -> HeavyItems:
-        """Find the items that many users hold. Their number need not be known in advance.
+        """Return the items that many users hold. Their number need not be known in advance.
 
         At each level, the candidates are the extensions of the prefixes that survived
         the previous level. The support of a candidate without users is binomial,
@@ -305,7 +305,7 @@ class PrefixExtending(PrefixTree):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """``first_bits`` and then equal steps of at most ``step_bits``, up to ``num_bits``."""
+        """Lengths of prefixes: ``first_bits``, then equal steps up to ``num_bits``."""
         first = min(self.first_bits, self.num_bits)
         rest = self.num_bits - first
         steps = -(-rest // self.step_bits)

@@ -18,7 +18,7 @@ from .frequency import OfItem
 
 @dataclass(frozen=True)
 class DiscreteSquareWave(OneChoice, OfItem):
-    """Randomiser for the number of a cell, where neighbouring cells have similar values.
+    """Randomiser for the number of a cell, if neighbouring cells stand for similar values.
 
     There are ``domain_size + window - 1`` reports. The likely reports of a cell are those from
     the cell's number to ``window - 1`` above it. For distribution functions, this is more
@@ -53,7 +53,7 @@ class DiscreteSquareWave(OneChoice, OfItem):
 
     @cached_property
     def window(self) -> int:
-        """Number of likely reports."""
+        """Number of likely reports of each cell."""
         e = self.epsilon
         if e < 1e-3:
             share = 1.0  # the limit below
@@ -93,7 +93,7 @@ class DiscreteSquareWave(OneChoice, OfItem):
 
     @property
     def bound(self) -> float:
-        """Largest debiased report."""
+        """Largest absolute value of a debiased report."""
         start, slope = self._line
         return max(start, self.num_reports - 1 - start) / slope
 
@@ -121,8 +121,8 @@ class NarrowSquareWave(DiscreteSquareWave):
     """Square wave with a window that the caller chooses.
 
     The window of :class:`DiscreteSquareWave` is more than half of the cells at epsilon 1. Reports
-    then hardly show features that are narrower than the window, such as two humps. A narrower
-    window shows them, but shows less of the variation over all cells.
+    then hardly show features of the distribution that are narrower than the window, such as two
+    humps. A narrower window shows such features, but less of the variation over all cells.
 
     Parameters
     ----------

@@ -17,11 +17,11 @@ from ..base import Reports
 from ..two_level import _WORDS, Law, _exp_rounded_down, check_terms, report_type, residue_shares
 from .frequency import FrequencyOracle
 
-_CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time, so that they stay in the cache
+_CHUNK_ENTRIES = 1 << 19  # number of flags in memory at a time, so that they stay in the cache
 # Limits on parameters that a message can set, since a client's work for a report grows with them.
 _MOST_IN_SET, _MOST_WORK = 1024, 1 << 26
-_VOTING_SHARE = 0.15  # share of users that vote for an item that is worth finding
-_FOUND_WEIGHT = 0.6  # weight of the spread of that item's votes, relative to that of the others
+_VOTING_SHARE = 0.15  # share of users whose sets contain an item that is worth finding
+_FOUND_WEIGHT = 0.6  # weight of the spread of this item's votes; other items' votes have weight 1
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,10 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def _meeting(self) -> list[Fraction]:
-        """Numbers of subsets for each first item of T, as multiples of the last number."""
+        """Number of subsets whose first item of T is item i, for each i.
+
+        The numbers are multiples of the last one.
+        """
         weights = [Fraction(1)]
         for i in reversed(range(self.set_size - 1)):
             weights.append(
@@ -166,12 +169,15 @@ class SubsetSelection(FrequencyOracle):
 
     @property
     def width(self) -> int:
-        """Number of coordinates of a value, which lists ``set_size`` item numbers."""
+        """Number of coordinates of a value: ``set_size``, since a value lists item numbers."""
         return self.set_size
 
     @property
     def pairs(self) -> tuple[float, float]:
-        """Probabilities for a subset of w items if users hold one item; otherwise the default."""
+        """Probabilities that a report contains both items of a pair, as in the base class.
+
+        They are exact if a user holds one item. For sets, they are those of the base class.
+        """
         if self.set_size > 1 or self.domain_size < 3:
             return super().pairs
         own, w, rest = float(self.own), self.report_items, self.domain_size - 1
@@ -245,7 +251,7 @@ class SubsetSelection(FrequencyOracle):
             np.copyto(draw, top, where=chosen[draw])
             chosen[draw] = True
         for i in reversed(range(self.set_size)):
-            # In descending order T's items never displace each other.
+            # Since T is in descending order, items of T never displace each other.
             item, last = row + sets[:, i], row + (d - 1 - i)
             chosen[item], chosen[last] = chosen[last], chosen[item]
         return np.flatnonzero(chosen).reshape(users, -1) - row[:, None]

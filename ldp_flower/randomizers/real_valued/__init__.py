@@ -14,7 +14,7 @@ _STEP = 2.0**-26  # step of the grid, relative to the power of two above the lar
 
 
 def on_grid(numbers: Floats, largest: float) -> Floats:
-    """Round to multiples of a power of two that is small compared with the noise.
+    """Return numbers rounded to multiples of a power of two that is far below the noise.
 
     ``largest`` is the largest absolute value of a noisy number. Floats near zero are so fine that
     a result can reveal the number to which the noise was added: one result in 1e8 or so would be

@@ -19,10 +19,10 @@ _GRID, _FINEST_GRID = 1e-3, 1e-4  # grid of privacy losses: a share of epsilon, 
 _SMALLEST_DELTA = 1e-10  # privacy loss distributions are cut off at 1e-15
 _SMALLEST_RATE = 1e-6
 _MAX_STEPS = 1_000_000
-_MAX_RECORDS_PER_USER = 1 << 16  # all these places are computed for every user, held or not
+_MAX_RECORDS_PER_USER = 1 << 16  # limited since every user takes the time of this many records
 # Outside this range, four-byte sums overflow or vanish, and both would distinguish records.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-30, 1e30
-_ACCURACY, _STRIDE = 1e-4, 0.25  # of the search for the noise multiplier's logarithm
+_ACCURACY, _STRIDE = 1e-4, 0.25  # in the search for the logarithm of the noise multiplier
 _MIN_NOISE = 0.3  # with less noise, sampled records can be recognised
 
 
@@ -127,7 +127,7 @@ class DpSgdPlan(PlainFields):
     """Plan of DP-SGD over all rounds of a run: its privacy cost for one unit, and its noise.
 
     The unit is a record or, with ``records_per_user``, a user with all records about this user. A
-    unit has one gradient in a step: a user's gradient is the mean of those of its records.
+    unit has one gradient in a step. A user's gradient is the mean of its records' gradients.
 
     Parameters
     ----------
@@ -141,19 +141,19 @@ class DpSgdPlan(PlainFields):
     max_grad_norm : float
         Length to which a unit's gradient is clipped, in [1e-30, 1e30].
     records_per_user : int, optional
-        Largest number of a user's records in one round, up to 65,536. The unit is a record
-        without it.
+        Largest number of a user's records in one round, up to 65,536. By default, the unit is a
+        record.
     stoppable : bool (default: False)
-        True if the run may end after any round, by what it has seen so far, and then costs what
-        these rounds cost. It takes some more noise.
+        True if the run may end after any round, because of the results so far. It then costs only
+        what these rounds cost. Such a plan needs slightly more noise.
 
     Notes
     -----
-    Let L be the privacy loss of the rounds so far, and e(k) the epsilon of k of K rounds. Whoever
-    ends a run as soon as L is above e(k) finds this several times as often as for one k that is
-    fixed. So epsilon is computed at a smaller delta for each end: half of it for all K rounds, and
-    equal parts of the other half for each k below K. The hockey-stick divergence at e(k) over the
-    outputs with which a run ends after k rounds is at most that over all outputs. So these
+    Let L be the privacy loss of the rounds so far, and e(k) the epsilon of k of K rounds. If a run
+    ends as soon as L is above e(k) for some k, this event is several times as likely as for one
+    fixed k. So epsilon is computed at a smaller delta for each end: half of delta for all K rounds,
+    and equal parts of the other half for each k below K. The hockey-stick divergence at e(k) over
+    the outputs with which a run ends after k rounds is at most that over all outputs. So these
     divergences add up to delta at most, whatever decides about the end. An e(k) above epsilon
     counts as epsilon. Such ends share the half of delta that is for all K rounds, since the first k
     rounds are a function of all.
@@ -219,16 +219,16 @@ class DpSgdPlan(PlainFields):
         return self.delta / 2 / (1 if num_rounds == self.num_rounds else self.num_rounds - 1)
 
     def epsilon_after(self, num_rounds: int) -> float:
-        """Return epsilon of the first ``num_rounds`` rounds, at the plan's delta.
+        """Return the epsilon of the first ``num_rounds`` rounds, at the plan's delta.
 
-        It is at most the plan's epsilon. Of a ``stoppable`` plan it holds for a number of rounds
-        that anything has decided, and otherwise for one that is fixed.
+        It is at most the plan's epsilon. If the plan is ``stoppable``, it holds for a number of
+        rounds that may depend on the results. Otherwise the number must be fixed in advance.
         """
         return min(self._spent(num_rounds, "replace"), self.epsilon)
 
     @property
     def epsilon_of_presence(self) -> float:
-        """Epsilon for the presence of a record (add or remove), which Opacus and others state."""
+        """Epsilon if records are added or removed, not replaced, as Opacus and others state it."""
         return self._spent(self.num_rounds, "add or remove")
 
     def _spent(self, num_rounds: int, neighbours: Literal["replace", "add or remove"]) -> float:

@@ -157,14 +157,14 @@ class GaussianMechanism(RealVector):
     Notes
     -----
     Source: the analytic Gaussian mechanism of Balle & Wang (2018). The classical
-    formula sqrt(2 ln(1.25 / delta)) / epsilon is proved for epsilon < 1 only, and
-    false above (the true delta is 0.041 for a nominal 0.01 at epsilon 10).
+    formula sqrt(2 ln(1.25 / delta)) / epsilon is proved for epsilon < 1 only, and it
+    is false above (the true delta is 0.041 for a nominal 0.01 at epsilon 10).
 
     Guarantee
     ---------
     1. Protected: any two values of one user, at (``epsilon``, ``delta``) in real arithmetic.
     2. Two values differ by at most the diameter ``2 radius``; the noise's standard
-       deviation is the diameter over ``gaussian_mu(epsilon, delta)``.
+       deviation is the diameter divided by ``gaussian_mu(epsilon, delta)``.
     3. Vectors are shortened first and a row that is not finite becomes 0, so the
        guarantee holds for every input.
     4. Noise is drawn up to 37 standard deviations, and numbers are cut off at ``radius``
@@ -186,7 +186,7 @@ class GaussianMechanism(RealVector):
 
     @property
     def variance(self) -> float:
-        """``sigma**2``."""
+        """Variance of the noise in each coordinate: ``sigma**2``."""
         return self.sigma**2
 
     @property

@@ -33,7 +33,7 @@ _MAX_COORDINATES = 1 << 23  # a four-byte float can number twice as many vertice
 
 
 def with_noise(sums: Floats, sigma: float, rng: RandomSource) -> Floats:
-    """Add normal noise of standard deviation ``sigma``; the result is on a grid."""
+    """Return sums with normal noise of standard deviation ``sigma``, rounded to a grid."""
     return on_grid(sums + sigma * rng.normals(sums.shape), _NOISE_ENDS * sigma)
 
 
@@ -65,7 +65,7 @@ class RecordMechanism(RealVector):
 
     most_coordinates: ClassVar[int | None] = _MAX_RECORDS
     protects: ClassVar[str] = "any two values of one record of a silo"
-    smallest_radius: ClassVar[float] = 0.0  # both ends are checked below
+    smallest_radius: ClassVar[float] = 0.0  # __post_init__ checks both limits of the radius
     bound: ClassVar[float] = np.inf  # the noise is not bounded
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class RecordMechanism(RealVector):
         return self.dim + 1
 
     def total(self, values: Floats) -> Floats:
-        """Bring the values of records into the domain, and return their sum."""
+        """Return the sum of the values of records, each brought into the domain."""
         with np.errstate(all="ignore"):
             return np.asarray(self._clipped(self._own(values)).sum(axis=0))
 
@@ -102,7 +102,7 @@ class RecordMechanism(RealVector):
         rng: RandomSource,
         centre: Floats | float = 0.0,
     ) -> Reports:
-        """Randomise sums, shape (silos, dim), to reports of shape ``(silos, *report_shape)``.
+        """Return reports of sums, shape ``(silos, *report_shape)``.
 
         Parameters
         ----------
@@ -127,11 +127,11 @@ class RecordMechanism(RealVector):
 
     @abstractmethod
     def _clipped(self, values: Floats) -> Floats:
-        """Bring finite values into the domain."""
+        """Return finite values, brought into the domain."""
 
     @abstractmethod
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
-        """Return the published part of sums that are moved by a public ``shift``.
+        """Return the reported numbers for sums to which a public ``shift`` is added.
 
         Noise is added before the shift, since a large shift could round off a sum's last digits.
         """
@@ -189,7 +189,7 @@ class RecordGaussian(RecordMechanism):
 
     @property
     def variance(self) -> float:
-        """``sigma**2``, the variance of a coordinate of a sum."""
+        """Variance of the noise in a coordinate of a sum: ``sigma**2``."""
         return self.sigma**2
 
     def _clipped(self, values: Floats) -> Floats:
@@ -201,7 +201,7 @@ class RecordGaussian(RecordMechanism):
 
 
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:
-    """Return the places, in ascending order, of the ``how_many`` largest scores with Gumbel noise.
+    """Return the indices, in ascending order, of the ``how_many`` largest scores with Gumbel noise.
 
     ``scores`` and the result have one row per silo. Let the scores change by at most D. With noise
     of the given ``scale``, the choice then consists of ``how_many`` exponential mechanisms of
@@ -241,7 +241,7 @@ class Choosing(RecordMechanism):
         return np.clip(values, -self.radius, self.radius)
 
     def _are_places(self, numbers: Reports, limit: int) -> bool:
-        """Return True if every row has increasing places (integers from 0) below ``limit``."""
+        """Return True if every row has increasing indices (integers from 0) below ``limit``."""
         places = numbers.astype(np.float64)
         return bool(
             (places == np.floor(places)).all()
@@ -305,7 +305,7 @@ class RecordPeeling(Choosing):
 
     @property
     def variance(self) -> float:
-        """``sigma**2``, the variance of a published value."""
+        """Variance of the noise in a published value: ``sigma**2``."""
         return self.sigma**2
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:

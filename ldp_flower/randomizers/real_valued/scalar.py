@@ -28,7 +28,7 @@ class _Scalar(RealValued, OfNumber):
 
     @abstractmethod
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
-        """Randomise numbers in [-1, 1]."""
+        """Return randomised numbers for numbers in [-1, 1]."""
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         t = np.clip(values[:, 0] / self.radius, -1, 1)
@@ -74,7 +74,7 @@ class PiecewiseMechanism(_Scalar):
 
     @property
     def bound(self) -> float:
-        """``C radius``."""
+        """Largest absolute value of a report: ``C radius``, with C as in the notes."""
         return self.radius * (self._h + 1) / math.expm1(self.epsilon / 2)
 
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
