@@ -13,7 +13,7 @@ _REQUIRED: Final = object()
 
 @dataclass(frozen=True)
 class Held:
-    """Value of the graph: its type and shape, and True if it depends on the record."""
+    """Type and shape of a value of the graph; ``of_record`` is True if it depends on the record."""
 
     tensor: Tensor
     of_record: bool
@@ -50,7 +50,7 @@ class Kind:
         )
 
     def or_else(self, default: Any) -> "Kind":
-        """Return an optional kind with this default. If the default is None, null is accepted."""
+        """Return a kind of optional arguments with this default; null is accepted if it is None."""
         return replace(self.or_null() if default is None else self, default=default)
 
     def by_name(self) -> "Kind":
@@ -107,17 +107,17 @@ def _integers(words: str, least: int, most: int, lengths: range) -> Kind:
 
 
 def sizes(dims: int, least: int = 1, most: int = MAX_WINDOW) -> Kind:
-    """Return the kind of lists of one size for each dimension of an image or a volume."""
+    """Return the kind of arguments that are lists of sizes: one for each of ``dims`` dimensions."""
     return _integers(f"{dims} sizes of {least} to {most}", least, most, range(dims, dims + 1))
 
 
 def whole(least: int, most: int) -> Kind:
-    """Return the kind of integers within bounds."""
+    """Return the kind of arguments that are integers within bounds."""
     return Kind(f"an integer of {least} to {most}", lambda v: type(v) is int and least <= v <= most)
 
 
 def real(least: float, most: float) -> Kind:
-    """Return the kind of numbers within bounds."""
+    """Return the kind of arguments that are numbers within bounds."""
     return Kind(
         f"a number of {least:g} to {most:g}",
         lambda value: type(value) in (int, float) and least <= value <= most,
@@ -129,7 +129,7 @@ NUMBERS: Final = _tensor("a tensor of numbers", *FLOATS, "int64")
 FLOAT: Final = _tensor("a tensor of floats", *FLOATS)
 INTEGERS: Final = _tensor("a tensor of integers", "int64")
 BOOLS: Final = _tensor("a tensor of truths", "bool")
-#: For kernels that expect learned parameters, and must not get values that depend on a record.
+#: Kind for kernels that expect learned parameters, and must not get values that depend on a record.
 PARAMETER: Final = Kind(
     "floats that depend on parameters alone",
     lambda value: FLOAT.holds(value) and not value.of_record,

@@ -43,9 +43,10 @@ class Shapes:
         self._results: list[tuple[Results, int, bool]] = []
 
     def add(self, operation: Operation) -> tuple[tuple[Tensor, ...], bool, int]:
-        """Check an operation; return its results, True if they depend on the record, and its cost.
+        """Check an operation, and add its results to the known values.
 
-        Raises NetworkError if its arguments do not fit, or a result is empty or too large.
+        Return types and shapes of the results, True if they depend on the record, and the cost.
+        Raise NetworkError if the arguments do not fit, or if a result is empty or too large.
         """
         row = row_of(operation.name)
         arguments = tuple(map(self._argument, operation.arguments))
@@ -76,7 +77,7 @@ class Shapes:
         if reference.part is not None and reference.part < len(parts):
             return Held(parts[reference.part], of_record)
         raise NetworkError(
-            f"Expected a part of operation {reference.source} that there is and that may be used, "
+            f"Expected an existing part of operation {reference.source} that may be used, "
             f"got {reference.part}."
         )
 

@@ -60,7 +60,7 @@ def exported(
             if len(results) != 1 or not isinstance(results[0], torch.fx.Node):
                 raise NetworkError(
                     f"Expected a module that returns one tensor, got {len(results)} results: wrap "
-                    "it in a module that returns the one for the loss."
+                    "it in a module that returns only the tensor from which the loss is computed."
                 )
             output = sources[results[0]]
         elif node.op == "call_function" and str(node.target) == _GETITEM:
@@ -84,7 +84,7 @@ def exported(
 
 
 def _one(example: Any) -> torch.Tensor:
-    """Return a batch of one record. Integers of any width have eight bytes."""
+    """Return a record as a batch of one. Integers of any width become integers of eight bytes."""
     if isinstance(example, tuple) and any(getattr(each, "ndim", 0) for each in example):
         if len(example) > 1:
             shapes = [list(np.shape(each)) for each in example]
@@ -130,11 +130,11 @@ _ADVICE: Final = {
     ("sort", "topk", "argm", "median", "kthvalue"): "Use max, min, softmax or pools instead.",
     ("gather", "scatter", "index_", "take"): "Use Embedding, one_hot or torch.where instead.",
     ("copy", "empty", "fill"): "Build a tensor by torch.cat, torch.where or F.pad, not in parts.",
-    ("isnan", "isinf"): "Fill missing values in the data: a record with NaN counts nothing.",
+    ("isnan", "isinf"): "Fill missing values in the data: a record with NaN counts as 0.",
     ("embedding_bag",): "Use Embedding, and sum its rows.",
     ("cdist",): "Use norms of differences instead.",
 }
-_LISTED: Final = "The page models-as-data.md lists what is taken."
+_LISTED: Final = "The page models-as-data.md lists the accepted operations."
 
 
 def _instance_norm(
@@ -159,7 +159,7 @@ def _index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
 
 
 def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    """Return a rotation as an index that counts from before the beginning."""
+    """Return values rotated along dimensions, by a selection of indices that begin below 0."""
     for shift, dim in zip(shifts, dims, strict=True):
         first = -(shift % x.shape[dim])
         x = _index_select(x, dim, torch.arange(first, first + x.shape[dim]))
@@ -167,12 +167,18 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> A
 
 
 def _max(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return largest values and their places, which are not on the list and must not be used."""
+    """Return the largest values along ``dim``, and their indices.
+
+    A network may not use the indices, whose operation is not on the list.
+    """
     return x.amax(dim, keepdim), x.argmax(dim, keepdim)
 
 
 def _min(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return smallest values and their places, which are not on the list and must not be used."""
+    """Return the smallest values along ``dim``, and their indices.
+
+    A network may not use the indices, whose operation is not on the list.
+    """
     return x.amin(dim, keepdim), x.argmin(dim, keepdim)
 
 
@@ -184,7 +190,7 @@ def _clamp(
 
 
 _ATEN = torch.ops.aten
-#: Operations that are expressed by others on the list, beyond PyTorch's own such rules.
+#: Rules that express operations by operations on the list, in addition to PyTorch's own rules.
 _RULES: dict[Any, Callable[..., Any]] = {
     _ATEN.instance_norm.default: _instance_norm,
     _ATEN.index_select.default: _index_select,
@@ -196,7 +202,7 @@ _RULES: dict[Any, Callable[..., Any]] = {
 
 
 def _leave_out_assertions(graph: torch.fx.Graph) -> None:
-    """Remove assertions, which have no results, and what is computed for them alone.
+    """Remove assertions, which have no results, and operations that serve assertions only.
 
     The check of the network's shapes and types takes their place.
     """

@@ -14,7 +14,7 @@ DTYPES: Final = (*FLOATS, "int64", "bool")
 MAX_DIMS: Final = 8
 MAX_INTEGER: Final = 1 << 53  # JSON readers differ on larger integers
 CLASS_LOSSES: Final = ("cross_entropy", "focal", "dice")
-LABEL_LOSSES: Final = (*CLASS_LOSSES, "binary_cross_entropy")  # their predictions are right or not
+LABEL_LOSSES: Final = (*CLASS_LOSSES, "binary_cross_entropy")  # a prediction is right or wrong
 LOSSES: Final = (*LABEL_LOSSES, "mse", "huber", "poisson")
 
 
@@ -43,7 +43,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """Number of entries."""
+        """Number of entries of the value: the product of its shape."""
         return math.prod(self.shape)
 
 
@@ -93,7 +93,7 @@ class Graph:
     ``parameters`` are parameters, buffers and constants by name. An operation takes the record,
     parameters and results of earlier operations. ``output`` refers to the network's output for a
     batch of one, and ``loss`` is the name of the loss between the output and the target.
-    ``class_weights`` are factors of the classes' losses, or empty.
+    ``class_weights`` are factors by which the losses of the classes are multiplied, or empty.
     """
 
     record: Tensor
@@ -183,11 +183,14 @@ class Limits(PlainFields):
 
     @classmethod
     def none(cls) -> Self:
-        """Return limits that no network exceeds, for one that was checked before."""
+        """Return limits that no network exceeds, for networks that were checked before."""
         return cls(*[1 << 62] * len(fields(cls)))
 
     def require(self, limit: str, size: int, what: str) -> None:
-        """Raise NetworkError if ``size``, the number of ``what``, exceeds the limit of a name."""
+        """Raise NetworkError if ``size`` exceeds the limit of the name ``limit``.
+
+        ``what`` says in the error what is counted.
+        """
         if size > (most := getattr(self, limit)):
             raise NetworkError(
                 f"Expected at most {most} {what}, got {size}. Make records or layers smaller, or "

@@ -66,7 +66,7 @@ def _function(name: str) -> Any:
 def _embedding(
     table: torch.Tensor, indices: torch.Tensor, padding: int = -1, *_: object
 ) -> torch.Tensor:
-    """Look up rows of a table; an index out of range is replaced by the nearest valid one.
+    """Return rows of a table; an index out of range is replaced by the nearest valid index.
 
     Otherwise, PyTorch would read memory outside the table. ``padding`` is the row that training
     does not change.
@@ -77,9 +77,10 @@ def _embedding(
 
 
 def _index(values: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """Select places along dimensions that lie side by side; negative ones count from the end.
+    """Return the values at given places along dimensions that lie side by side.
 
-    A place out of range is replaced by the nearest valid one. PyTorch's own kernel sums gradients
+    Negative places count from the end, and a place out of range is replaced by the nearest valid
+    place. PyTorch's own kernel sums gradients
     in an order that depends on its threads.
     """
     at = [dim for dim, index in enumerate(indices) if index is not None]
@@ -102,7 +103,10 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> list[torch.Tensor]:
-    """Scale and shift each channel, by operations that check the lengths of their arguments."""
+    """Return batch norm with fixed statistics: each channel is scaled and shifted.
+
+    The operations used here check the lengths of their arguments.
+    """
     scale = (variance + eps).rsqrt() * (1 if weight is None else weight)
     shift = (0 if bias is None else bias) - mean * scale
     shape = (-1, *[1] * (values.dim() - 2))
@@ -112,10 +116,10 @@ def _batch_norm(
 def _group_norm(
     values: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *others: Any
 ) -> Any:
-    """Normalise groups of channels. The kernel accepts only contiguous memory.
+    """Return group norm. Its kernel accepts only contiguous memory.
 
-    Values are always copied: the layout of one record may be contiguous although the layout of
-    all records together is not.
+    Values are always copied, since the layout of one record may be contiguous although the layout
+    of all records together is not.
     """
     learnt = (None if each is None else each.contiguous() for each in (weight, bias))
     plain = values.clone(memory_format=torch.contiguous_format)
@@ -144,8 +148,8 @@ _INSTEAD: Mapping[str, Callable[..., Any]] = {
 class RecordLoss:
     """Loss of a checked network on one record, as a function of the trainable parameters.
 
-    ``constants`` are the other parameters. ``encoded`` are the values to which the trainable part
-    is applied, if their computation uses parameters; otherwise it is empty.
+    ``constants`` are the other parameters. ``encoded`` refers to the values to which the trainable
+    part is applied, if their computation uses parameters. Otherwise it is empty.
     """
 
     graph: Graph
@@ -175,7 +179,7 @@ class RecordLoss:
         return LOSSES[self.graph.loss](output, target, *given)
 
     def output(self, trained: Tensors, record: torch.Tensor, *known: torch.Tensor) -> torch.Tensor:
-        """Return the output of which the loss is computed, for a batch of one."""
+        """Return the network's output for a record, as a batch of one."""
         values = {**self.constants, **_by_reference(trained), RECORD: record[None]}
         values |= zip(self.encoded, known, strict=bool(known))
         (output,) = evaluate(self.graph, values, [self.graph.output])
@@ -187,9 +191,10 @@ def _by_reference(tensors: Tensors) -> dict[Reference, torch.Tensor]:
 
 
 def _encoded(graph: Graph) -> list[Reference]:
-    """Return values that depend on the record, not on trained parameters, and are used with these.
+    """Return the values that the trainable part of a graph takes from its frozen part.
 
-    The list is empty if no parameter is used to compute them, since they are then cheap.
+    They depend on the record and not on trained parameters. The list is empty if they are computed
+    without parameters, since they are then cheap.
     """
     trained: set[int | str | None] = set(graph.trainable)
     of_record: set[int | str | None] = set()

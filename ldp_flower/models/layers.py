@@ -18,22 +18,22 @@ def _reduced(x: Tensor, dims: Shape | None, keepdim: bool, dtype: str) -> Tensor
 
 
 def reduced(x: Tensor, dims: Shape | None, keepdim: bool, **_: object) -> Tensor:
-    """Return the result of a reduction along ``dims``, or along all dimensions without ``dims``."""
+    """Return type and shape of a reduction along ``dims``; without ``dims``, along all."""
     return _reduced(x, dims, keepdim, x.dtype)
 
 
 def summed(x: Tensor, dims: Shape | None, keepdim: bool, dtype: Dtype | None) -> Tensor:
-    """Return the result of a sum; sums of truth values and of integers are integers."""
+    """Return type and shape of a sum; sums of truth values and of integers are integers."""
     return _reduced(x, dims, keepdim, dtype.name if dtype else common(x, 0))
 
 
 def whether_any(x: Tensor, dim: int, keepdim: bool) -> Tensor:
-    """Return the result of a test for any true value along a dimension."""
+    """Return the type and shape of the result of a test for any true value along a dimension."""
     return _reduced(x, (dim,), keepdim, "bool")
 
 
 def along(x: Tensor, dim: int, dtype: Dtype | None = None, **_: object) -> Tensor:
-    """Return the result of an operation along a dimension that keeps the shape."""
+    """Return type and shape of an operation along a dimension that keeps the shape."""
     placed(x, dim)
     return converted(x, dtype)
 
@@ -49,7 +49,7 @@ def _scaled(x: Tensor, shape: Shape, *parameters: Tensor | None) -> None:
 def layer_norm(
     x: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, ...]:
-    """Return the results of layer norm: normalised values, means and deviations."""
+    """Return types and shapes of layer norm: normalised values, means and deviations."""
     batch = len(x.shape) - len(shape)
     need(bool(shape) and x.shape[max(batch, 0) :] == shape, "the shape of the last dimensions")
     _scaled(x, shape, weight, bias)
@@ -67,7 +67,7 @@ def group_norm(
     groups: int,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """Return the results of group norm: normalised values, means and deviations."""
+    """Return types and shapes of group norm: normalised values, means and deviations."""
     fits = x.shape[:2] == (batch, channels) and math.prod(x.shape[2:]) == area
     need(fits and channels % groups == 0, "groups that fit the values")
     need((weight is None) == (bias is None), "both weight and bias, or neither")
@@ -97,7 +97,7 @@ def _require_image(x: Tensor, sizes: Shape | tuple[float, ...]) -> None:
 
 
 def _pooled(x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Tensor:
-    """Return the result of a pool; every window contains at least one element of the image."""
+    """Return type and shape of a pool; every window contains at least one element of the image."""
     _require_image(x, kernel)
     need(all(2 * p <= k for p, k in zip(padding, kernel, strict=True)), "half a kernel of padding")
     sizes = []
@@ -112,7 +112,7 @@ def _pooled(x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool)
 def max_pooled(
     x: Tensor, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil: bool
 ) -> tuple[Tensor, ...]:
-    """Return the results of a max pool: the largest values of windows, and their places."""
+    """Return types and shapes of a max pool: the largest values of windows, and their places."""
     found = _pooled(x, kernel, stride, padding, ceil)
     return found, Tensor("int64", found.shape)
 
@@ -120,18 +120,18 @@ def max_pooled(
 def mean_pooled(
     x: Tensor, kernel: Shape, stride: Shape, padding: Shape, ceil: bool, **_: object
 ) -> Tensor:
-    """Return the result of a mean pool."""
+    """Return the type and shape of the result of a mean pool."""
     return _pooled(x, kernel, stride, padding, ceil)
 
 
 def adapted(x: Tensor, size: Shape) -> Tensor:
-    """Return the result of a pool to a given size, whose windows cover the image."""
+    """Return type and shape of a pool to a given size, whose windows cover the image."""
     _require_image(x, size)
     return Tensor(x.dtype, x.shape[:2] + size)
 
 
 def largest_adapted(x: Tensor, size: Shape) -> tuple[Tensor, ...]:
-    """Return the results of a max pool to a given size: largest values, and their places."""
+    """Return types and shapes of a max pool to a given size: largest values, and their places."""
     found = adapted(x, size)
     return found, Tensor("int64", found.shape)
 
@@ -139,7 +139,7 @@ def largest_adapted(x: Tensor, size: Shape) -> tuple[Tensor, ...]:
 def resized(
     x: Tensor, size: Shape | None, scales: tuple[float, float] | None, **_: object
 ) -> Tensor:
-    """Return the result of resizing an image to a given size or by given scales."""
+    """Return type and shape of resizing an image to a given size or by given scales."""
     need((size is None) != (scales is None), "either a size or scales")
     _require_image(x, size or scales or ())
     if scales is not None:
@@ -149,7 +149,7 @@ def resized(
 
 
 def looked_up(table: Tensor, indices: Tensor, padding: int, **_: object) -> Tensor:
-    """Return the result of a lookup, one row of a table for each index."""
+    """Return the type and shape of the result of a lookup, one row of a table for each index."""
     need(len(table.shape) == 2, "a table of two dimensions")
     need(-1 <= padding < table.shape[0], "a row of the table, or -1")
     return Tensor(table.dtype, (*indices.shape, table.shape[1]))
@@ -183,7 +183,7 @@ def _product(x: Tensor, other: Tensor, dims: int) -> Tensor:
 
 
 def product_plus(bias: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """Return the product of two matrices plus a bias that is broadcast to it."""
+    """Return type and shape of a product of matrices plus a bias that is broadcast to it."""
     found = product(x, other)
     need(bias.dtype == x.dtype, "matrices of one type")
     need(broadcast(bias, found) == found.shape, "a summand that is broadcast to the product")
@@ -201,7 +201,7 @@ def convolved(
     output_padding: Shape,
     groups: int,
 ) -> Tensor:
-    """Return the result of a convolution of a sequence, an image or a volume."""
+    """Return type and shape of a convolution of a sequence, an image or a volume."""
     dims = len(stride)
     need(len(padding) == len(dilation) == len(output_padding) == dims, "lists of one length")
     need(len(x.shape) == len(weight.shape) == dims + 2, f"values of {dims + 2} dimensions")

@@ -9,14 +9,17 @@ from torch.nn import functional as F
 from . import steady
 from .graph import CLASS_LOSSES
 
-_SMOOTHING: Final = 1e-5  # of the Dice loss: a class that is nowhere, and not predicted, loses 0
+_SMOOTHING: Final = 1e-5  # in the Dice loss, which is then 0 for a class without any places
 
 #: A loss maps an output (for a batch of one), a target and, for classes, their weights to a number.
 Loss = Callable[..., torch.Tensor]
 
 
 def _of_classes(loss: Loss) -> Loss:
-    """Return a loss of the class at each place; places with a class out of range are ignored."""
+    """Return a loss whose targets are classes, one at each place of the record.
+
+    Places with a class out of range are ignored.
+    """
 
     def known(
         output: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None = None
@@ -76,7 +79,7 @@ def _dice(
 
 
 def _of_numbers(loss: Loss, *within: float) -> Loss:
-    """Return a loss whose targets are clipped to bounds and get the output's shape."""
+    """Return a loss whose targets are numbers, which are clipped to bounds if any are given."""
 
     def clamped(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         goal = target.clamp(*within) if within else target
@@ -97,7 +100,7 @@ LOSSES: Final[Mapping[str, Loss]] = {
 
 
 def accuracy(loss: str, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the share of places of a record that are predicted rightly; NaN without any.
+    """Return the share of places of a record that are predicted rightly; NaN if no place counts.
 
     ``loss`` is one of ``LABEL_LOSSES``. Places with a class out of range do not count.
     """

@@ -49,8 +49,8 @@ class Network:
     3. Each operation declares type, shape, range and origin of its arguments. :meth:`check`
        checks them without PyTorch, so that kernels neither fail nor read or write outside their
        arrays, for any contents of the records.
-    4. Indices into tables and values are clamped to what there is, and a class out of range is
-       ignored. A record's own numbers are indices into tables alone.
+    4. Indices into tables and values are clamped to the valid range, and a class out of range is
+       ignored. A record's own numbers can be indices into tables only.
     """
 
     graph: Graph
@@ -70,7 +70,7 @@ class Network:
                 raise NetworkError(f"Expected finite numbers in {name}.")
 
     def __repr__(self) -> str:
-        """Return the size of the network in words, since its text is long."""
+        """Return a short text with the size of the network, whose full text is long."""
         return (
             f"Network({self.num_trainable:,} trainable parameters, "
             f"{len(self.graph.operations)} operations, loss {self.graph.loss})"
@@ -100,12 +100,12 @@ class Network:
             Name of the loss. Losses of classes and cross-entropies take outputs before softmax and
             sigmoid; ``"poisson"`` takes logarithms of rates. ``"focal"`` has gamma 2.
         trainable : sequence of str (default: all)
-            Names of parameters, with ``*`` for any text. Those that require gradients are
-            trained.
+            Names of parameters, with ``*`` for any text. Of these parameters, those that require
+            gradients are trained.
         limits : Limits, optional
             Bounds that the nodes will use.
         class_weights : sequence of float (default: none)
-            Factors of the classes in ``"cross_entropy"``, ``"focal"`` and ``"dice"``, from 0. A
+            Factors of the classes in ``"cross_entropy"``, ``"focal"`` and ``"dice"``, at least 0. A
             record's loss is the mean over its places of the weighted losses, and for ``"dice"`` the
             mean over classes. So ``[0, 1]`` leaves out a background.
 
@@ -175,7 +175,10 @@ class Network:
 
     @classmethod
     def of_vector(cls, graph: Graph, vector: Floats) -> Self:
-        """Undo :attr:`vector`; raise NetworkError if the vector does not match the graph."""
+        """Return the network whose parameters :attr:`vector` has put into one vector.
+
+        Raise NetworkError if the vector does not match the graph.
+        """
         sizes = [tensor.size for tensor in graph.parameters.values()]
         if vector.dtype != np.float64 or vector.shape != (sum(sizes),):
             raise NetworkError(f"Expected {sum(sizes)} parameters as one vector of float64.")
@@ -192,7 +195,10 @@ class Network:
         return type(self)(self.graph, {**self.arrays, **arrays})
 
     def to_torch(self, module: "torch.nn.Module") -> "torch.nn.Module":
-        """Load the parameters into a module like the one that was exported, and return it."""
+        """Return the module with the network's parameters loaded into it.
+
+        It must have the parameters of the module that was exported.
+        """
         import torch
 
         state = module.state_dict()
@@ -209,9 +215,9 @@ class Network:
 
     @classmethod
     def load(cls, path: str | Path, limits: Limits | None = None) -> Self:
-        """Read a network that :meth:`save` wrote.
+        """Return a network that :meth:`save` wrote.
 
-        Raises NetworkError if the files are not those of a network within the limits.
+        Raise NetworkError if the files do not hold a network within the limits.
         """
         graph = parsed(Path(path).read_text("ascii"), limits)
         with np.load(Path(path).with_suffix(".npz"), allow_pickle=False) as arrays:

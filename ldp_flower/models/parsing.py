@@ -29,9 +29,9 @@ _MAX_LIST = 256  # largest number of entries of one argument; a DenseNet joins s
 
 
 def parsed(text: str, limits: Limits | None = None) -> Graph:
-    """Parse the untrusted text of a network.
+    """Return the graph in the untrusted text of a network.
 
-    Raises NetworkError if it is not the text of a network within the limits.
+    Raise NetworkError if the text does not describe a network within the limits.
     """
     limits = limits or Limits()
     if not isinstance(text, str):
@@ -77,7 +77,7 @@ def parsed(text: str, limits: Limits | None = None) -> Graph:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise NetworkError("Expected different names in one object, got one twice.")
+        raise NetworkError("Expected different names in one object, got a name twice.")
     return found
 
 
@@ -192,12 +192,12 @@ def _value(plain: object, parameters: Mapping[str, Tensor], before: list[Operati
         return plain
     if isinstance(plain, float):
         if not math.isfinite(plain):
-            raise NetworkError("Expected finite numbers, got one too large.")
+            raise NetworkError("Expected finite numbers, got a number that is too large.")
         return plain
     if isinstance(plain, str) and plain in ("none", "tanh"):  # gelu's forms
         return plain
     if not isinstance(plain, dict):
-        raise NetworkError(f"Expected a number or a value before it, got {_shown(plain)}.")
+        raise NetworkError(f"Expected a number or an earlier value, got {_shown(plain)}.")
     if plain == {"record": 0}:
         return Reference(None)
     if set(plain) == {"parameter"} and (name := _text(plain, "parameter")) in parameters:
@@ -209,4 +209,4 @@ def _value(plain: object, parameters: Mapping[str, Tensor], before: list[Operati
         known = type(number) is int and 0 <= number < len(before)
         if known and (part is None or (type(part) is int and part >= 0)):
             return Reference(number, part)
-    raise NetworkError(f"Expected a parameter or an operation before it, got {_shown(plain)}.")
+    raise NetworkError(f"Expected a parameter or an earlier operation, got {_shown(plain)}.")

@@ -11,7 +11,7 @@ from ..validation import check_positive, plain_arguments
 from .graph import FLOATS, Graph, Limits, NetworkError
 from .network import Network
 
-_MOST_STEPS = 200  # of L-BFGS
+_MOST_STEPS = 200  # largest number of steps of L-BFGS
 _AT_ONCE = 256  # number of records in memory at a time
 
 
@@ -35,13 +35,13 @@ def personal_head(
     records : array_like, shape (records, ...)
         The site's records.
     targets : array_like, shape (records, ...)
-        Their targets.
+        The targets of the records.
     head : sequence of str, optional
         Names of the parameters to fit, with ``*`` for any text. By default they are those of the
         last layer that has trained parameters.
     penalty : float (default: 1.0)
-        Weight of half of the squared distance from the common head, beside the sum of the records'
-        losses. With few records the head stays near the common one.
+        Weight of half of the squared distance from the common head, which is added to the sum of
+        the records' losses. With few records, the head stays near the common head.
 
     Returns
     -------
@@ -103,7 +103,10 @@ def personal_head(
 
 
 def _with_head(graph: Graph, head: Sequence[str]) -> Graph:
-    """Return a graph in which the head alone is trained; raise NetworkError if there is none."""
+    """Return a graph in which only the parameters of the head are trained.
+
+    Raise NetworkError if a name in ``head`` matches no parameter of floats.
+    """
     if isinstance(head, str):
         raise NetworkError(f"Expected head to be a list of names, got {head!r}.")
     floats = [name for name, tensor in graph.parameters.items() if tensor.dtype in FLOATS]
@@ -117,7 +120,7 @@ def _with_head(graph: Graph, head: Sequence[str]) -> Graph:
 
 
 def _last_layer(graph: Graph) -> set[str]:
-    """Return the trained parameters of the last operation on a record that has some."""
+    """Return the trained parameters of the last operation that applies some to a record."""
     of_record: set[int | str | None] = {None}
     behind: dict[int | str | None, set[str]] = {name: {name} for name in graph.parameters}
     last: set[str] = set()

@@ -15,7 +15,7 @@ _RANKS = ("bool", "int64", "float32", "float64")
 
 
 def need(holds: bool, words: str) -> None:
-    """Raise NetworkError with ``words`` unless the condition holds."""
+    """Raise NetworkError, whose text is "Expected" and ``words``, unless the condition holds."""
     if not holds:
         raise NetworkError(f"Expected {words}.")
 
@@ -52,56 +52,59 @@ def same(x: Tensor, **_: object) -> Tensor:
 
 
 def as_float(x: Tensor) -> Tensor:
-    """Return a float type with the same shape."""
+    """Return the type and shape of ``x`` after conversion to floats."""
     return Tensor(max(x.dtype, "float32", key=_RANKS.index), x.shape)
 
 
 def as_bool(x: Tensor) -> Tensor:
-    """Return the type of truth values with the same shape."""
+    """Return the type and shape of truth values, one for each entry of ``x``."""
     return Tensor("bool", x.shape)
 
 
 def combined(x: Operand, other: Operand) -> Tensor:
-    """Return the result of a sum or of another combination of two operands."""
+    """Return type and shape of a sum or of another combination of two operands."""
     return Tensor(common(x, other), broadcast(x, other))
 
 
 def divided(x: Operand, other: Operand) -> Tensor:
-    """Return the result of a quotient."""
+    """Return the type and shape of the result of a quotient."""
     return as_float(combined(x, other))
 
 
 def compared(x: Operand, other: Operand) -> Tensor:
-    """Return the result of a comparison, which has truth values."""
+    """Return the type and shape of the result of a comparison, which has truth values."""
     return as_bool(combined(x, other))
 
 
 def chosen(condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """Return the result of a choice between two values by a condition."""
+    """Return the type and shape of the result of a choice between two values by a condition."""
     return Tensor(common(x, other), broadcast(condition, x, other))
 
 
 def clamped(x: Tensor, least: float | None, most: float | None) -> Tensor:
-    """Return the result of clipping to one or two bounds."""
+    """Return the type and shape of the result of clipping to one or two bounds."""
     bounds = [each for each in (least, most) if each is not None]
     need(bool(bounds), "a bound")
     return Tensor(common(x, *bounds), x.shape)
 
 
 def within(x: Tensor, least: float, most: float) -> Tensor:
-    """Return the result of clipping to two bounds, which must be in order."""
+    """Return the type and shape of the result of clipping to two bounds, which must be in order."""
     need(least <= most, "bounds in order")
     return same(x)
 
 
 def powered(x: Tensor, exponent: float) -> Tensor:
-    """Return the result of a power."""
+    """Return the type and shape of the result of a power."""
     need(x.dtype != "int64" or exponent >= 0, "no negative powers of integers")
     return Tensor(common(x, exponent), x.shape)
 
 
 def converted(x: Tensor, dtype: Dtype | None) -> Tensor:
-    """Return the type ``dtype`` (by default the same type) with the same shape."""
+    """Return the type and shape of ``x`` after conversion to ``dtype``.
+
+    The shape stays the same. If ``dtype`` is None, the type stays the same, too.
+    """
     return Tensor(dtype.name if dtype else x.dtype, x.shape)
 
 
@@ -118,7 +121,7 @@ def placed(x: Tensor, dim: int, more: int = 0) -> int:
     ``more`` is a number of dimensions beyond those of ``x``.
     """
     dims = len(x.shape) + more
-    need(-dims <= dim < dims, "a dimension that there is")
+    need(-dims <= dim < dims, "an existing dimension")
     return dim % dims
 
 
@@ -134,7 +137,7 @@ def _with(x: Tensor, dim: int, *sizes: int) -> Tensor:
 
 
 def viewed(x: Tensor, size: Shape) -> Tensor:
-    """Return the result of a change of shape; one size may be -1, which means the rest."""
+    """Return type and shape of a change of shape; one size may be -1, which means the rest."""
     rest = math.prod(each for each in size if each != -1)
     need(0 not in size and size.count(-1) < 2, "at most one size of -1")
     need(x.size % rest == 0 and (-1 in size or x.size == rest), f"a shape of {x.size} numbers")
@@ -142,19 +145,19 @@ def viewed(x: Tensor, size: Shape) -> Tensor:
 
 
 def unsqueezed(x: Tensor, dim: int) -> Tensor:
-    """Return the result with an additional dimension of size 1."""
+    """Return the type and shape of values with an additional dimension of size 1."""
     at = placed(x, dim, 1)
     return Tensor(x.dtype, (*x.shape[:at], 1, *x.shape[at:]))
 
 
 def squeezed(x: Tensor, dims: Shape) -> Tensor:
-    """Return the result without those of the given dimensions that have size 1."""
+    """Return the type and shape of values without the given dimensions, if they have size 1."""
     gone = listed(x, dims)
     return Tensor(x.dtype, tuple(s for i, s in enumerate(x.shape) if s != 1 or i not in gone))
 
 
 def expanded(x: Tensor, size: Shape) -> Tensor:
-    """Return the result of repetition along dimensions of size 1; size -1 keeps a dimension."""
+    """Return type and shape of repetition along dimensions of size 1; size -1 keeps a dimension."""
     more = len(size) - len(x.shape)
     need(more >= 0, "a size for each dimension")
     old = (1,) * more + x.shape
@@ -168,34 +171,34 @@ def expanded(x: Tensor, size: Shape) -> Tensor:
 
 
 def permuted(x: Tensor, dims: Shape) -> Tensor:
-    """Return the result with its dimensions in another order."""
+    """Return the type and shape of values with their dimensions in another order."""
     need(len(dims) == len(x.shape), "every dimension")
     return Tensor(x.dtype, tuple(x.shape[dim] for dim in listed(x, dims)))
 
 
 def flipped(x: Tensor, dims: Shape) -> Tensor:
-    """Return the result of reversing the order along some dimensions."""
+    """Return the type and shape of the result of reversing the order along some dimensions."""
     listed(x, dims)
     return same(x)
 
 
 def sliced(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
-    """Return the result of a slice along a dimension, as in Python."""
+    """Return the type and shape of the result of a slice along a dimension, as in Python."""
     at = placed(x, dim)
     return _with(x, at, len(range(x.shape[at])[start:end:step]))
 
 
 def selected(x: Tensor, dim: int, index: int) -> Tensor:
-    """Return the result of selecting one index of a dimension."""
+    """Return the type and shape of the result of selecting one index of a dimension."""
     at = placed(x, dim)
-    need(-x.shape[at] <= index < x.shape[at], "a place that there is")
+    need(-x.shape[at] <= index < x.shape[at], "an existing index")
     return _with(x, at)
 
 
 def indexed(x: Tensor, indices: tuple[Tensor | None, ...]) -> Tensor:
-    """Return the result of selecting places along dimensions that lie side by side."""
+    """Return type and shape of selecting places along dimensions that lie side by side."""
     at = [dim for dim, index in enumerate(indices) if index is not None]
-    need(bool(at) and len(indices) <= len(x.shape), "places along dimensions that there are")
+    need(bool(at) and len(indices) <= len(x.shape), "places along existing dimensions")
     first, behind = at[0], at[-1] + 1
     need(len(at) == behind - first, "places along dimensions that lie side by side")
     found = broadcast(*(each for each in indices if each is not None))
@@ -203,7 +206,7 @@ def indexed(x: Tensor, indices: tuple[Tensor | None, ...]) -> Tensor:
 
 
 def joined(tensors: tuple[Tensor, ...], dim: int) -> Tensor:
-    """Return the result of concatenating tensors along a dimension."""
+    """Return the type and shape of the result of concatenating tensors along a dimension."""
     first = tensors[0]
     at = placed(first, dim)
     kinds = {(t.dtype, len(t.shape), t.shape[:at], t.shape[at + 1 :]) for t in tensors}
@@ -212,7 +215,7 @@ def joined(tensors: tuple[Tensor, ...], dim: int) -> Tensor:
 
 
 def repeated(x: Tensor, repeats: Shape) -> Tensor:
-    """Return the result of repeating a tensor along its dimensions."""
+    """Return the type and shape of the result of repeating a tensor along its dimensions."""
     more = len(repeats) - len(x.shape)
     need(more >= 0, "a number for each dimension")
     sizes = zip((1,) * more + x.shape, repeats, strict=True)
@@ -220,7 +223,7 @@ def repeated(x: Tensor, repeats: Shape) -> Tensor:
 
 
 def split(x: Tensor, sizes: Shape, dim: int) -> tuple[Tensor, ...]:
-    """Return the results of splitting a tensor along a dimension."""
+    """Return types and shapes of the results of splitting a tensor along a dimension."""
     at = placed(x, dim)
     need(sum(sizes) == x.shape[at], "sizes that add up to the dimension's")
     each = {size: _with(x, at, size) for size in set(sizes)}
@@ -228,13 +231,13 @@ def split(x: Tensor, sizes: Shape, dim: int) -> tuple[Tensor, ...]:
 
 
 def padded(x: Tensor, pad: Shape, value: float) -> Tensor:
-    """Return the result of padding, from the last dimension on; negative pads cut off."""
+    """Return type and shape of padding, from the last dimension on; negative pads cut off."""
     need(x.dtype != "bool" and _is_of(value, x.dtype), "a value of the tensor's type")
-    need(len(pad) <= 2 * len(x.shape), "pads of dimensions that there are")
+    need(len(pad) <= 2 * len(x.shape), "pads of existing dimensions")
     sizes = list(x.shape)
     for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True), 1):
         left = sizes[-i] + min(before, 0) + min(after, 0)
-        need(left >= 1, "something that is left between the pads")
+        need(left >= 1, "pads that leave something of each dimension")
         sizes[-i] += before + after
     return Tensor(x.dtype, tuple(sizes))
 
@@ -243,13 +246,13 @@ def padded(x: Tensor, pad: Shape, value: float) -> Tensor:
 
 
 def filled(size: Shape, value: float, dtype: Dtype | None) -> Tensor:
-    """Return the result of filling a shape with one number."""
+    """Return the type and shape of the result of filling a shape with one number."""
     own = {bool: "bool", int: "int64", float: "float32"}[type(value)]
     return scalar(value, dtype or Dtype(own), size)
 
 
 def filled_like(x: Tensor, value: float, dtype: Dtype | None) -> Tensor:
-    """Return the result of filling another tensor's shape with one number."""
+    """Return the type and shape of the result of filling another tensor's shape with one number."""
     return scalar(value, dtype or Dtype(x.dtype), x.shape)
 
 
@@ -261,11 +264,11 @@ def scalar(value: float, dtype: Dtype | None, size: Shape = ()) -> Tensor:
 
 
 def counted(start: float, end: float, step: float, dtype: Dtype | None) -> Tensor:
-    """Return the result of a range: numbers at equal distances."""
+    """Return the type and shape of the result of a range: numbers at equal distances."""
     need(step != 0, "a step other than 0")
     whole = all(isinstance(each, int) for each in (start, end, step))
     name = dtype.name if dtype else "int64" if whole else "float32"
     need(name != "bool" and (whole or name != "int64"), "numbers of the type")
     steps = (end - start) / step
-    need(0 < steps < MAX_INTEGER, "an end behind the start")
+    need(0 < steps < MAX_INTEGER, "an end that steps from the start reach")
     return Tensor(name, (math.ceil(steps),))

@@ -10,7 +10,7 @@ from .graph import Tensor
 
 Results = Tensor | tuple[Tensor, ...]
 
-# Costs of one number, forwards and backwards, in additions of .1 ns. They were measured for the
+# Costs of one number, forwards and backwards, in units of one addition (.1 ns), measured for the
 # slowest values, including infinite and negative ones, with denormals flushed to 0. exp(-100)
 # takes 105 ns in four bytes and 250 ns in eight. log, sqrt, sin, erf and powers take 10 to 35 ns,
 # and operations with a special kernel .5 to 5 ns. A product of matrices takes .006 ns for each of
@@ -18,7 +18,7 @@ Results = Tensor | tuple[Tensor, ...]
 EXP: Final = 2500
 SLOW: Final = 350
 SMOOTH: Final = 50
-_BRANCH: Final = 10  # for each number of each window of a pool
+_BRANCH: Final = 10  # cost for each number of each window of a pool
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 
 import torch
 
-_MARGIN = 8.0  # distance of exponents from those whose exponential is 0 or infinite
+_MARGIN = 8.0  # least distance of an exponent to those whose exponential is 0 or infinite
 _SWING = 1e4  # sines of larger numbers lose half of a float's digits and take five times as long
 _FLAT = 6.0  # erf of larger numbers is 1, to 16 digits
 
@@ -54,7 +54,7 @@ def cos(x: torch.Tensor) -> torch.Tensor:
 
 
 def erf(x: torch.Tensor) -> torch.Tensor:
-    """Return the error function."""
+    """Return the error function of x."""
     return torch.erf(_floats(x).clamp(-_FLAT, _FLAT))
 
 

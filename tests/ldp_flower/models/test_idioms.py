@@ -143,7 +143,7 @@ def test_a_refusal_says_what_is_not_taken_where_and_what_to_do(name):
 def test_a_refusal_names_the_module():
     for last, words in (
         (nn.Dropout2d(0.1), r"^Dropout2d '1' is refused\. Dropout is random: call eval"),
-        (nn.CELU(), r"aten.expm1.* lists what is taken\. It comes from CELU '1'$"),
+        (nn.CELU(), r"aten.expm1.* lists the accepted operations\. It comes from CELU '1'$"),
     ):
         with pytest.raises(NetworkError, match=words):
             Network.export(nn.Sequential(nn.Conv2d(2, 4, 1), last), torch.zeros(IMAGE), "mse")
