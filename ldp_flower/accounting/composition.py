@@ -28,7 +28,7 @@ from ..validation import (
 from .privacy_loss import losses_of, smallest_epsilon
 
 _NOTHING = Fraction(0)
-_MOST_REPORTS = 1_000_000_000  # with so many, the distribution of losses still fits in memory
+_MOST_REPORTS = 1_000_000_000  # the distribution of losses of this many reports fits in memory
 
 # ------------------------------------------------------------------ Gaussian mechanism
 
@@ -95,11 +95,11 @@ def total_epsilon(
     Parameters
     ----------
     events : iterable of RandomizedResponseEvent or GaussianEvent
-        The user's reports, adaptive or not. Anything else in it raises ValueError.
+        The user's reports, adaptive or not. Objects of other types raise ValueError.
     delta : float
         Delta of all reports together, in [0, 1).
     method : {"best", "basic"} (default: "best")
-        ``basic`` adds the pure epsilons to that of the Gaussian reports, which are composed
+        ``basic`` adds the pure epsilons to the epsilon of the Gaussian reports, which are composed
         exactly. ``best`` composes all reports exactly. If pure reports have many different
         epsilons, it uses a fine grid instead, which errs on the safe side.
     """
@@ -173,7 +173,8 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -
     Returns
     -------
     float
-        Standard deviation of each sum's noise, in every coordinate, divided by the clip.
+        Standard deviation of each sum's noise, in every coordinate, divided by the length to which
+        contributions are clipped.
     """
     check_integer("releases", releases, 1)
     return 2 * math.sqrt(releases) / gaussian_mu(epsilon, delta)
@@ -189,5 +190,5 @@ def noise_multiplier_epsilon(noise_multipliers: Iterable[float], delta: float) -
         check_positive("noise_multipliers", noise_multiplier)
         events.append(GaussianEvent(2 / plain(noise_multiplier)))
     if not events:
-        raise ValueError("Expected at least one of noise_multipliers, got none.")
+        raise ValueError("Expected at least one number in noise_multipliers, got none.")
     return gaussian_epsilon(total_mu(events), delta)

@@ -20,7 +20,7 @@ from ..simulation.grid import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, check_seed
 
-#: Default bounds of columns and targets: those of standardised numbers.
+#: Default bounds of columns and targets, which are suitable for standardised numbers.
 STANDARDISED = (-3.0, 3.0)
 TARGET = "target"
 _SAYS = (
@@ -37,7 +37,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
 
     The estimator runs the strategy as :func:`~ldp_flower.simulate` does. The same seed gives the
     same result, bit by bit. The result shows what a deployment would return. The estimator itself
-    protects nobody, since this process sees all rows. Use :attr:`strategy` in ``server_app.py``
+    protects no user, since this process sees all rows. Use :attr:`strategy` in ``server_app.py``
     for a deployment.
 
     Parameters
@@ -58,7 +58,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     method : str (default: "auto")
         The strategy's parameter of this name.
     on_refusal : {"raise", "constant"} (default: "raise")
-        What happens if there are too few users, or epsilon is too small, for a result. "raise"
+        Treatment of a run with too few users, or too small an epsilon, for a result. "raise"
         raises TooFewReports, whose message says what would suffice. "constant" warns and gives a
         model that predicts a public constant, so that a search or a cross-validation continues:
         equally likely classes, or the typical value that the target's bounds declare.
@@ -129,7 +129,8 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
             The user of each row, or the name of the column of X with the users. By default,
             each row belongs to a different user.
         **others
-            Refused, with what to do instead. ``sample_weight`` is: all users count the same.
+            Other arguments are refused, with an error that says what to do instead. An example is
+            ``sample_weight``, since all users count the same.
 
         Raises
         ------
@@ -183,16 +184,16 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         return table, targets
 
     def _check_schema(self, schema: Schema) -> None:
-        """Raise ValueError for a schema that cannot be used, or an argument that has no effect."""
+        """Raise ValueError if the schema cannot be used, or if an argument has no effect."""
         if not isinstance(schema, Schema):
             raise ValueError(f"Expected a Schema, got {schema!r}.")
         if self.bounds is not None:
-            raise ValueError("Expected no bounds with a schema, which has those of every column.")
+            raise ValueError("Expected no bounds with a schema, which has bounds of every column.")
         if schema.target is None:
             raise ValueError("Expected a schema with a target, got one without.")
 
     def _table(self, X: Any, reset: bool = False) -> dict[str, Any]:
-        """Return the columns by name."""
+        """Return the columns of X by name, as the schema or the first fit has named them."""
         if self.schema is None:
             return self._named(validate_data(self, X, reset=False, **_ROWS))
         frame = named_columns(X, list(self.schema.columns))
@@ -214,7 +215,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _html_repr(self) -> str:
-        """Return HTML with scikit-learn's diagram, the result (if any) and a note on a fit."""
+        """Return HTML with scikit-learn's diagram, the result (if there is one) and a note."""
         result = getattr(self, "result_", None)
         shown = "" if result is None else result._repr_html_()
         return f"{estimator_html_repr(self)}{shown}<p>{_SAYS}</p>"
@@ -241,7 +242,10 @@ def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str,
 
 
 def in_memory(X: Any) -> Any:
-    """Run X if it is a query, convert Arrow and sparse tables to dense ones; keep anything else."""
+    """Return X as rows in memory: run queries, and convert Arrow and sparse tables to dense ones.
+
+    Anything else is returned unchanged.
+    """
     X = dense(collected(X))
     if has(X, "to_pylist"):
         return _framed(
@@ -253,8 +257,8 @@ def in_memory(X: Any) -> Any:
 def check_numbers(X: Any) -> None:
     """Raise ValueError, which names column and entry, if a named column contains a text.
 
-    Without a schema, all columns must be numbers. Entries may be missing, but not be texts that
-    are no numbers.
+    Without a schema, all columns must be numbers. Entries may be missing, but they may not be texts
+    that are not numbers.
     """
     if not hasattr(X, "columns"):
         return

@@ -17,7 +17,9 @@ from .base import STANDARDISED, LdpEstimator
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
-    """Private linear classification, simulated on a table in this process; protects nobody.
+    """Private linear classification, simulated on a table in this process.
+
+    The simulation protects no user, since this process sees all rows.
 
     It simulates :class:`~ldp_flower.strategies.PrivateClassification`. For parameters and
     attributes that are not listed here, see :class:`.LdpEstimator`.
@@ -32,7 +34,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
     ----------
     classes_ : ndarray, shape (n_classes,)
         The labels, of the type that y has, in sorted order, as scikit-learn's scores expect. The
-        result's own ``predict_proba`` has them in the schema's order.
+        method ``predict_proba`` of the result has the labels in the schema's order.
     """
 
     _y_numeric, _protocol = False, PrivateClassification
@@ -90,7 +92,9 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
-    """Private linear regression, simulated on a table in this process; protects nobody.
+    """Private linear regression, simulated on a table in this process.
+
+    The simulation protects no user, since this process sees all rows.
 
     It simulates :class:`~ldp_flower.strategies.PrivateRegression`. For parameters and attributes
     that are not listed here, see :class:`.LdpEstimator`.

@@ -44,7 +44,7 @@ logger = logging.getLogger("flwr")
 # between users add at most a quarter to the noise. A question takes at least 50 answers.
 _ANSWERS_EACH, _MAX_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 4, 50, 4
 _QUANTILES = 0.1, 0.5, 0.9  # low end, median and high end of the range in a plan
-# Multiple of the users with whom a run starts that are simulated at least, if there are as many.
+# A simulation has at least this many times the users with whom a run starts, if there are as many.
 _ENOUGH = 4
 _ALSO = "The largest {} is about {:.2g}."
 _APART = 4.0  # ratio of the ends of the range from which on a plan has a note
@@ -73,9 +73,9 @@ def run_in_memory(
 
     The strategy is not changed. The seed determines all randomness: cohorts, coins, mechanisms.
     The users represent ``num_users`` users; the default is their own number. With noise at the
-    node they are on ``num_nodes`` nodes; which of them is on which node does not matter, since
-    sums are exact. Raises WouldRefuse if the protocol refuses this number, and ValueError if it
-    protects records instead of users.
+    node, they are on ``num_nodes`` nodes. It does not matter which user is on which node, since
+    sums are exact. Raise WouldRefuse if the protocol refuses this number of users, and ValueError
+    if it protects records instead of users.
     """
     if strategy.protects == "record":
         raise ValueError(f"Expected a strategy that protects users, got {type(strategy).__name__}.")
@@ -88,7 +88,7 @@ def run_in_memory(
 
     def answer(ask: "Ask") -> "Estimate | Answers":
         size = ask.cohort.size
-        if isinstance(ask.randomizer, NodeSum):  # everybody answers
+        if isinstance(ask.randomizer, NodeSum):  # all users answer
             return _of_nodes(ask, users, number, num_nodes, rng)
         if number <= len(users):
             asked = order[ask.cohort.low : ask.cohort.high]
@@ -135,7 +135,7 @@ def _of_nodes(
 
 
 def _single(ask: "Ask") -> bool:
-    """Return True if a question is answered by single reports, which a mean cannot replace."""
+    """Return True if a protocol needs the single reports to a question, not only their mean."""
     return ask.public is not None or not ask.randomizer.summable
 
 
@@ -205,7 +205,7 @@ def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
 
 
 class _Runs(NamedTuple):
-    """Errors of simulated runs with some number of users, and what was asked in them."""
+    """Errors of simulated runs with some number of users, with the rounds and mechanisms."""
 
     errors: Floats
     others: dict[str, float]  # medians of further errors
@@ -214,7 +214,7 @@ class _Runs(NamedTuple):
 
 
 class Simulations:
-    """Simulated runs of one strategy, for all user counts and epsilons.
+    """Simulated runs of one strategy, for all numbers of users and all epsilons.
 
     Synthetic users are drawn once.
 

@@ -55,7 +55,7 @@ class Plan:
         error. NaN if the run would be refused and no target was given.
     changes : dict
         ``users``, ``epsilon`` and, if it is known, ``features``: for each, the value that
-        reaches the target if the others stay the same, or None if no value does.
+        reaches the target if the other numbers stay the same, or None if no value reaches it.
     curve : tuple of dict
         Expected errors at other numbers of users and epsilon, with their ranges.
     lower_bounds : tuple of LowerBound
@@ -99,7 +99,10 @@ class Plan:
         return axes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain values, for JSON, with a report's size for mechanisms."""
+        """Return the attributes as plain values, for JSON.
+
+        The size of the largest report takes the place of the mechanisms.
+        """
         plain = asdict(self)
         if self.expected is not None:
             del plain["expected"]["randomizers"]
@@ -287,19 +290,19 @@ def plan(
     rows_per_user : float (default: 1)
         Mean number of rows of a user.
     num_features : int, optional
-        Number of features of a row, or of possible items; with a class.
+        Number of features of a row, or of possible items. Only with a strategy's class.
     epsilon : float, optional
-        Privacy parameter of each user; with a class.
+        Privacy parameter of each user. Required with a strategy's class, and only with it.
     quality : float, optional
         Quality of the same model without privacy: R2, or AUC.
     variance_between : float, optional
         Share of the variance of columns and residuals that lies between users, 0 to 1. If the
-        rows of a user are alike, they are worth only a few rows.
+        rows of a user are alike, they tell as much as only a few different rows.
     num_nodes : int, optional
         Number of nodes that hold the users, with noise at the node or shared.
     noise : {"user", "node", "shared"}, optional
-        Where noise is added; with a class. By default it is added at the node if ``num_nodes`` is
-        given, else at the user.
+        Where noise is added. Only with a strategy's class. By default it is added at the node if
+        ``num_nodes`` is given, and otherwise at the user.
     target : float, optional
         The desired error; by default half of the expected error.
 
@@ -318,11 +321,11 @@ def plan(
     Notes
     -----
     No data are read, and no user is queried. The protocol itself is run on synthetic users. There
-    are 24 runs with the given numbers, or 3 if results state the error. With other numbers there
-    are a sixth as many, on the synthetic users whose errors were nearest to the median. Between
-    these numbers, the error is interpolated as a power of the number. With noise at the user,
-    errors of quantiles, distributions, differences and frequent items follow from formulas, as does
-    the noise of models that an app trains.
+    are 24 runs with the given numbers, or 3 runs if results state the error. With other numbers
+    there are a sixth as many runs, on the synthetic users whose errors were nearest to the median.
+    Between these numbers, the error is interpolated as a power of the number. With noise at the
+    user, errors of quantiles, distributions, differences and frequent items follow from formulas,
+    as does the noise of models that an app trains.
     """
     setting = Setting(
         num_users=num_users,

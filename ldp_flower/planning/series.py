@@ -42,11 +42,12 @@ class SeriesPlan:
 def plan_series(
     protocol: type[Plannable], setting: Setting, epsilon: float, collections: int, drift: float
 ) -> SeriesPlan:
-    """Return the expected errors of a series of 2 or more collections, at epsilon for all of them.
+    """Return the expected errors of a series of 2 or more collections, which cost epsilon together.
 
     ``drift`` is the standard deviation of a level's change from one collection to the next, in the
-    units of the error. A number of nodes in the setting adds noise at the node, if the protocol has
-    it. Raises NoPlan if the expected error of the protocol is not known.
+    units of the error. The plan includes noise at the node if the setting has a number of nodes,
+    and if the protocol can add noise there. Raise NoPlan if the expected error of the protocol is
+    not known.
     """
     alone = replace(setting, num_nodes=None)
     few = replace(alone, num_users=max(1, setting.num_users // collections))
@@ -60,7 +61,7 @@ def plan_series(
         permanent = float(form.expected(setting.num_users, planned.min_reports))
     at_node = (math.inf,) * 3
     if setting.num_nodes is not None and "node" in protocol.noises:
-        # The epsilon at which a run of its own has the noise of one collection.
+        # The epsilon at which a separate run has the noise of one collection.
         rho = plan_rho(epsilon, planned.delta) / collections
         one: Any = protocol.planned_for(setting, plan_epsilon(rho, planned.delta))
         third, error = _expected(replace(one, noise="node"), setting)

@@ -17,7 +17,7 @@ _STEP = 1.05  # accuracy of a search, as a ratio
 # below which the search interpolates. Formulas are quick, so they are evaluated until two numbers
 # are near each other.
 _FAR_USERS, _FAR, _NEAR = 4.0, 2.0, 2.0
-_FEWER = 6  # ratio of the runs at the given setting to those at others
+_FEWER = 6  # ratio of the number of runs at the given setting to that at another setting
 _CROWDS = (1 / 4, 1.0, 4.0)  # numbers of users on a curve, relative to the given number
 # Epsilons on a curve, at the given number of users and at other numbers of users.
 _EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)
@@ -49,7 +49,8 @@ def expectation(
     NoPlan
         If the error is not known.
     ValueError
-        If there is no number of nodes with noise at the node, or one with noise at the user.
+        If noise is added at the node and the number of nodes is not given, or if it is given and
+        noise is added at the user.
     WouldRefuse
         If a run with these numbers would be refused before any query.
     """
@@ -149,8 +150,9 @@ class Variants:
     def _beside(
         self, own: Expectation, found: Expectation, setting: Setting, epsilon: float
     ) -> Expectation:
-        """Adjust an expectation from few runs to the one from many runs at the given setting.
+        """Return an expectation from few runs, adjusted to ``own`` from many runs.
 
+        ``own`` is the expectation at the given setting.
         Its error is not smaller than at the given setting if it has at most as many users and as
         large an epsilon. Its range is in proportion to the range at the given setting.
         """

@@ -96,7 +96,7 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Create a message, as Flower's deprecated method of this name does."""
+        """Return a message, as Flower's deprecated method of this name does."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -178,13 +178,13 @@ class TellingGrid(InProcessGrid):
             print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
 
     def wipe(self) -> None:
-        """Remove the line."""
+        """Remove the line that shows the current step."""
         if self._shown:
             print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
 
 def _copied(content: RecordDict) -> RecordDict:
-    """Copy records, as a network would; Array objects are immutable and stay shared."""
+    """Return copies of records, as if they were sent; Array objects are immutable and shared."""
     return RecordDict({name: record.copy() for name, record in content.items()})
 
 
@@ -241,7 +241,7 @@ class GeneratedUsers(PlainFields):
         return self.num_users
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Users:
-        """Generate some users, in the given order, each with its first ``max_rows`` rows."""
+        """Return some users, in the given order, each with its first ``max_rows`` rows."""
         taken = self.generate((self.first or 0) + users)
         if len(taken) != len(users) or taken.num_features != self.num_features:
             raise ValueError(
@@ -387,7 +387,7 @@ def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource
 
 @contextmanager
 def silenced(name: str, below: int = logging.CRITICAL + 1) -> Iterator[None]:
-    """Suppress log messages under a name (by default all, else those below a level)."""
+    """Suppress messages of the logger ``name``: all messages, or those below a level."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(max(level, below))
@@ -399,7 +399,7 @@ def silenced(name: str, below: int = logging.CRITICAL + 1) -> Iterator[None]:
 
 @contextmanager
 def said_once() -> Iterator[None]:
-    """Log the clients' messages about rows once, at the end, with their numbers added up.
+    """Log the clients' messages about rows only at the end, with the numbers of cohorts added up.
 
     Without this context, clients log such messages for every cohort.
     """

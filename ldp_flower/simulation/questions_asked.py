@@ -28,9 +28,10 @@ _SPREAD = 1 / 8  # standard deviation of a number, relative to its range
 class QuestionsAsked:
     """Questions, columns and places of noise, in the order in which they were first asked.
 
-    ``steps`` is the largest number of questions of a run, with those that shared noise may have to
-    ask again. ``epsilon``, ``delta`` and ``alone`` are
-    the largest sums of a user; ``alone`` is None without shared noise.
+    ``steps`` is the largest number of questions of a run. It includes questions that may have to be
+    asked again if nodes share their noise. ``epsilon`` and ``delta`` are the largest sums of a
+    user. ``alone`` is the largest sum of epsilons if all other nodes collude, or None without
+    shared noise.
     """
 
     questions: dict[str, None] = field(default_factory=dict)
@@ -88,7 +89,7 @@ def questions_asked(
             found.columns |= dict.fromkeys(names[i] for i in read if i < len(names))
         spent = result.privacy
         assert spent is not None
-        # The spare of a plan asks lost sums of shared noise again, which counts as a step each.
+        # The spare part of a plan pays for asking lost shared sums again; each such sum is a step.
         again = math.ceil(len(grid.sent) * SPARE / (1 - SPARE)) if spent.alone is not None else 0
         found.steps = max(found.steps, len(grid.sent) + again)
         found.epsilon = max(found.epsilon, spent.epsilon)

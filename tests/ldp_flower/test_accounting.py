@@ -322,7 +322,7 @@ def test_what_is_refused():
         (lambda: total_epsilon(R(1.0), 1e-6), "iterable of events"),
         (lambda: total_mu(3.0), "iterable of events"),
         (lambda: noise_multiplier_epsilon(2.0, 1e-6), "iterable of noise_multipliers"),
-        (lambda: noise_multiplier_epsilon(iter([]), 1e-6), "one of noise_multipliers"),
+        (lambda: noise_multiplier_epsilon(iter([]), 1e-6), "one number in noise_multipliers"),
         (lambda: noise_multiplier_epsilon(iter([0.0]), 1e-6), "noise_multipliers > 0"),
         (lambda: noise_multiplier_epsilon(iter(["2"]), 1e-6), "noise_multipliers to be a number"),
         (lambda: GaussianEvent(1.0, 10**10), "count"),
