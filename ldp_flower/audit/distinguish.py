@@ -12,7 +12,7 @@ from ..randomness import Words
 from ..validation import Floats
 
 _BINS = 20  # number of intervals of a score
-_STANDS_OUT = 4.0  # standard errors from which on a coordinate stands out
+_STANDS_OUT = 4.0  # smallest difference, in standard errors, that stands out of the noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,9 @@ def likeliest_events(
 def _directions(first: Floats, second: Floats) -> list[Floats]:
     """Return the direction between two samples' means, and its part that stands out of the noise.
 
-    The samples must not contain the reports that judge sets of cells: in many dimensions, a
-    direction distinguishes even pure noise from which it was computed.
+    The samples must not contain the reports that judge sets of cells. In many dimensions, a
+    direction that was computed from reports distinguishes these very reports, even if they are pure
+    noise.
     """
     if not first.shape[1]:
         return []
@@ -127,8 +128,8 @@ def log_ratio(
 ) -> Floats:
     """Return a lower bound of log((p - delta) / q), by bounds of Clopper & Pearson (1934).
 
-    p has ``hits`` of ``n`` trials, and q has ``other_hits`` of ``m``. The bound fails with
-    probability ``alpha``.
+    p and q are the probabilities of an event. It was observed ``hits`` times in ``n`` trials for p,
+    and ``other_hits`` times in ``m`` trials for q. The bound fails with probability ``alpha``.
     """
     k, j = np.asarray(hits, float), np.asarray(other_hits, float)
     lower = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha / 2), 0.0)

@@ -66,8 +66,9 @@ def worst_epsilon(mechanism: Randomizer) -> float | None:
 def extreme_inputs(mechanism: Randomizer) -> Floats:
     """Return values that are as far apart as possible: corners, or sets of items, (4, width).
 
-    The last set consists of invalid items if there are few items. If there are many, invalid items
-    are left to sampling (their law is a mixture of the others and cannot be worse).
+    For a mechanism for items, the last set consists of invalid items if there are few items. If
+    there are many, invalid items are not among the values: their law is a mixture of the laws of
+    valid items, and cannot be worse.
     """
     width = mechanism.width
     if isinstance(mechanism, SampledCoordinate):

@@ -101,9 +101,9 @@ def unlike(num_features: int) -> list[Users]:
 
 
 def crowd(size: int, num_features: int) -> list[Users]:
-    """Return ordinary single users of one to three rows; every second row has items.
+    """Return ``size`` ordinary single users of one to three rows; every second row has items.
 
-    Four-byte floats store the numbers exactly.
+    All numbers are exact in floats of four bytes.
     """
     # The numbers are ordinary, since a change might have no effect among extreme numbers.
     draws = KeyedRandom(derive(np.arange(3 * size, dtype=np.uint64)))
@@ -142,7 +142,7 @@ def together(people: Sequence[Users]) -> Users:
 def one_changed(
     rows: Numbers, targets: Numbers, place: int, magnitudes: Sequence[float]
 ) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield copies of records, in which one record has features and targets of these sizes."""
+    """Yield copies of records in which the record at ``place`` has numbers of these magnitudes."""
     for magnitude in magnitudes:
         for sign in (1.0, -1.0):
             x, y = rows.copy(), targets.copy()

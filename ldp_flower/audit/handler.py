@@ -71,24 +71,25 @@ class Audit(Checked):
     * ``isolation``: no user's report depended on other users' data, and a sum of reports is
       exactly the sum of the users' reports, to the last bit (a sum could carry hidden data);
     * ``replay``: the same query got the same bytes again;
-    * ``own noise``: every user's noise came from the system, and was independent of other users'
-      noise and of the noise of other questions;
+    * ``own noise``: every user's noise came from the operating system, and was independent of other
+      users' noise and of the noise of other questions;
     * ``record bound``: one record moved a silo's sum, or a value before noise, by no more than
       the noise covers; for other mechanisms there is no such check;
     * with noise at the node: ``user bound``, one user moved the node's sum by no more than the
-      noise covers, and by the same amount whoever the others are; ``noise``, it is normal with the
-      stated standard deviation (Kolmogorov & Smirnov) and independent, which honest noise passes
-      with probability ``confidence``. There is no check of ``completeness`` and ``own noise``;
-    * with shared noise: the same of the sum under the node's masks, where ``claimed`` is the
-      epsilon if all other nodes collude. A deployed node refused sets that are none: a ``small
-      set``, an ``unknown key``, a wrong ``signature``, a commit to another query (``commit
+      noise covers, and by the same amount for any other users of the node; ``noise``, the noise is
+      normal with the stated standard deviation (Kolmogorov & Smirnov) and independent, which honest
+      noise passes with probability ``confidence``. There is no check of ``completeness`` and
+      ``own noise``;
+    * with shared noise: the same checks of the sum under the node's masks, where ``claimed`` is the
+      epsilon if all other nodes collude. A deployed node refused sets that are not valid: a
+      ``small set``, an ``unknown key``, a wrong ``signature``, a commit to another query (``commit
       reused``), and a second set for a commit that is answered (``one sum a commit``). Neighbouring
       nodes and an operator's settings are not compared;
-    * for neighbouring nodes of a deployment: ``census``, it is the same byte by byte; ``reply's
-      form``, metadata, names, types, sizes and texts (errors included) are the same, and so is the
-      amount of drawn randomness; ``who answers``, exactly the users who are addressed and can pay
-      answer, in order; ``ledger``, the mechanism's cost and the reply are on the ledger when the
-      reply leaves;
+    * for neighbouring nodes of a deployment: ``census``, the census is the same byte by byte;
+      ``reply's form``, metadata, names, types, sizes and texts (errors included) are the same, and
+      so is the amount of drawn randomness; ``who answers``, exactly the users who are addressed and
+      can pay answer, in order; ``ledger``, the mechanism's cost and the reply are on the ledger
+      when the reply leaves;
     * for an operator's settings: ``rehearsal``, replies have the same bytes for all data, at no
       cost; ``row limit``, replies are those of users without further rows; ``waiting``, no reply
       leaves or is dated before ``reply-after``, and no reply leaves while another writer blocks the
@@ -113,7 +114,7 @@ def audit_handler(
     seed: int | None = None,
     statistics: OwnStatistics | None = None,
 ) -> Audit:
-    """Audit a whole client handler on one query.
+    """Return the result of an audit of a whole client on one query.
 
     Parameters
     ----------
@@ -135,15 +136,14 @@ def audit_handler(
         Seed that makes the audit reproducible; by default, the system's randomness is used.
     statistics : mapping of type to callable, optional
         The app's own statistics, see :class:`ldp_flower.clients.LdpClientApp`. With
-        ``make_app``, the statistics are those of the app that it makes.
+        ``make_app``, the app that it makes brings its statistics.
 
     Notes
     -----
     The most promising sets of outputs, which are likelier for one user than for the other, are
     tested on fresh reports with Clopper-Pearson bounds and Bonferroni's correction for their
-    number. Reports with different coins are
-    pooled; the bounds remain valid for pooled reports (Hoeffding 1956). The mechanism's
-    delta is first subtracted from the larger probability.
+    number. Reports with different coins are pooled; the bounds remain valid for pooled reports
+    (Hoeffding 1956). The mechanism's delta is first subtracted from the larger probability.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def audit_handler(
     if len(candidates) < 2:
         raise ValueError(f"Expected at least 2 candidates, got {len(candidates)}.")
     if make_app is not None and statistics is not None:
-        raise ValueError("Expected no statistics beside make_app, which makes an app with its own.")
+        raise ValueError("Expected no statistics with make_app, whose app has its own statistics.")
     make_app = make_app or partial(ldp_client_app, statistics=statistics)
     if isinstance(query.randomizer, NodeSum):
         return _of_node(Attack(query, make_app, candidates), num_reports, confidence, seed)

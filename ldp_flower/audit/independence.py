@@ -37,11 +37,11 @@ _AT_ONCE = 1024  # number of users that a client handles at a time
 _MANY_USERS = 2 * _AT_ONCE + 300
 _SILOS = 24  # number of silos, which a client handles one by one
 _KINDS = 60  # number of different ordinary users
-_HALVES = 4  # number of random halves of the users; two users share all with probability 1 / 16
+_HALVES = 4  # number of random halves; two users are in the same halves with probability 1 / 16
 
 
 def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
-    """Return True if no two reports of a client share noise, and all of it is the system's.
+    """Return True if no two reports of a client share noise, and if all noise is the system's.
 
     A node with up to ``copies`` users sends single reports. Copies of ``user`` are tested as well.
     """
@@ -59,7 +59,10 @@ def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
 
 
 def _distinct_words() -> bool:
-    """Return True if the system's words differ: two of 4,096 are equal with probability 2**-41."""
+    """Return True if 4,096 random words of the system all differ.
+
+    Two of them are equal by chance with probability 2**-41.
+    """
     words = np.concatenate([SystemRandom().words((64, 16)) for _ in range(4)])
     return len(np.unique(words)) == words.size
 
@@ -90,7 +93,7 @@ def _own_bytes(client: Client, people: Users, seed: int) -> bool:
 def _questions(query: Query) -> list[Query]:
     """Return the query, a query of another run, and the next query of the same run.
 
-    For silos, the last one is of a third run instead, since a silo's plan may be used up in the
+    For silos, the last query is of a third run instead, since a silo's plan may be used up in the
     same run, and other runs have separate plans.
     """
     if isinstance(query.randomizer, RecordMechanism):
@@ -101,7 +104,7 @@ def _questions(query: Query) -> list[Query]:
 def _asked(
     client: Client, people: Users, queries: Sequence[Query], tape: RecordedRandomness
 ) -> tuple[list[list[bytes]] | None, list[int]]:
-    """Return the reports of every question, and the number of draws up to its end.
+    """Return the reports of every question, and for each question the number of draws so far.
 
     The reports are None if any report is missing.
     """
@@ -122,7 +125,7 @@ def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
 
     Any two reports of a node, of different users or questions, are compared with reports of
     different nodes. In addition, no user's report may be the same on all nodes. A report that is
-    spread evenly over two answers is so with probability 2**-47.
+    spread evenly over two answers is the same on all nodes with probability 2**-47.
     """
     queries = _questions(client.query)
     reports = np.empty((_NODES, len(queries) * len(people)), object)
@@ -159,10 +162,10 @@ def one_coin() -> AbstractContextManager[None]:
 def many_users(client: Client, num_features: int, seed: int) -> dict[str, bool]:
     """Query a node with many users, with noise from a tape, and return the checks by name.
 
-    The noise of one half of the users is redrawn, then that of the other half. The reports of
-    users with unchanged noise must stay the same, and among those with new noise, some must change
-    in every block of 1,024 users. Then the rows of every third user are removed; the reports of
-    the other users must not change or move. If the node fails, both checks are False.
+    The noise of one half of the users is redrawn, then the noise of the other half. The reports of
+    users with unchanged noise must stay the same. Among the reports of users with new noise, some
+    must change in every block of 1,024 users. Then the rows of every third user are removed; the
+    reports of the other users must not change or move. If the node fails, both checks are False.
     """
     try:
         return _tried_many(client, num_features, seed)

@@ -1,6 +1,6 @@
 """Attacks on a node whose noise is shared: what its masks hide, and the sets that it refuses.
 
-The auditor plays the server and all other nodes, with one-time keys of its own. So it knows the
+The auditor plays the server and all other nodes, and draws their one-time keys. So it knows the
 masks of the node under audit, and sees the node's own sum with its share of the noise.
 """
 
@@ -48,14 +48,17 @@ class OtherNodes:
 
     @classmethod
     def committed(cls, query: Query, number: int) -> Self:
-        """Let so many nodes commit to a query, each time with the same keys."""
+        """Return ``number`` nodes with their commits to a query, each time with the same keys."""
         digest, peers = _digest(query), _others(number)
         secrets = tuple(_one_time(digest, each) for each in peers)
         pairs = zip(peers, secrets, strict=True)
         return cls(digest, tuple(Commit.made(own, digest, key) for own, key in pairs), secrets)
 
     def unmasked(self, report: Report, own: Commit) -> Report:
-        """Return a node's report without its masks; raise RuntimeError if it is of another set."""
+        """Return a node's report without its masks.
+
+        Raise RuntimeError if the report is not about the set of these nodes and the node.
+        """
         members = Members((own, *self.commits))
         session = members.session(self.digest)
         masked, told = (report.arrays.get(name, np.zeros(0)) for name in ("masked", "session"))
@@ -101,7 +104,7 @@ class MaskedClient(Client):
     """Client under audit whose sums are masked, and are unmasked here."""
 
     def ask(self, grid: InProcessGrid, query: Query) -> list[Report]:
-        """Let each node commit to a query and answer in a set of its own."""
+        """Return the unmasked answers of all nodes, each of which answers in a separate set."""
         others = OtherNodes.committed(query, least_members(query) - 1)
         asked = [query.to_record_dict()] * len(grid.contexts)
         commits = [_commit_in(reply) for reply in replies_to(grid, COMMIT, asked)]
@@ -113,10 +116,11 @@ class MaskedClient(Client):
 
 
 def refused(query: Query, make_app: MakeApp, num_features: int) -> dict[str, bool]:
-    """Send sets that are none to deployed nodes, and return the checks by name.
+    """Send invalid sets to deployed nodes, and return the checks by name.
 
-    A check is True if its node refused them and then answered for a right set, but for no other.
-    Raise RuntimeError if a node answers for no set, as its refusals would show nothing then.
+    A check is True if its node refused the invalid sets, then answered for a valid set, and refused
+    another one. Raise RuntimeError if a node does not answer for a valid set either, since its
+    refusals then show nothing.
     """
     query = replace(query, low=0, high=HASH_END)
     later = replace(query, step=query.step + 1)

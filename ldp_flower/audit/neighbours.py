@@ -76,7 +76,7 @@ class DeployedNode:
 
     @property
     def ledger(self) -> SqliteLedger:
-        """The operator's ledger."""
+        """Ledger file of the node's operator."""
         return SqliteLedger(str(self.node_config["ledger-path"]))
 
     def ask(self, query: Query | None) -> tuple[Message, Parts]:
@@ -110,7 +110,7 @@ class DeployedNode:
 
 
 def form(reply: Message, deadline: float) -> Parts:
-    """Return everything that a server sees of a reply, except its time and its arrays' contents."""
+    """Return all that a server sees of a reply, except its time and its arrays' contents."""
     form, values = parts_of(reply, deadline)
     return form | {path: _described(value) for path, value in values.items()}
 
@@ -178,10 +178,10 @@ class NeighbourPlan:
 def compared(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
 ) -> dict[str, bool]:
-    """Compare neighbouring nodes of a deployment: each candidate takes the places of four users.
+    """Compare neighbouring nodes of a deployment, and return the checks by name.
 
-    A node sends single reports for up to ``copies`` users. Returns the checks by name, with True
-    for a check that found nothing.
+    A check is True if it found nothing. Each candidate takes the places of four users. A node sends
+    single reports for up to ``copies`` users.
     """
     plan, found = NeighbourPlan(query, copies), dict.fromkeys(_CHECKS, True)
     cost = Cost.of(query.randomizer, query.salt)
@@ -259,7 +259,10 @@ def _neighbouring(
 
 
 def _check_answered(answers: _Answers, plan: NeighbourPlan, found: dict[str, bool]) -> None:
-    """Check that exactly the users who can pay answer, and that sums are those of their reports."""
+    """Check that exactly the users who can pay answer, and that sums add up their reports.
+
+    The results are written into ``found``.
+    """
     for number, able in enumerate(plan.able):
         arrays, asked = _arrays(answers.replies[1 + number]), plan.queries[1 + number]
         if "count" in arrays:

@@ -44,11 +44,11 @@ class NetworkAudit(Checked):
     The checks:
 
     * ``loss``: the measured lower bound of the privacy loss is not above the claimed epsilon;
-    * ``record bound``: another record in place of one moved the sum of clipped gradients by no more
+    * ``record bound``: the replacement of one record moved the sum of clipped gradients by no more
       than twice the clipping norm, except for rounding of a reply;
     * ``noise``: the noise is normal with the plan's standard deviation (Kolmogorov & Smirnov);
       honest noise passes with probability ``confidence``;
-    * ``replay``: the same message got the same bytes again, and another one got others.
+    * ``replay``: the same message got the same bytes again, and another message got other bytes.
     """
 
     #: Delta of the plan.
@@ -68,7 +68,7 @@ def audit_network(
     confidence: float = 0.999,
     seed: int | None = None,
 ) -> NetworkAudit:
-    """Audit a node that trains networks, by one step of a linear network.
+    """Return the result of an audit of a node that trains networks, by one step of a linear one.
 
     Parameters
     ----------
@@ -163,13 +163,16 @@ class _Silo:
         return np.array([self._sum(self._grid(records, own), records, 1) for own in seeds])
 
     def diameter(self, silos: list[Records]) -> float:
-        """Return the largest distance between silos' sums with the same noise, over the clip."""
+        """Return the largest distance between silos' sums with the same noise.
+
+        It is in units of the length to which gradients are clipped.
+        """
         sums = np.array([self._sum(self._grid(records, 1), records, 1) for records in silos])
         distances = np.linalg.norm(sums[:, None] - sums[None], axis=-1)
         return float(distances.max()) / self._plan.max_grad_norm
 
     def replays(self, records: Records) -> bool:
-        """Return True if the same message gets the same sum again, and a new one another sum."""
+        """Return True if the same message gets the same sum, and a new message another sum."""
         grid = self._grid(records, None)
         one, again, other = (self._sum(grid, records, salt) for salt in (1, 1, 2))
         return bool((one == again).all() and (one != other).any())

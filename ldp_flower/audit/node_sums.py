@@ -1,8 +1,8 @@
 """Attacks on a client whose noise is at the node: the effect of one user, and the law of the noise.
 
-A reply is the exact sum over a node's users plus noise. With replayed randomness the noise of two
-nodes is the same, so their difference is what the data move. Where noise is shared, the sum is what
-is under the node's masks (:mod:`.masked_sums`).
+A reply is the exact sum over a node's users plus noise. With replayed randomness, the noise of two
+nodes is the same, so the difference of their replies shows the effect of the data. If nodes share
+their noise, the attacks are on the sum under the node's masks (:mod:`.masked_sums`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,9 +28,9 @@ from .probe import Client, MakeApp
 from .settings import kept
 
 _USERS = 7  # number of users of a node whose sum is attacked
-_PLACE = 3  # the user among them who changes
-_CROWDS = 2  # numbers of different companies of this user
-_COORDINATES = 16  # coordinates of a sum whose noise is tested, at most
+_PLACE = 3  # index of the user who changes
+_CROWDS = 2  # number of different groups of other users on the node
+_COORDINATES = 16  # largest number of coordinates of a sum whose noise is tested
 
 
 class Attack:
@@ -39,7 +39,7 @@ class Attack:
     def __init__(self, query: Query, make_app: MakeApp, candidates: Mapping[str, Users]) -> None:
         mechanism = query.randomizer
         assert isinstance(mechanism, NodeSum)
-        # Of the plan, so that a deployed node can answer twice.
+        # At most half of the plan's budget, so that a deployed node can answer twice.
         self.mechanism = replace(mechanism, parts=min(mechanism.parts, PARTS // 2))
         query = replace(query, randomizer=self.mechanism, low=0, high=HASH_END)
         self.client = (MaskedClient if mechanism.shared else Client)(query, make_app)
@@ -57,7 +57,7 @@ class Attack:
         if self.mechanism.shared:
             return found | refused(query, make_app, self._num_features)
         people = list(self.candidates.values())
-        # A single user is a node of its own in these comparisons of deployments.
+        # In these comparisons of deployments, each node has a single user.
         for each in (compared, kept):
             rules = each(query, make_app, 1, people, seed)
             found |= {name: right and found.get(name, True) for name, right in rules.items()}
@@ -99,7 +99,7 @@ class Attack:
         )
 
     def _within_bound(self) -> bool:
-        """Return True if a user moves a sum by its bound at most, and alike in any company."""
+        """Return True if a user moves a sum by at most the bound, for any other users alike."""
         most = self.mechanism.diameter * self.mechanism.one
         moves = []
         for company in self._companies():
@@ -134,7 +134,7 @@ class Attack:
         return bool(min(tests) > alpha / len(tests))
 
     def _replays(self) -> bool:
-        """Return True if the same query gets the same sum, and another step another sum."""
+        """Return True if a repeated query gets the same sum, and another step another sum."""
         query, users = self.client.query, together(self._companies()[0])
         asked = [query, query, replace(query, step=query.step + 1)]
         one, again, other = (
@@ -144,7 +144,7 @@ class Attack:
 
 
 def _sum_in(answer: Report, mechanism: NodeSum) -> Integers:
-    """Return the noisy sum in an answer; raise RuntimeError if it has none of the right form."""
+    """Return the noisy sum in an answer; raise RuntimeError if there is no valid one."""
     found = answer.arrays.get("noisy_sum")
     if found is None or found.dtype != np.int64 or found.shape != (mechanism.dim,):
         raise RuntimeError("The client sends no noisy sum of its node.")
@@ -156,7 +156,7 @@ def _distance(one: Integers, other: Integers) -> float:
 
 
 def _of_mean(products: Floats) -> float:
-    """Return the p-value of products of independent standard normal numbers having mean 0."""
+    """Return the p-value for mean 0 of products of independent standard normal numbers."""
     if not products.size:
         return 1.0
     return float(2 * ndtr(-abs(products.mean()) * np.sqrt(products.size)))

@@ -30,7 +30,7 @@ from .extreme_users import copied
 
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 
-_OTHER = 1  # separates redrawn bytes of a row from its first bytes
+_OTHER = 1  # number that separates redrawn bytes of a row from its first bytes
 
 #: A block of values, facts about the block, and the reports from it (see :func:`entering`).
 Block = tuple[Floats, object, NDArray[Any]]
@@ -51,8 +51,8 @@ class Client:
     ) -> list[Report]:
         """Query one node per seed, all with the same users, and return their answers.
 
-        With several ``queries``, every node gets one after the other. Raises RuntimeError if a node
-        refuses: then there is nothing to audit, or the refusal itself distinguishes users.
+        With several ``queries``, every node gets one query after the other. Raise RuntimeError if a
+        node refuses: then there is nothing to audit, or the refusal itself distinguishes users.
         """
         return [
             report
@@ -154,9 +154,9 @@ def replaced(owner: type | ModuleType, **methods: Any) -> AbstractContextManager
 def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
     """Record each call in which mechanisms of this type randomise: its input, and the reports.
 
-    For a mechanism for records, the input is the sums over records before they are rounded, and
-    their numbers of records are recorded, too. For other mechanisms it is the values, with their
-    layout in memory and their type.
+    For a mechanism for records, the input consists of the sums over records before they are
+    rounded, and of the numbers of records. For other mechanisms it consists of the values, with
+    their layout in memory and their type.
     """
     kind: Any = type(mechanism)
     name = "report" if isinstance(mechanism, RecordMechanism) else "_randomize"
@@ -181,9 +181,9 @@ def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
 class RecordedRandomness:
     """Tape of random bytes for every row of every draw, with the shapes of the draws so far.
 
-    The bytes follow from ``seed``. ``redrawn`` is a mask of users, by their row in a draw, who get
-    different bytes in the draws from ``from_draw`` to before ``to_draw``; by default no users do.
-    ``behind`` is the number of users before the user of a draw's first row.
+    The bytes follow from ``seed``. ``redrawn`` is a mask of users, by their row in a draw. These
+    users get different bytes in the draws from ``from_draw`` to before ``to_draw``; by default no
+    users do. ``behind`` is the number of users before the user of a draw's first row.
     """
 
     seed: int
@@ -194,7 +194,10 @@ class RecordedRandomness:
     behind: int = 0
 
     def words(self, first: int, shape: tuple[int, ...]) -> Words:
-        """Return the next words, for users from ``first`` on."""
+        """Return the next random words of the tape for ``shape[0]`` users.
+
+        The first of them is user ``first``.
+        """
         draw, rows = len(self.draws), self.behind + np.arange(first, first + shape[0])
         self.draws.append(shape)
         states = derive(self.seed, 0, draw, rows)

@@ -24,7 +24,7 @@ from .extreme_users import crowd, one_changed, together
 from .probe import Client, MakeApp, entering
 
 _COUNTS = (1, 3, 40)
-_SIZES = (1e-2, 10.0)  # scales of the other records
+_SIZES = (1e-2, 10.0)  # scales of the records that do not change
 _LENGTHS = np.geomspace(1e-2, 1e4, 25)  # lengths of values, in radii
 _COORDINATES, _ASKEW = 6, 6
 _MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e300, np.inf, np.nan)
@@ -33,10 +33,11 @@ _MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e300, np.inf, np.nan)
 def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
     """Return True if sums over the records of neighbouring silos differ by at most the diameter.
 
-    The diameter is that of the domain for which the mechanism's noise is calibrated, twice its
-    radius. It is in Euclidean length if all coordinates get noise, and by coordinate otherwise.
-    The silos have few and many records, small and large ones, and differ in one record at various
-    places. For other mechanisms that add noise, one value may move the sum by at most the radius.
+    The diameter is that of the domain for which the mechanism's noise is calibrated: twice its
+    radius. It is a Euclidean length if all coordinates get noise, and otherwise a difference in
+    each coordinate. The silos have few and many records, small and large ones, and differ in one
+    record at various places. For other mechanisms that add noise, one value may move the sum by at
+    most the radius.
     """
     mechanism, client = query.randomizer, Client(query, make_app)
     if not _clips(mechanism.part if isinstance(mechanism, SampledCoordinate) else mechanism):
@@ -75,7 +76,10 @@ def _clips(mechanism: Randomizer) -> bool:
 
 
 def _order(mechanism: Randomizer) -> float:
-    """Return the order of the norm for the noise: 2 (Euclidean), or inf (largest coordinate)."""
+    """Return the order of the norm in which the noise covers a record.
+
+    It is 2 for the Euclidean length, and inf for the largest coordinate.
+    """
     by_coordinate = isinstance(mechanism, RecordMechanism)
     return np.inf if by_coordinate and not isinstance(mechanism, RecordGaussian) else 2
 

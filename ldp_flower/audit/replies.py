@@ -9,7 +9,7 @@ _SAME_TIME = 1e-2  # seconds between two times that count as the same
 
 
 def parts_of(reply: Message, deadline: float) -> tuple[Parts, Parts]:
-    """Return the form of a reply and its values, which is all that a server sees but the time.
+    """Return the form of a reply and its values: all that a server sees, except the time.
 
     The form has metadata, an error, and names and types of records in their order. ``deadline`` is
     the time, in seconds, until which the message lives; in Flower, its reply lives as long.

@@ -24,7 +24,9 @@ _MIN_JUDGED, _MAX_JUDGED = 1500, 12_000  # runs on each data set, if the CPU tim
 def audit_app(
     folder: Path, options: Options, announce: Callable[[str], None] = lambda step: None
 ) -> AppAudit:
-    """Attack the Flower app in a directory; ``announce`` is called with the name of each step.
+    """Attack the Flower app in a directory, and return the findings.
+
+    ``announce`` is called with a text about each step.
 
     Raises
     ------
@@ -43,7 +45,7 @@ def audit_app(
     looks = [node.look(variant, few) for variant in (BASE, *tried)]
     seen = [found for look in looks[1:] for found in differences(looks[0], look)]
     report.found += leaks(node, seen, few)
-    announce("Step 4 of 5: importing the app anew")
+    announce("Step 4 of 5: importing the app again")
     report.found += _after_restart(node, few)
     errors, claims = _errors(node, looks[0]), node.claims
     if report.found:
@@ -77,7 +79,7 @@ def audit_app(
 
 
 def _hear(node: AuditedNode, announce: Callable[[str], None]) -> None:
-    """Run the app's server, if need be again with the number of nodes that it asks for."""
+    """Run the app's server. If it refuses, run it again with the number of nodes that it names."""
     while True:
         announce(f"Step 1 of 5: running the app's server with {node.num_nodes} nodes")
         error = node.hear()
@@ -117,7 +119,7 @@ def _neighbours(node: AuditedNode) -> tuple[list[object], list[Variant]]:
 
 
 def _errors(node: AuditedNode, base: Look) -> dict[str, str]:
-    """Return an error for each type of message that gets nothing else."""
+    """Return an error for each type of message to which the app replies with errors only."""
     replies = {(node.kinds[i], form) for (i, path), form in base.forms if path == "reply"}
     answered = {kind for kind, form in replies if form == "content"}
     return {kind: form for kind, form in sorted(replies) if kind not in answered}
@@ -132,10 +134,10 @@ def _after_restart(node: AuditedNode, few: int) -> Iterator[Finding]:
             [run.numbers[place].tobytes() for run in runs if place in run.numbers]
             for runs in starts
         )
-        # If arrays differ in all runs, equal arrays after a restart are no coincidence.
+        # If arrays differ in all runs, equal arrays after a restart are not a coincidence.
         if sent == again and len({*sent}) == few and not place[1].endswith(LAST_BITS):
             repeated.add(f"{node.kinds[place[0]]}: {place[1]}")
-    evidence = f"the app was imported anew and sent the same noise, in all of {few} runs"
+    evidence = f"the app was imported again and sent the same noise, in all of {few} runs"
     for where in sorted(repeated):
         yield Finding("noise is the same after a restart", where, evidence)
 

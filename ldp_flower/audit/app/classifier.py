@@ -25,8 +25,8 @@ Pair = tuple[Look, Look]
 _Piece = tuple[object, object]  # place, and form or exact value
 _Chosen = dict[Place, NDArray[np.intp]]  # indices of the compared numbers
 
-_COLUMNS = 240  # compared numbers of a run, as many as some hundred runs can weigh
-_MAX_TRAINING = 200  # runs for each of: counting values, training, choosing the threshold
+_COLUMNS = 240  # compared numbers of a run, about as many as a classifier can use with its runs
+_MAX_TRAINING = 200  # largest number of runs that count values, that train, and that choose a cut
 _BLOCK = 25  # consecutive runs on one data set: a trend over runs must not distinguish the two
 _THRESHOLDS = 401  # number of quantiles of a score that are tried as thresholds
 #: Number of data sets that are examined again, with three times the runs. With 22 data sets and 40
@@ -41,7 +41,7 @@ def furthest(looks: Sequence[Look], anew: Callable[[Variant], Look]) -> Pair | N
     """Return the neighbours whose replies seem to differ most, or None if nothing varies.
 
     The largest of many distances may be large by chance. The data sets with the largest distances
-    are therefore looked at again by ``anew``.
+    are therefore examined again by ``anew``.
     """
     tried = _neighbours(looks)
     if not tried or not any(look.varies for look in looks):
@@ -88,9 +88,9 @@ def lower_bound(
 ) -> tuple[float, str]:
     """Return a lower bound of epsilon between two data sets, and the name of the classifier.
 
-    There are ``how_many`` runs on each data set. Up to a sixth of them counts values, another
-    sixth trains, and another one chooses the threshold. The remaining runs give the bound, which
-    fails with probability ``alpha``.
+    There are ``how_many`` runs on each data set. Up to a sixth of them counts values, another sixth
+    trains the classifier, and another sixth chooses the threshold. The remaining runs give the
+    bound, which fails with probability ``alpha``.
     """
     chosen = _chosen(*pair)
     numbers: list[list[Floats]] = [[], []]
@@ -116,7 +116,7 @@ def lower_bound(
         for side in (0, 1):
             bounds = _bounds(choosing, side, cuts, delta, alpha)
             near = np.flatnonzero(bounds >= bounds.max() - _SLACK)
-            # The most extreme cut: fresh runs are more, and some of them lie beyond it.
+            # The most extreme cut is best: the fresh runs are more, so some of them lie beyond it.
             at = int(near[-1] if side else near[0])
             best = max(best, (float(bounds[at]), name, side, float(cuts[at])))
     _, name, side, cut = best
@@ -155,7 +155,7 @@ def _models() -> dict[str, Any]:
 def _with_familiar_values(
     numbers: Sequence[Floats], forms: Sequence[Sequence[Sequence[_Piece]]], until: int
 ) -> list[Floats]:
-    """Append a column with the log-odds of the data sets, given a row's exact values.
+    """Return the numbers with one more column: the log-odds of the data sets, by exact values.
 
     The frequencies of exact values are counted in the first ``until`` runs. Noise in discrete
     steps, answers and forms have values that repeat exactly.

@@ -32,8 +32,8 @@ class Finding:
 class AppAudit:
     """Result of an audit of an app: findings, epsilons, and attacks that were or were not tried.
 
-    ``claimed`` is the claimed epsilon of a whole run. With a confidence of 99.9 %, the true one is
-    at least ``measured``. It is ``exact`` if the mechanism is known.
+    ``claimed`` is the claimed epsilon of a whole run. With a confidence of 99.9 %, the true epsilon
+    is at least ``measured``. If the mechanism is known, the true epsilon is ``exact``.
     """
 
     name: str
@@ -78,7 +78,10 @@ def verdict(audit: AppAudit) -> str:
 
 
 def to_html(audit: AppAudit, path: str | Path | None = None) -> str:
-    """Return the result as one HTML page without other files, and write it if a path is given."""
+    """Return the result as one HTML page, and write it if a path is given.
+
+    The page needs no other file.
+    """
     from pandas import DataFrame
 
     tables = [

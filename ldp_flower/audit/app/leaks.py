@@ -13,8 +13,8 @@ from .variants import BASE, Variant
 
 _CONFIRMING = 40  # runs on each data set that confirm a difference that noise may have caused
 _MAX_SECONDS = 10.0  # CPU time for these runs if no number of runs is given
-_MISTAKEN = 1e-5  # probability that a randomised answer is mistaken for one without noise
-_MAX_EPSILON = 20.0  # larger claims are treated as this one
+_MISTAKEN = 1e-5  # probability that a randomised answer is taken for an answer without noise
+_MAX_EPSILON = 20.0  # larger claims are treated as a claim of this epsilon
 _SHOWN = 90  # largest number of shown characters of a text
 _NOTHING = "nothing"
 
@@ -89,7 +89,7 @@ def differences(base: Look, look: Look) -> Iterator[RevealingPiece]:
 def leaks(node: AuditedNode, seen: Sequence[RevealingPiece], few: int) -> Iterator[Finding]:
     """Yield findings from the differences that were seen between looks at ``few`` runs.
 
-    Those that noise may have caused are confirmed by more runs.
+    Differences that noise may have caused are confirmed by more runs.
     """
     by: dict[tuple[str, str], list[RevealingPiece]] = {}
     for each in seen:
@@ -97,7 +97,7 @@ def leaks(node: AuditedNode, seen: Sequence[RevealingPiece], few: int) -> Iterat
     worst = {key: max(of, key=lambda each: each.size) for key, of in by.items()}
     doubtful = [each for each in worst.values() if each.how_many or each.is_answer]
     tried = {each.variant for each in doubtful}
-    # So many runs that a randomised answer with the claimed epsilon is not the same on all.
+    # The runs are so many that an answer with the claimed epsilon is not the same on all of them.
     odds = math.exp(min(node.claims.epsilon or 0.0, _MAX_EPSILON))
     chance = min(odds / (1 + odds) + node.claims.of_run()[1], 1 - 1e-9)
     answers = odds > 1 and any(each.is_answer for each in doubtful)

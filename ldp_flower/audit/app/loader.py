@@ -1,4 +1,4 @@
-"""Loader of an app: the function that returns its data, which the audit changes on their way."""
+"""Loader of an app: the function that returns its data. The audit changes these data."""
 
 import inspect
 from collections.abc import Callable
@@ -21,9 +21,9 @@ DECLARE = (
 def loaders_of(app: AuditedApp, named: str | None) -> dict[str, FunctionType]:
     """Return the functions that return a node's data, by reference ``module:function``.
 
-    They are the ``named`` ones, by default those that the project declares. An app that declares
-    none must have exactly one function with a usual name. Otherwise, or if a name is not that of a
-    function of the app, :class:`CannotAuditError` is raised.
+    They are the functions in ``named``, by default those that the project declares. An app that
+    declares no function must have exactly one function with a usual name. Otherwise, or if a name
+    is not that of a function of the app, raise :class:`CannotAuditError`.
     """
     modules = {module.__name__: module for module in app.modules()}
     known = {
@@ -58,13 +58,13 @@ def loaders_of(app: AuditedApp, named: str | None) -> dict[str, FunctionType]:
 
 
 def _function(value: Any) -> FunctionType | None:
-    """Return the function of a method, of a cache or of another wrapper, or None."""
+    """Return the function inside a method, a cache or another wrapper; None if there is none."""
     function = inspect.unwrap(getattr(value, "__func__", value)) if callable(value) else None
     return function if isinstance(function, FunctionType) else None
 
 
 def intercept(function: FunctionType, change: Callable[[Any], Any]) -> None:
-    """Let a function return its changed result, under all names that refer to it."""
+    """Let a function return ``change`` of its result, under all names that refer to it."""
     parts = function.__globals__, function.__name__, function.__defaults__, function.__closure__
     original = FunctionType(function.__code__, *parts)
     original.__kwdefaults__ = function.__kwdefaults__

@@ -19,7 +19,7 @@ from flwr.serverapp import ServerApp
 from ...presentation import words
 from .findings import CannotAuditError
 
-_OF_A_SERVER = " For an app of a server only attack its protocol by `ldp-flower audit PROTOCOL`."
+_OF_A_SERVER = " If the app has a server only, attack its protocol by `ldp-flower audit PROTOCOL`."
 
 RunConfig = dict[str, bool | float | int | str]
 
@@ -27,7 +27,7 @@ RunConfig = dict[str, bool | float | int | str]
 class AuditedApp:
     """Imported Flower app of a directory: its client, server, run_config and declared num_nodes.
 
-    ``overrides`` are settings that replace those in ``[tool.flwr.app.config]``. Raises
+    ``overrides`` are settings that replace those in ``[tool.flwr.app.config]``. Raise
     :class:`CannotAuditError` if the app cannot be imported.
     """
 
@@ -52,7 +52,7 @@ class AuditedApp:
         self.restart()
 
     def restart(self) -> None:
-        """Import the app anew, as a newly started process does."""
+        """Import the app's modules again, as a newly started process would."""
         for module in self.modules():
             del sys.modules[module.__name__]
         self.client = self._component("clientapp", ClientApp)
@@ -95,7 +95,7 @@ def project_of(folder: Path) -> dict[str, Any]:
     """Return ``[tool.flwr]`` of the Flower app in a directory."""
     file = folder / "pyproject.toml"
     if not file.is_file():
-        raise CannotAuditError(f"{folder} is no Flower app: it has no pyproject.toml.")
+        raise CannotAuditError(f"{folder} is not a Flower app: it has no pyproject.toml.")
     try:
         tool: dict[str, Any] = tomllib.loads(file.read_text("utf-8")).get("tool", {})
     except (ValueError, OSError) as error:
@@ -103,7 +103,7 @@ def project_of(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = tool.get("flwr", {})
     if "app" not in found:
         raise CannotAuditError(
-            f"{folder} is no Flower app: its pyproject.toml has no [tool.flwr.app]."
+            f"{folder} is not a Flower app: its pyproject.toml has no [tool.flwr.app]."
         )
     return found
 

@@ -37,7 +37,7 @@ class Transcript:
     ) -> None:
         """Add what a server sees of the reply to a message, which lives until a deadline.
 
-        ``now`` is the time. Of a reply of this library's ``own``, values are left out.
+        ``now`` is the time. If the reply is this library's ``own``, its values are left out.
         """
         if reply is None:
             self.form[number, "reply"] = "none"
@@ -56,7 +56,10 @@ class Transcript:
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """Return the parts of a value by the end of their path: numbers are arrays of floats."""
+    """Return the parts of a value in a reply, by the suffix of their path.
+
+    Numbers are given as arrays of floats.
+    """
     form: dict[str, Any] = {}
     if isinstance(value, Array):
         try:
@@ -125,13 +128,13 @@ class Look:
             (one, first), (two, second) = self.numbers[place], other.numbers[place]
             if one.shape == two.shape and not place[1].endswith(LAST_BITS):
                 squared = np.clip(one - two, -LARGEST, LARGEST) ** 2
-                # Noise that does not appear in n runs may still have 1 / n of this as its variance.
+                # Noise that is not seen in n runs may still have a variance of 1 / n of the square.
                 spread = (first + second) / 2 + squared / self.count
                 found[place] = squared / np.where(spread > 0, spread, 1.0)
         return found
 
     def distance(self, other: "Look") -> float:
-        """Return a distance between two data sets, by means, size of noise and forms."""
+        """Return a distance between two data sets, from means, amounts of noise and forms."""
         total = 0.0
         for place, squared in self.apart(other).items():
             first, second = self.numbers[place][1], other.numbers[place][1]

@@ -32,18 +32,18 @@ from .variants import Variant
 _NODES = 10
 _NOW = float(int(time.time()))
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
-_PATIENT_READINGS = 10_000  # readings in a run after which the clock moves on: a loop may wait
+_PATIENT_READINGS = 10_000  # readings in a run after which the clock moves, since a loop may wait
 
 PATIENCE = 40.0  # seconds of CPU time for all nodes together
 _OF_EACH = 5  # largest number of attacked messages of each type
-_GIVEN_UP = 240.0  # seconds after which a server that still runs is given up
+_GIVEN_UP = 240.0  # seconds after which the audit no longer waits for a server
 
 
 class AuditedNode:
     """Node, one of ``num_nodes``, that hears a run of the app's server and answers its messages.
 
-    Every run is at the same time of the clock. Values that an app derives from the clock are then
-    the same on all runs, such as a reading, which reveals no data, or the seed of its noise.
+    The clock shows the same time in every run. Values that an app derives from the clock are then
+    the same on all runs, such as a time, which reveals no data, or the seed of the app's noise.
     """
 
     def __init__(self, app: AuditedApp, options: Options) -> None:
@@ -51,7 +51,7 @@ class AuditedNode:
         self.claims = Claims(options.claim, options.delta, options.unit)
         self.num_nodes = options.nodes or app.num_nodes or _NODES
         self.loaders = list(loaders_of(app, options.loader))
-        self.messages: list[Message] = []  # the first ones of each type
+        self.messages: list[Message] = []  # the first messages of each type
         self.kinds: list[str] = []  # their types
         self.heard: Counter[str] = Counter()  # number of messages of each type
         self.loaded: list[Any] = []  # the data in the present run, before they were changed
@@ -87,7 +87,7 @@ class AuditedNode:
         error = ended[0] if ended else None
         if not grid.heard:
             raise CannotAuditError(
-                "The app's ServerApp asked no node anything"
+                "The app's ServerApp sent no message to a node"
                 + (f" before it failed with {type(error).__name__}: {error}" if error else "")
                 + f". It was given {self.num_nodes} nodes (--nodes) and the project's settings "
                 "(--config)."

@@ -10,14 +10,13 @@ from .loading import RunConfig
 class Options(PlainFields):
     """Options of an audit of an app.
 
-    ``loader`` names the app's function that returns its data, by default the declared one, or
-    the one with a usual name (``load_data``). ``config`` and ``node_config`` are settings of the
-    app and of a node's operator.
-    ``nodes`` is the number of nodes, by default the project's number, or 10. ``claim``, ``delta``
-    and ``unit`` (``node`` or ``record``) are the claim for a whole run, by default that of the
-    attached mechanisms. ``runs`` is the number of compared runs with noise on each data set, by
-    default as many as take ``seconds`` of CPU time. With a given number of runs, the audit is the
-    same on any machine.
+    ``loader`` names the app's function that returns its data. The default is the declared function,
+    or the function with a usual name (``load_data``). ``config`` and ``node_config`` are settings
+    of the app and of a node's operator. ``nodes`` is the number of nodes, by default the project's
+    number, or 10. ``claim``, ``delta`` and ``unit`` (``node`` or ``record``) are the claim for a
+    whole run, by default the claim of the attached mechanisms. ``runs`` is the number of compared
+    runs with noise on each data set. The default is as many runs as take ``seconds`` of CPU time.
+    With a given number of runs, the audit is the same on any machine.
     """
 
     loader: str | None = None

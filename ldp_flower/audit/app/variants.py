@@ -19,8 +19,8 @@ Column = tuple[int, int] | None
 #: Function from an array with records along its first axis, and its place, to a changed array.
 Alter = Callable[[Array, Column], Array]
 
-_OTHERS = 30  # number of records that are changed, in addition to the first
-_MAX_ITEMS = 20_000  # largest number of items read from a torch data set, some seconds of images
+_OTHERS = 30  # number of records that are changed one at a time, in addition to the first
+_MAX_ITEMS = 20_000  # largest number of items read from a torch data set; images take some seconds
 
 _Change = Callable[[Array], Array]
 
@@ -31,7 +31,7 @@ class Variant:
 
     name: str
     alter: Alter | None = field(default=None, compare=False)
-    record: int = 0  # number of the changed record; 0 also if several are
+    record: int = 0  # index of the changed record; 0 also if several records are changed
 
     def of(self, value: Any) -> Any:
         """Return the value that a loader would have returned with this variant of the data."""
@@ -128,7 +128,7 @@ def _is_label(array: Array) -> bool:
 
 
 def _mirrored(array: Array) -> Array:
-    """Mirror values within the range of their column."""
+    """Return values mirrored within the range of their column."""
     if array.dtype.kind not in "fiub":
         places = np.unique(array.astype(str), return_inverse=True)[1]
         first = np.unique(places, return_index=True)[1]  # a value of each kind
@@ -143,7 +143,10 @@ def _mirrored(array: Array) -> Array:
 
 
 def _same(rank: float) -> _Change:
-    """Return a change that replaces all values by the one with a relative rank from 0 to 1."""
+    """Return a change that replaces all values by the value with a relative rank.
+
+    The rank 0 stands for the smallest value, and 1 for the largest.
+    """
 
     def changed(array: Array) -> Array:
         known = np.unique(array)
@@ -230,7 +233,7 @@ def digest(value: Any) -> bytes:
 
 
 def _is_rows(value: Any) -> bool:
-    """Return True if a value is a list of plain records: numbers, texts, or tuples or dicts."""
+    """Return True if a value is a list of plain records: numbers, texts, tuples or dicts."""
     if not isinstance(value, list) or not value or value[0] is None:
         return False
     first = list(value[0].values()) if isinstance(value[0], dict) else value[0]

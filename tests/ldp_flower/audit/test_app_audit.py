@@ -188,7 +188,7 @@ def test_what_cannot_be_tried_says_what_to_give(write, tmp_path):
         Options(runs=2.5)
     with pytest.raises(ValueError, match="without ledger-path: an audit would spend"):
         Options(node_config={"ledger-path": "ledger.db"})
-    with pytest.raises(CannotAuditError, match="is no Flower app"):
+    with pytest.raises(CannotAuditError, match="is not a Flower app"):
         audit_app(tmp_path, QUICK)
 
 
