@@ -171,7 +171,7 @@ def _run(
 
 
 def _reasons(screen: Screen, details: str) -> list[str]:
-    """Return the reasons of a failure in order, with a remedy for a missing module."""
+    """Return the reasons of a run's failure in order, with a remedy for a missing module."""
     from ..presentation.words import what_lacks
 
     reasons = [*screen.reasons]

@@ -304,6 +304,6 @@ def _step_shown(found: "NetworkAudit") -> str:
 
 
 def _failed(found: "Checked") -> list[str]:
-    """Return a line with the checks that failed, or no line."""
+    """Return a list with one line about the checks that failed; it is empty if none failed."""
     failed = [name for name, passed in found.checks.items() if not passed]
     return [f"fails: {', '.join(failed)}"] if failed else []

@@ -73,7 +73,7 @@ def examine_app(folder: Path, nodes: int | None, settings: RunConfig) -> AppFind
 
 
 def _reason(app: AuditedApp, refusal: BaseException, users: int, findings: AppFindings) -> str:
-    """Return the reason of a refusal, and the result of a run with enough nodes."""
+    """Return a text with the reason of a refusal, and the result of a run with enough nodes."""
     needed = getattr(refusal, "needed", None)  # number of users
     if needed is None:
         return _sentence(refusal)
@@ -91,9 +91,9 @@ def _reason(app: AuditedApp, refusal: BaseException, users: int, findings: AppFi
 
 
 def _refusal(app: AuditedApp, nodes: int) -> tuple[BaseException | None, int]:
-    """Return the error that ends a run before this library's first question, and the user count.
+    """Return the error that ends a run before its first question, and the number of users.
 
-    The error is None if the run reaches such a question.
+    The error is None if the run reaches a question of this library.
     """
     run_config: RunConfig = {**app.run_config}
     if "num-nodes" in run_config:

@@ -44,7 +44,7 @@ def pair(text: str, form: str = "KEY=VALUE") -> tuple[str, str]:
 
 
 def scalar(text: str) -> Any:
-    """Return the text parsed as a TOML value, or the text itself if it is not one."""
+    """Return the text parsed as a TOML value, or the text itself if it is not a TOML value."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -80,7 +80,7 @@ def overrides(declared: Mapping[str, Scalar], texts: Iterable[str]) -> dict[str,
 
 
 def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
-    """Return an error text for an unknown protocol, with similar names as suggestions.
+    """Return an error text for an unknown protocol, which suggests similar names.
 
     The text lists the ``few`` names in full, and refers to the list of protocols for the others.
     """

@@ -68,7 +68,7 @@ def keys_create(path: KeyPath, name: NameOfNode = None) -> None:
 
 @keys.command("show")
 def keys_show(path: KeyPath, name: NameOfNode = None) -> None:
-    """Print again what others need to know of the key in KEY_FILE."""
+    """Print again the lines that other operators need about the key in KEY_FILE."""
     from ..guarantee.peers import PeersError, read_key
 
     with failing(PeersError, code=FAILED):
@@ -79,7 +79,7 @@ def keys_show(path: KeyPath, name: NameOfNode = None) -> None:
 def keys_rotate(path: KeyPath, name: Name) -> None:
     """Create a new key beside KEY_FILE, and print the command by which peers accept it.
 
-    The old key signs the new one. Change to it with `keys switch` once all peers have it.
+    The old key signs the new key. Change to the new key with `keys switch` once all peers have it.
     """
     from ..guarantee.peers import PeersError, create_key, read_key, rotation
 
@@ -95,7 +95,7 @@ def keys_rotate(path: KeyPath, name: Name) -> None:
 
 @keys.command("switch")
 def keys_switch(path: KeyPath) -> None:
-    """Replace the key in KEY_FILE by the one that `keys rotate` has made."""
+    """Replace the key in KEY_FILE by the new key that `keys rotate` has made."""
     from ..guarantee.peers import PeersError, read_key
 
     with failing(PeersError, code=FAILED):
@@ -119,7 +119,7 @@ def peers_add(
     ] = None,
     fingerprint: Annotated[
         str | None,
-        typer.Option(help="Fingerprint that the node's operator has told, by phone for example."),
+        typer.Option(help="Fingerprint that the node's operator tells you, by phone for example."),
     ] = None,
     checked: Annotated[
         str, typer.Option(help="Remark for the file: how and when the key was compared.")
@@ -161,7 +161,7 @@ def peers_remove(
         str | None, typer.Option(help="First digits of the key to remove, if it is one of two.")
     ] = None,
 ) -> None:
-    """Accept the node NAME no more. Do so at once if its key may be known to others."""
+    """Remove the node NAME from PEERS_FILE. Do so at once if others may know its key."""
     from ..guarantee.peers import PeersError, read_peers, write_peers
 
     with failing(PeersError, code=FAILED), _changing(path):

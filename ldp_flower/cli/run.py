@@ -109,7 +109,7 @@ _STOP_TIMEOUT = 5.0  # seconds for an orderly end
 
 
 class FlowerError(RuntimeError):
-    """Error for a Flower that did not start, or that no longer answers."""
+    """Error for a process of Flower that did not start, or that no longer answers."""
 
 
 def declared_config(app: Path) -> dict[str, Scalar]:
@@ -227,7 +227,7 @@ class SuperLink:
 
 @contextmanager
 def private_superlink(log: Path) -> Iterator[SuperLink]:
-    """Start a SuperLink for one run, and end it in any case; its log is kept."""
+    """Yield a SuperLink that is started for one run, and end it in any case; its log is kept."""
     # Do not use TMPDIR: Ray puts sockets there, whose paths are limited to about 100 characters.
     home = Path(tempfile.mkdtemp(prefix="ldp-flower-", dir="/tmp"))
     superlink = None

@@ -62,7 +62,8 @@ def studies_add(
         list[str] | None,
         typer.Option(
             metavar="DIGITS",
-            help="Key of an analyst who signs the queries, as keys create prints it; repeatable.",
+            help="Public key of an analyst who signs the queries, as ldp-flower keys create prints "
+            "it; repeatable.",
         ),
     ] = None,
 ) -> None:
@@ -145,14 +146,17 @@ def studies_show(
 
 
 class _Left(NamedTuple):
-    """Epsilon, delta, epsilon alone and steps that are left in a study, and what limits them."""
+    """Epsilon, delta, epsilon alone and steps that are left in a study, and the limits on them.
+
+    ``told`` is a text that names the limits.
+    """
 
     numbers: tuple[float, ...]
     told: str
 
     @classmethod
     def of(cls, limits: "Sequence[Limit]", shares: Sequence[float], steps: int) -> Self:
-        """Return what is left within the limits, of the study's ``shares`` and of its steps."""
+        """Return the numbers that are left within the limits, the study's shares and its steps."""
         import numpy as np
 
         numbers: list[float] = []

@@ -34,8 +34,9 @@ def captured(
 ) -> App:
     """Return the app that a ServerApp's main passes to the first ``start`` of a Flower strategy.
 
-    If main sends messages before, the nodes answer with the ClientApp. Raises CannotCompareError
-    if the ServerApp is of the form before Flower's message API, or starts no such strategy.
+    If main sends messages before ``start``, the nodes answer with the ClientApp. Raise
+    CannotCompareError if the ServerApp has the form before Flower's message API, or if it starts no
+    strategy of Flower.
     """
     if getattr(server_app, "_main", None) is None:  # Flower has no public way to ask
         raise CannotCompareError(
@@ -54,13 +55,13 @@ def captured(
     except Exception as error:
         raise CannotCompareError(
             "The ServerApp's main function failed before it called start(grid=..., "
-            "initial_arrays=...) of one of flwr.serverapp.strategy, as far as which it is run "
-            f"({_EARLIER}): {type(error).__name__}: {error}"
+            "initial_arrays=...) of a strategy of flwr.serverapp.strategy, where the comparison "
+            f"stops it ({_EARLIER}): {type(error).__name__}: {error}"
         ) from error
     raise CannotCompareError(
         "Expected a main function that calls a strategy's start(grid=..., initial_arrays=...), "
-        f"got one that ended without ({_EARLIER}). ldp_flower.compare.compare(...) takes the "
-        "parts by themselves."
+        f"got one that ended without it ({_EARLIER}). ldp_flower.compare.compare(...) takes the "
+        "app's parts one by one."
     )
 
 
@@ -70,8 +71,8 @@ def _app(
     name = type(strategy).__name__
     if isinstance(strategy, LdpStrategy):
         raise CannotCompareError(
-            f"Expected an app with one of Flower's strategies, got {name}: put FedAvg in its "
-            "place, and take LdpUpdateMod off the ClientApp. The comparison adds both."
+            f"Expected an app with one of Flower's strategies, got {name}: use FedAvg in its "
+            "place, and remove LdpUpdateMod from the ClientApp. The comparison adds both."
         )
     inner = strategy
     while isinstance(getattr(inner, "strategy", None), Strategy):  # Flower's wrappers

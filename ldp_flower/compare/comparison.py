@@ -66,7 +66,7 @@ _KEY = ("settings", "method", "epsilon", "seed")
 
 @dataclass(frozen=True)
 class MethodRun:
-    """Run of one method at one epsilon and seed; ``settings`` is a digest of all other settings."""
+    """A cell: one method at one epsilon and seed; ``settings`` is a digest of other settings."""
 
     settings: str
     method: str
@@ -87,7 +87,7 @@ class MethodRun:
 
 @dataclass(eq=False)
 class ComparisonPlan(PlainFields):
-    """Plan of a comparison: an app with the settings, which runs the cells.
+    """Plan of a comparison: an app with its settings. It runs the cells.
 
     ``load`` returns the app at a seed. The other fields are arguments of :func:`compare`. ``names``
     lists the methods to run, in order.
@@ -119,7 +119,7 @@ class ComparisonPlan(PlainFields):
             raise ValueError("Expected dp_sgd, the app with DP-SGD, for method 'DP-SGD', got None.")
         possible = [name for name in METHODS if name != "DP-SGD" or self.dp_sgd is not None]
         self.names = [n for n in possible if self.methods is None or n in self.methods]
-        #: Number of rounds of Flower's methods, which have no rule for it as LdpFedAvg has.
+        #: Number of rounds of Flower's methods. LdpFedAvg has a rule for it; these have none.
         self.rounds_of_flower = min(self.rounds or _ROUNDS, self.num_nodes)
         self._clip = lru_cache(maxsize=1)(self._measured_clip)
 
@@ -127,7 +127,7 @@ class ComparisonPlan(PlainFields):
         """Return all cells, seed by seed, under digests of the app's fingerprint and settings."""
         check_integer("seeds", seeds, 1)
         if not len(epsilons):
-            raise ValueError("Expected epsilons to hold at least one, got none.")
+            raise ValueError("Expected epsilons with at least one number, got none.")
         for epsilon in epsilons:
             check_positive("epsilon", epsilon)
             self.strategy(epsilon=epsilon)  # raises an error for an invalid epsilon before any run
@@ -358,7 +358,7 @@ def compare(
     num_nodes : int
         Number of nodes; each is one user.
     epsilons : sequence of float (default: 1, 2, 4)
-        Epsilons for the whole run, for all methods that have one.
+        Epsilons for the whole run, for all methods that have an epsilon.
     seeds : int (default: 3)
         Number of runs of each method.
     methods : sequence of str, optional
@@ -367,7 +367,7 @@ def compare(
         Number of rounds of all methods. By default, LdpFedAvg uses its own rule, and the other
         methods have 20 rounds.
     delta : float (default: 1e-5)
-        Delta of the methods that are not pure. It must be below one over the number of nodes.
+        Delta of the methods that are not pure. It must be below 1 / ``num_nodes``.
     clip : float, optional
         Length to which DP-FedAvg and LocalDpMod clip updates. The default is the median length
         of the updates of 50 nodes, for which no privacy cost is charged here.
@@ -382,7 +382,7 @@ def compare(
         Function from epsilon, delta and the number of rounds to a ClientApp that trains with
         DP-SGD at this cost for all rounds. The cost is not verified.
     metric : str, optional
-        Name of the metric to show; by default the first one that is not a loss.
+        Name of the metric to show. The default is the first metric that is not a loss.
     name : str (default: "app")
         Name of the app. With ``path``, change the name when the app's code or data change, since
         the file does not notice such a change.

@@ -143,7 +143,10 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
 
 @plain_arguments
 def local_dp_multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier of Flower's mod if its sensitivity is the clip."""
+    """Return the noise multiplier of Flower's mod if its sensitivity equals its clip.
+
+    It is the standard deviation of the noise, divided by the length to which updates are clipped.
+    """
     check_positive("epsilon", epsilon)
     check_fraction("delta", delta)
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
@@ -154,7 +157,7 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
     """Return Flower's ``LocalDpMod`` with the correct noise for its answers.
 
     The mod's own formula is not valid above epsilon 1. It also uses the clip as the distance
-    of two clipped updates, which is twice as large. This function corrects both with the mod's
+    of two clipped updates, which can be twice as large. This function corrects both with the mod's
     argument ``sensitivity``. The mod keeps no account: more than ``answers`` replies cost more.
 
     Parameters

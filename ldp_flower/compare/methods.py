@@ -73,7 +73,7 @@ class JointTraining:
         """Yield each round's mean update and number of updates, and add the mean to the model.
 
         ``change`` is applied to updates before they are summed. The caller may add noise to the
-        mean, in place, before it takes the next one.
+        mean, in place, before it takes the next mean.
         """
         for number, cohort in enumerate(self.cohorts(), 1):
             mean = np.zeros_like(model)
@@ -88,13 +88,13 @@ Trained = tuple[Floats, Guarantee]
 
 
 def clip_updates(updates: Floats, length: float) -> Floats:
-    """Clip updates, shape (nodes, dim), to a Euclidean length of at most ``length``."""
+    """Return updates, shape (nodes, dim), clipped to a Euclidean length of ``length``."""
     norms = np.linalg.norm(updates, axis=1, keepdims=True)
     return np.asarray(updates * np.minimum(1, length / np.maximum(norms, 1e-300)))
 
 
 def train_fedavg(training: JointTraining) -> Trained:
-    """Train without privacy."""
+    """Return the model trained by FedAvg, without privacy."""
     model = training.initial.copy()
     for _ in training.means(model):
         pass
@@ -102,9 +102,10 @@ def train_fedavg(training: JointTraining) -> Trained:
 
 
 def train_dp_fedavg(training: JointTraining, epsilon: float) -> Trained:
-    """Train by DP-FedAvg with a fixed clip (McMahan et al., ICLR 2018), as Flower's wrappers do.
+    """Return the model trained by DP-FedAvg with a fixed clip, as Flower's wrappers train it.
 
-    Sum and noise are the same whether the server or the clients clip.
+    Source: McMahan et al. (ICLR 2018). Sum and noise are the same whether the server or the
+    clients clip.
     """
     noise = gaussian_noise_multiplier(epsilon, training.delta, training.answers)
     length = training.clip(noise)
@@ -117,7 +118,7 @@ def train_dp_fedavg(training: JointTraining, epsilon: float) -> Trained:
 
 
 def train_local_dp(training: JointTraining, epsilon: float, nominal: bool = False) -> Trained:
-    """Train with Flower's LocalDpMod.
+    """Return the model trained with Flower's LocalDpMod.
 
     With ``nominal``, the mod gets ``epsilon``, and the clip as its sensitivity, as its
     documentation suggests. Two clipped updates differ by up to twice the clip, so the actual
@@ -165,9 +166,9 @@ def train_ldp_fedavg(
     run_config: RunConfig | None = None,
     seed: int = 0,
 ) -> Outcome:
-    """Train an app with LdpUpdateMod and LdpFedAvg in this process.
+    """Return the outcome of training an app with LdpUpdateMod and LdpFedAvg in this process.
 
-    With ``num_rounds`` 0, LdpFedAvg chooses the number of rounds by its own rule.
+    If ``num_rounds`` is 0, LdpFedAvg chooses the number of rounds by its own rule.
     """
     private = ClientApp(mods=[LdpUpdateMod(seed=seed)])
     private.train()(client_app.__call__)

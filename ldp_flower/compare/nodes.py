@@ -28,7 +28,7 @@ RunConfig = dict[str, bool | float | int | str]
 
 @dataclass(frozen=True, eq=False)
 class App:
-    """App with the arguments of a strategy's ``start`` and the name of its own strategy."""
+    """App with the arguments of its strategy's ``start``, and the name of this strategy."""
 
     client_app: ClientApp  # without mods for privacy
     initial_arrays: ArrayRecord
@@ -67,9 +67,9 @@ class AppNodes:
 
     All arrays of floats form one vector, as for :class:`~..clients.LdpUpdateMod`. Arrays without
     dimensions are parameters like the others, and counters of integers remain those of the server.
-    A training that fails, or whose result is not finite, counts as the update 0; ``failures``
-    counts them, and ``reason`` is the reason of the first one. Nodes keep their contexts from
-    round to round.
+    A training that fails, or whose result is not finite, counts as the update 0. ``failures`` is
+    the number of such trainings, and ``reason`` is the reason of the first failure. Nodes keep
+    their contexts from round to round.
     """
 
     def __init__(self, app: App, num_nodes: int) -> None:
@@ -91,7 +91,7 @@ class AppNodes:
             yield self._update(reply, before)[None]
 
     def ask(self, model: ArrayRecord, node: int, number: int, kind: str) -> Message | None:
-        """Send the model to a node as Flower's FedAvg would, and return its reply, if any."""
+        """Send the model to a node as Flower's FedAvg does; return the reply, None if lost."""
         app = self._app
         config = ConfigRecord({**app.train_config, "server-round": number})
         content = RecordDict({app.arrays_key: model, app.config_key: config})

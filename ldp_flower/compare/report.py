@@ -38,7 +38,7 @@ class Line:
     """Results of a method at an epsilon, over all seeds."""
 
     method: str
-    epsilon: float  # the requested epsilon; infinite for methods without one
+    epsilon: float  # the requested epsilon; infinite for methods without an epsilon
     true_epsilon: float  # the actual cost, at the delta below
     delta: float
     trusted: str  # the party that must be honest
@@ -48,7 +48,7 @@ class Line:
     failures: int
     seconds: float  # median over seeds
     scores: tuple[float, ...]  # the metric at each seed; NaN if the method refused
-    notes: str  # notes of the first seed that has any
+    notes: str  # notes of the first seed that has notes
 
     @property
     def mean(self) -> float:
@@ -104,7 +104,7 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """Name of the metric."""
+        """Name of the metric that the comparison shows."""
         return next((cell["metric"] for cell in self.cells if cell["metric"]), "score")
 
     @property

@@ -27,7 +27,7 @@ class SweepRun(Protocol):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Values of the key's columns."""
+        """Values of the columns that identify the run."""
 
     @property
     def label(self) -> str:
@@ -41,9 +41,9 @@ T = TypeVar("T", bound=SweepRun)
 class Sweep(Generic[T]):
     """Sweep over runs, with one row of a CSV file for each run.
 
-    ``key`` lists the columns that identify runs, and ``columns`` lists all columns (None: those of
-    the first row). ``run`` returns the row of a run. It must be a module-level function, so that it
-    can be sent to other processes.
+    ``key`` lists the columns that identify runs, and ``columns`` lists all columns; if it is None,
+    they are the columns of the first row. ``run`` returns the row of a run. It must be a
+    module-level function, so that it can be sent to other processes.
     """
 
     key: Sequence[str]
@@ -56,7 +56,7 @@ class Sweep(Generic[T]):
         return [task for task in tasks if task.key not in done]
 
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
-        """SweepRun tasks, append each row to the file when it is finished, and yield the task."""
+        """Run tasks, append the row of each to the file when it is finished, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
             # Cut off an incomplete last line, which remains if a process is killed while it writes.
@@ -164,7 +164,7 @@ def sweep(
     Raises
     ------
     ValueError
-        If ``seeds`` or ``processes`` is below 1, or the file is of another grid.
+        If ``seeds`` or ``processes`` is below 1, or if the file belongs to another grid.
     """
     check_integer("seeds", seeds, 1)
     check_integer("processes", processes, 1)

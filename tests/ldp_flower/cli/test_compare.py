@@ -173,7 +173,7 @@ def without_evaluation(server):
                 "def Private(**options):\n    return LdpFedAvg(epsilon=1.0)\n\n\napp = ServerApp()",
             ),
             1,
-            "got LdpFedAvg: put FedAvg in its place",
+            "got LdpFedAvg: use FedAvg in its place",
         ),
         (
             lambda s: s.replace("from flwr.app", "from flwr.nowhere"),
