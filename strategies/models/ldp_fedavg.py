@@ -71,7 +71,7 @@ class FedAvgResult(Result):
 
     @property
     def network(self) -> Network | None:
-        """The trained network; None if the model is that of an app."""
+        """The trained network; None if an app's own model was trained."""
         return networks.network_of(self.text, self.model) if self.text else None
 
     def _draw(self, axes: "Axes") -> None:
@@ -91,11 +91,11 @@ class FedAvgResult(Result):
 # Reasons why arguments of FedAvg are refused.
 _WEIGHTS = "weights are data of the nodes and do not leave them; all updates count the same."
 _METRICS = (
-    "nodes are never evaluated, which would cost them privacy. Take evaluate_fn of start, on the "
-    "server's own rows."
+    "nodes are never evaluated, which would cost them privacy. Pass evaluate_fn to start, which "
+    "evaluates the model on the server's own rows."
 )
 _BEFORE_A_RUN = (
-    "A run needs at least {} users as well: `ldp-flower check APP` says before it what it lacks."
+    "A run also needs at least {} users: `ldp-flower check APP` says before a run what is missing."
 )
 
 # Arguments that have no effect on sums over nodes.
@@ -106,8 +106,8 @@ _NOT_AT_NODE = (
 )
 
 _ONE_A_NODE = (
-    "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod (protects records) or "
-    "LdpUserUpdateMod (patients)."
+    "With LdpUpdateMod each node is one user. For few silos use RecordDpSgdMod (protects records) "
+    "or LdpUserUpdateMod (protects users, such as patients)."
 )
 
 
@@ -201,11 +201,11 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
     With noise at the node or shared (DP-SGD by Abadi et al. 2016, without sampling), all users
     answer each of ``num_rounds`` steps, by default 30. A step is the users' mean gradient over its
     clip, times a length. The planned lengths are such that the noise of all steps adds up to a
-    length of 20, and they are fitted as above. The clip begins at 0.01 and follows the share of
-    clipped gradients, which each step tells: 40 over the signal to noise of a sum, between .05 and
-    .5. Here q = 2.06 sqrt(d) / (n sqrt(2 rho h / K)) for n users on K nodes, h of which are relied
-    on for noise (1 with noise at the node), and rho of ``epsilon`` and ``delta`` by
-    zero-concentrated differential privacy.
+    length of 20, and they are fitted as above. The clip begins at 0.01. It then changes until the
+    share of clipped gradients, which each step estimates, is 40 over the signal-to-noise ratio of a
+    sum, and between .05 and .5. Here q = 2.06 sqrt(d) / (n sqrt(2 rho h / K)) for n users on K
+    nodes, h of which are relied on for noise (1 with noise at the node). The budget rho follows
+    from ``epsilon`` and ``delta`` by zero-concentrated differential privacy.
 
     ``weighted_by_key``, ``fraction_evaluate``, ``min_evaluate_nodes`` and
     ``evaluate_metrics_aggr_fn`` have no meaning here and are refused with a reason, except for
@@ -220,9 +220,9 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
        An app without the mod protects nobody.
     4. With ``noise="node"``, 1 and 2 are instead: protected are all records of a user, against
        everybody but the node that holds them, at (``epsilon``, ``delta``) for all steps together,
-       which all users answer. With ``noise="shared"`` they are so if at most as many other nodes
-       collude with the server as operators tolerate (``max-dishonest``); if all others do, at the
-       epsilon ``privacy.alone`` of the result.
+       which all users answer. With ``noise="shared"`` this holds if at most as many other nodes
+       collude with the server as operators tolerate (``max-dishonest``). If all other nodes
+       collude, it holds at the epsilon ``privacy.alone`` of the result.
     """
 
     card = Card(
@@ -305,7 +305,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         if self.network is None:
             check_unused(self, "without a network", "local_steps", "local_learning_rate")
         else:
-            check_unused(self, "with a network, which says it", "trainable")
+            check_unused(self, "with a network, which names its trained arrays", "trainable")
             self._local()  # raises an error now if arguments are invalid
         if self.message_type != "train" and not self.message_type.startswith("train."):
             raise ValueError(
@@ -322,7 +322,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
                 )
 
     def _check_at_node(self) -> None:
-        """Raise ValueError unless there is a network, and no argument without effect on sums."""
+        """Raise ValueError without a network, or if an argument has no effect on nodes' sums."""
         if self.network is None:
             raise ValueError(f"Expected a network with noise={self.noise!r}, got None.")
         where = f"with noise={self.noise!r}, where all users answer steps of a fitted length"
@@ -344,8 +344,8 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         if num_rounds > cohorts:
             raise ValueError(
                 f"Expected fraction_train <= {1 / num_rounds:.3g} for {num_rounds} rounds, got "
-                f"{self.fraction_train}: every round asks other nodes. Remove it, and the rounds "
-                "share all nodes."
+                f"{self.fraction_train}: each round asks different nodes. Without fraction_train "
+                "the rounds share all nodes."
             )
         return num_rounds or cohorts
 
@@ -381,7 +381,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         )
 
     def _refused(self, reporting: Reporting, num_users: int, num_rounds: int) -> TooFew | None:
-        """Return a TooFew with the reasons and the required number of users, or None."""
+        """Return why a run is refused and how many users it needs; None if it is not refused."""
         reasons = self._reasons(reporting, num_users, num_rounds)
         if not reasons:
             return None
@@ -400,7 +400,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         )
 
     def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> dict[Reason, str]:
-        """Return the reasons for which a run with this number of users is refused, as texts."""
+        """Return the reasons to refuse a run with this number of users, each with its text."""
         schedule = self._schedule(reporting, max(num_users, 1), num_rounds)
         reasons: dict[Reason, str] = {}
         asked, needed = min(schedule.sizes), max(self.min_reports, self.min_train_nodes or 0)
@@ -411,8 +411,8 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
             good = self._for_a_good_model(reporting, num_users, num_rounds)
             reasons["noise"] = (
                 f"the noise would drown the model (q > {REFUSE_ABOVE:g}): "
-                f"{schedule.sentence(reporting)}, from {good} on noise is not what limits it (q < "
-                f"{WARN_ABOVE:g}); a larger epsilon or fewer parameters (trainable=) take fewer, "
+                f"{schedule.sentence(reporting)}, from {good} on the noise is acceptable (q < "
+                f"{WARN_ABOVE:g}); a larger epsilon or fewer parameters (trainable=) need fewer, "
                 "force=True tries anyway"
             )
         asked = self._num_asked(num_users, num_rounds)
@@ -422,7 +422,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         return reasons
 
     def _for_a_good_model(self, reporting: Reporting, num_users: int, num_rounds: int) -> str:
-        """Return a text with the number of users from which on there is no warning."""
+        """Return a text with the smallest number of users for which q causes no warning."""
         needed = fewest_users(
             lambda users: self._schedule(reporting, users, num_rounds).noise_to_signal > WARN_ABOVE,
             num_users,
@@ -449,7 +449,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
 
     @property
     def carrier(self) -> str | None:
-        """Type of the messages: that of the app's train function, or None for sums."""
+        """Type of the messages to the app's train function; None if nodes report sums."""
         return self.message_type if self.noise == "user" else None
 
     def _arguments(
@@ -581,7 +581,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy to plan with: default arguments at this epsilon, for any setting."""
+        """Return the strategy that a plan uses: a linear network of ``num_features`` parameters."""
         if setting.num_features is None:
             raise ValueError("Expected num_features, the model's parameters, got None.")
         return cls(epsilon=epsilon, network=linear_network(setting.num_features))

@@ -32,10 +32,10 @@ _MOST_UNITS = float(1 << 53)  # limit on the number of records or users that a s
 
 @dataclass(frozen=True)
 class Models:
-    """Trained parameters of one silo, or their mean over several silos, weighted by units."""
+    """Trained parameters of one silo, or the mean over silos, weighted by their ``units``."""
 
     arrays: Mapping[str, NDArray[Any]]
-    units: float  # number of records or users that they were trained on, as declared
+    units: float  # declared number of records or users on which the parameters were trained
     count: int = 1  # number of silos
 
 
@@ -48,7 +48,7 @@ class NetworkAsk(Asked):
     graph : Graph
         The network, which ``asked`` contains as text.
     arrays : ArrayRecord
-        All of its parameters.
+        All parameters of the network.
     asked : NetworkRound
         The round's settings, without the run's salt.
     """
@@ -77,7 +77,7 @@ class NetworkAsk(Asked):
         return {name: self.graph.parameters[name] for name in self.graph.trainable}
 
     def for_coin(self, coin: int) -> Self:
-        """Return this query: it has no public randomness."""
+        """Return this query unchanged: it draws no public random numbers."""
         return self
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
@@ -121,7 +121,7 @@ class NetworkAsk(Asked):
         return Models(mean, units, len(parts))
 
     def metrics(self, answer: Models) -> dict[str, int | float]:
-        """Return the numbers of silos that answered, and of their records or users, as declared."""
+        """Return the number of silos that answered, and of the units that they declared."""
         return {"nodes": answer.count, f"{self.asked.plan.unit}s": answer.units}
 
     def to_bytes(self, answer: Models) -> bytes:
@@ -147,7 +147,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class PlanEnd(Asked):
-    """A message that ends a plan, after which silos give back what its other rounds cost."""
+    """A message that ends a training plan, so that silos give back the cost of other rounds."""
 
     cohort: Cohort
     asked: NetworkRound  # round 0
@@ -156,7 +156,7 @@ class PlanEnd(Asked):
     name, mechanism, report_bytes = "end of the plan", "", 0
 
     def for_coin(self, coin: int) -> Self:
-        """Return this message: it has no public randomness."""
+        """Return this message unchanged: it draws no public random numbers."""
         return self
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
@@ -170,16 +170,16 @@ class PlanEnd(Asked):
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
     ) -> Ended | None:
-        """Return one silo, or None if it has not ended the plan."""
+        """Return a count of one silo, or None if the silo has not ended the plan."""
         return Ended(1) if content else None
 
     def together(self, parts: Mapping[int, Ended]) -> Ended:
-        """Return the number of silos."""
+        """Return the number of silos that have ended the plan."""
         return Ended(len(parts))
 
 
 def _read(array: Array, wanted: Tensor) -> NDArray[Any]:
-    """Return a silo's array; raise MessageError if its header has another type or shape.
+    """Return a silo's array; raise MessageError if its type or shape is not that of ``wanted``.
 
     The header is checked before memory for an array of its shape would be allocated.
     """
@@ -248,9 +248,10 @@ class RecordDpSgdResult(Result):
         Returns
         -------
         DataFrame
-            ``round``; the number of ``silos`` that answered; their declared ``records``, or
-            ``users`` if these are protected; the ``epsilon spent`` so far; the metrics that
-            ``evaluate_fn`` returned. If there was no round, a table of the arrays.
+            ``round``; the number of ``silos`` that answered; the number of ``records`` that they
+            declared, or of ``users`` if users are the privacy unit; the ``epsilon spent`` so far;
+            the metrics that ``evaluate_fn`` returned. If no round was completed, the table
+            describes the model's arrays instead (name, shape, size, root mean square).
         """
         from pandas import DataFrame
 
@@ -266,7 +267,7 @@ class RecordDpSgdResult(Result):
 
     @property
     def _rounds(self) -> dict[int, MetricRecord]:
-        """The metrics of the rounds, without those of an end of the plan."""
+        """Metrics of the training rounds, by round; the end of a plan is not such a round."""
         metrics = self.train_metrics_clientapp.items()
         return {number: each for number, each in metrics if f"{self.unit}s" in each}
 
@@ -299,7 +300,7 @@ class RecordDpSgdResult(Result):
         ]
 
     def _statement(self) -> list[str]:
-        """Return the accountant's statement."""
+        """Return sentences on the privacy cost that the accountant computed."""
         done = max(self._rounds, default=0)
         rounds = (
             f"{done} of {self.planned_rounds} rounds"
@@ -323,12 +324,13 @@ class RecordDpSgdResult(Result):
         )
         return [
             f"The accountant's statement: protected {protected}. Over {rounds} together the "
-            f"answers of its silo cost it epsilon {self.epsilon:.4g} at delta {self.delta:g}: "
-            f"{self.steps_per_round} steps a round, each on {self.unit}s drawn with probability "
-            f"{self.sampling_rate:g}, {gradient} shortened to "
-            f"{self.max_grad_norm:g}, normal noise of {self.noise_multiplier:.4g} times that on "
-            "a sum. The steps are composed by privacy loss distributions (Google's "
-            f"dp-accounting), rounded up. {account} was charged with the whole plan, "
-            f"epsilon {self.planned_epsilon:g}, before its first answer left.",
+            f"answers of a silo cost each of its {self.unit}s epsilon {self.epsilon:.4g} at delta "
+            f"{self.delta:g}. There were {self.steps_per_round} steps a round, each on "
+            f"{self.unit}s drawn with probability {self.sampling_rate:g}. Before the sum, "
+            f"{gradient} was shortened to {self.max_grad_norm:g}, and normal noise of "
+            f"{self.noise_multiplier:.4g} times this length was added to the sum. The steps are "
+            "composed by privacy loss distributions (Google's dp-accounting), rounded up. "
+            f"{account} was charged with the whole plan, epsilon {self.planned_epsilon:g}, before "
+            "the first answer left.",
             several,
         ]

@@ -49,23 +49,29 @@ class RecordNoise:
     plan: DpSgdPlan  # noise, sampling rate, steps and rounds
     dim: int  # number of trained parameters
     silos: int  # number of silos
-    units: float  # total number of records of all silos, or of users if these are protected
+    units: float  # total number of records of all silos, or of users if users are protected
 
     @property
     def of_a_sum(self) -> float:
-        """Signal to noise of a parameter in one silo's sum of one step, if all gradients agree."""
+        """Signal-to-noise ratio of a parameter in a silo's sum of one step, at most.
+
+        It is reached if all gradients are the same.
+        """
         drawn = self.plan.sampling_rate * self.units / self.silos
         return drawn / (self.plan.noise_multiplier * math.sqrt(self.dim))
 
     @property
     def of_the_run(self) -> float:
-        """Noise to signal q of the mean gradient over silos and steps, in Euclidean norm."""
+        """The rule of thumb q: norm of the noise over the largest norm of the mean gradient.
+
+        The mean is over all silos and all steps.
+        """
         steps = self.plan.num_rounds * self.plan.steps
         return 1 / (self.of_a_sum * math.sqrt(self.silos * steps))
 
     @property
     def learning_rate(self) -> float:
-        """Learning rate of plain descent with which the accumulated noise has a usual length."""
+        """Default learning rate of ``"sgd"``: the accumulated noise has a length of 7 at most."""
         steps = self.plan.num_rounds * self.plan.steps
         path = min(LONGEST_PATH, _NOISE / self.of_the_run)
         return min(path / steps, LONGEST_STEP) / self.plan.max_grad_norm
@@ -78,7 +84,7 @@ class RecordNoise:
         )
 
     def refusal(self) -> TooFew | None:
-        """Return a TooFew if the network would be noise, or None."""
+        """Return a TooFew if noise would drown the network (q above 1), or None."""
         if (ratio := self.of_the_run) <= REFUSE_ABOVE:
             return None
         enough = math.ceil(self.units * ratio / REFUSE_ABOVE)
@@ -88,7 +94,7 @@ class RecordNoise:
         return TooFew(
             f"The noise would drown the network: {self.sentence()}, above {REFUSE_ABOVE:g}.",
             "noise",
-            advice=f"What would do: {enough:,} {self.plan.unit}s in all{parameters}, or a larger "
+            advice=f"Enough would be {enough:,} {self.plan.unit}s in all{parameters}, or a larger "
             f"epsilon; got {counted(self.silos, 'silo')} of {each} {self.plan.unit}s. force=True "
             "tries anyway.",
         )
@@ -98,8 +104,8 @@ class RecordNoise:
         if self.of_the_run <= WARN_ABOVE:
             return []
         return [
-            f"{self.sentence()}: above {WARN_ABOVE:g}, expect to lose accuracy, the more the "
-            "larger q."
+            f"{self.sentence()}: above {WARN_ABOVE:g}, expect a loss of accuracy, which grows with "
+            "q."
         ]
 
     def expectation(self) -> Expectation:
@@ -118,7 +124,7 @@ class RecordNoise:
             high=ratio * (1 + spread),
             rounds=plan.num_rounds,
             randomizers=(
-                RecordGaussian(  # it has the costs and the size of an answer
+                RecordGaussian(  # states the cost and the size of an answer
                     plan.epsilon, self.dim, plan.max_grad_norm, plan.delta, plan.num_rounds
                 ),
             ),
@@ -131,16 +137,16 @@ class RecordNoise:
             notes=(
                 f"Noise multiplier {plan.noise_multiplier:.3g}; epsilon at delta {plan.delta:g}: "
                 f"{spent}.",
-                f"In one silo's sum of one step a parameter has a signal of {self.of_a_sum:.2g} "
-                "standard deviations of the noise at most.",
-                f"Above q = {WARN_ABOVE:g} expect to lose accuracy. How well it would do without "
-                "privacy is not known to a plan.",
+                "In one silo's sum of one step, the signal of a parameter is at most "
+                f"{self.of_a_sum:.2g} standard deviations of the noise.",
+                f"Above q = {WARN_ABOVE:g} expect a loss of accuracy. A plan does not know how "
+                "well the network would do without privacy.",
             ),
         )
 
 
 def linear_network(parameters: int) -> Network:
-    """Return a linear network with this number of parameters. A plan reads nothing else of it."""
+    """Return a linear network with this number of parameters, which is all that a plan uses."""
     weight = Tensor("float32", (parameters, 1), True)
     product = Operation("aten.mm.default", (Reference(None), Reference("weight")), {})
     record = Tensor("float32", (parameters,))
@@ -151,10 +157,10 @@ def linear_network(parameters: int) -> Network:
 logger = logging.getLogger("flwr")
 
 _USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # in a plan for which no strategy was constructed
-_CHARGED = "The ledger of {} that has spent holds the whole plan, epsilon {:g} at delta {:g}."
+_CHARGED = "The ledger of {} that has answered is charged the whole plan: epsilon {:g}, delta {:g}."
 _NO_RECORDS = (
-    "No node declares how many records it trains on: are they NetworkClientApp, or started with "
-    "ldp-flower supernode --records, of this version?"
+    "No node declares how many records it trains on: do nodes run NetworkClientApp or ldp-flower "
+    "supernode --records, of this version?"
 )
 _NO_OWNERS = (
     "No node has users whose records it trains on: do the records have owners, and does each "
@@ -194,9 +200,9 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     max_grad_norm : float (default: 1.0)
         Norm at which the gradient of a record's loss, or a user's mean gradient, is clipped.
     records_per_user : int, optional
-        Number of records of a user in one round, with ``unit="user"``; by default 10. Of a user
-        with more records, other ones are drawn in each round. Time and memory of a node grow with
-        this number even if users have fewer records.
+        Largest number of a user's records in one round, with ``unit="user"``; by default 10. If a
+        user has more records, each round draws a new sample of them. Time and memory of a node
+        grow with this number even if users have fewer records.
     optimizer : {"sgd", "adam", "adamw"} (default: "sgd")
         The optimiser on the nodes. It starts anew in every round.
     learning_rate : float, optional
@@ -208,11 +214,12 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     force : bool (default: False)
         If True, train even if the noise is too large (q above 1).
     stop : callable, optional
-        Function of the network after a round: the run ends if it returns True. It may use any data
-        of the server. Silos then give back the epsilon of the other rounds, which they answer no
-        more. A plan that may end takes some more noise (3 to 5 %), and keeps some more epsilon, as
-        the end may depend on the answers. A run that continues from a store asks the function
-        again, which has to say the same of the same network.
+        Function that gets the network after each round; the run ends if the function returns True.
+        The function may use any data of the server. Silos then give back the epsilon of the rounds
+        that are not asked any more. A plan with ``stop`` needs some more noise (3 to 5 %), and
+        silos keep some more epsilon, because the end may depend on the answers. A run that
+        continues from a store calls the function again, which must return the same value for the
+        same network.
 
     Notes
     -----
@@ -233,10 +240,11 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
        (``epsilon``, ``delta``) for the whole run, against everybody but its own silo. With
        ``unit="user"``: every user of every silo, against any other records, and any number of
        them, in place of the user's. A person in several silos is a user of each.
-    2. The rounds are one plan of the silo's ledger, paid as a whole with the first. If ``stop``
-       ends the plan, what is kept holds for an end that the answers have decided. With
-       ``unit="user"`` each user has an account, and the same plan is paid by each. A round's
-       ``epsilon-spent`` is what a record's answers cost up to it, by the same accountant.
+    2. The rounds are one plan of the silo's ledger, which charges the whole plan with the first
+       round. If ``stop`` ends the plan, the epsilon that the ledger keeps is a valid cost even if
+       the answers decided the end. With ``unit="user"`` each user has an account, which is charged
+       the same plan. A round's ``epsilon-spent`` is the cost of a record's answers up to this
+       round, by the same accountant.
     3. No matter what the strategy sends, the nodes enforce this: see
        :class:`ldp_flower.clients.NetworkClientApp`.
     """
@@ -301,7 +309,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         self._round(1, 1.0 if rate is None else rate)  # raises an error now for invalid arguments
 
     def prints(self) -> dict[str, Print | str]:
-        """Return the parameters that tell runs apart; of ``stop`` only that there is one."""
+        """Return a hash of each parameter; for ``stop`` it depends only on whether it is given."""
         own = super().prints()
         return own if self.stop is None else {**own, "stop": printed(True)}
 
@@ -353,7 +361,10 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     def refusal(
         self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
     ) -> TooFew | None:
-        """Return a TooFew if there are too few silos, or None. Records are not considered."""
+        """Return a TooFew if there are too few silos, or None.
+
+        The number of records is not considered: only the census declares it.
+        """
         return self._too_few(num_users)
 
     @property
@@ -379,19 +390,22 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
 
     @property
     def charged(self) -> str:
-        """Text that states the charge of a silo's ledger: the whole plan."""
+        """Sentence on what a ledger charges after any answer: the whole plan."""
         of_users = "each user of a silo" if self.unit == "user" else "a silo"
         return _CHARGED.format(of_users, self.plan.epsilon, self.plan.delta)
 
     def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
-        """Return a record's total privacy cost of these rounds, from the accountant."""
+        """Return the total privacy cost of a record or user (``unit``) for the rounds asked so far.
+
+        The accountant composes the rounds.
+        """
         rounds = sum(isinstance(each, NetworkAsk) for each in asked)
         spent = self.plan.epsilon_after(rounds) if rounds else 0.0
         noise = "node" if self.unit == "user" else "user"  # whom a user trusts, in the statement
         return PrivacySpent(spent, self.delta, self.protects, False, seeded, noise=noise)
 
     def protocol(self, run: Run) -> Generator[Asked, Any, RecordDpSgdResult]:
-        """Query all silos in each round, from the mean of the models of the last round."""
+        """Ask all silos to train in each round, from the mean of the last round's models."""
         plan, arrays = self.plan, run.arguments.initial_arrays
         assert arrays is not None
         run.planned_steps = self.num_rounds
@@ -435,7 +449,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         return self.stop is not None and bool(self.stop(network_of(self._text, arrays)))
 
     def finished(self, run: Run, found: RecordDpSgdResult) -> RecordDpSgdResult:
-        """Return the result with the privacy cost of a record."""
+        """Return the result with the privacy cost of a record or user filled in."""
         assert found.privacy is not None
         found.epsilon = found.privacy.epsilon
         return found

@@ -38,7 +38,11 @@ class Reporting:
 
     @property
     def noise(self) -> float:
-        """Noise constant c: the mean of n updates of norm 1 has noise sqrt(c / n) per parameter."""
+        """Noise constant c of the randomizer.
+
+        The mean of n reports has noise with standard deviation sqrt(c / n) in each parameter, in
+        units of ``radius``.
+        """
         return self.randomizer.variance / self.radius**2
 
 
@@ -96,8 +100,9 @@ def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
         0.5 / reporting.dim
     )  # relative spread of the norm of d normals
     judged = (
-        f"Above {WARN_ABOVE} expect a poor model. Below it q promises nothing: at q = .06 rows "
-        "with small gradients and nodes of one class had accuracies of .50 and .29 for .90."
+        f"Above {WARN_ABOVE} expect a poor model. A smaller q does not promise a good one: at q = "
+        ".06 rows with small gradients had an accuracy of .50, and nodes with rows of one class "
+        ".29, instead of .90."
     )
     return Expectation(
         error="model's noise q, in lengths of an update",
@@ -107,5 +112,5 @@ def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
         rounds=len(schedule.steps),
         randomizers=(reporting.randomizer,),
         assumes=(f"The model has {reporting.dim:,} parameters, of which all are trained.",),
-        notes=(judged, "How well the model would do without privacy is not known to a plan."),
+        notes=(judged, "A plan does not know how well the model would do without privacy."),
     )

@@ -34,8 +34,8 @@ class ServerOptimizer:
     def of(cls, strategy: object) -> Self:
         """Return the optimiser of one of Flower's strategy objects; return a ServerOptimizer as is.
 
-        Raise ValueError if the object is none of these strategies, or if an argument has no effect
-        here or is out of range.
+        Raise ValueError if the object is not one of these strategies, or if one of its arguments
+        has no effect here or is out of range.
         """
         if isinstance(strategy, cls):
             return strategy
@@ -50,8 +50,8 @@ class ServerOptimizer:
             if own == "eta_l":  # Flower only prints this parameter
                 if value != declared.default:
                     raise ValueError(
-                        f"Expected no eta_l of the optimizer, got {value}: the rate of local "
-                        "training is the app's, in train_config."
+                        f"Expected no eta_l of the optimizer, got {value}: the app sets the rate "
+                        "of local training, in train_config."
                     )
             elif not hasattr(usual, own):
                 _check(own, value)
@@ -64,7 +64,10 @@ class ServerOptimizer:
         return cls(name, parameters)
 
     def steps(self) -> Callable[[int, Floats, Floats], Floats]:
-        """Return a function from round, model and mean update to the next model."""
+        """Return a function of the round, the model and the mean update: it returns the next model.
+
+        The function keeps the optimiser's state from call to call.
+        """
         # _OneMean comes after Flower's class and before FedAvg, whose average it replaces.
         kind: Any = type(self.name, (_KINDS[self.name], _OneMean), {})
         strategy = kind(**self.parameters)

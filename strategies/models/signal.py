@@ -51,7 +51,7 @@ class Signal:
         self._squares = 0.0  # sum of squared norms, in standard deviations of the noise
         self._sum: Floats = np.zeros(dim)  # sum of the mean updates, weighted by their precision
         self._precision = 0.0
-        self._onwards = 0.0  # sum of the projections on that sum, in standard deviations
+        self._onwards = 0.0  # sum of the updates' projections on the sum of earlier updates
         self._chance = 1.0  # smallest p-value of the three tests
 
     def add(self, update: Floats, deviation: float) -> float:
@@ -102,7 +102,8 @@ class Signal:
         note = f"{_NO_SIGNAL} {_WHAT_TO_DO}"
         if spared:
             note += (
-                f" The run was ended: the model is the initial one, {spared} nodes have not paid."
+                f" The run was ended: the model is the initial one, and {spared} nodes were not "
+                "asked and spent nothing."
             )
         logger.warning("%s", note)
         return [note]

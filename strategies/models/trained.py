@@ -27,9 +27,9 @@ _OF_BYTES = (
     "PrivateClassification or PrivateRegression."
 )
 _LEFT = (
-    "Not trained: {}, running statistics of normalisation layers, which stay those of "
+    "Not trained: {}, running statistics of normalisation layers, which keep the values of "
     'initial_arrays (trainable=["*"] trains them, too). A net that is evaluated with them needs '
-    "good ones from the start, or layers that have none, such as GroupNorm."
+    "good values from the start, or layers without running statistics, such as GroupNorm."
 )
 
 
@@ -77,7 +77,7 @@ class Trained:
         if not len(start):
             raise ValueError(
                 "Expected initial_arrays with parameters to train, got only "
-                f"{_listed(names or model)}: trainable says which."
+                f"{_listed(names or model)}: trainable names the arrays to train."
             )
         for name, array in chosen.items():
             if not np.isfinite(array).all():
@@ -139,9 +139,9 @@ def _named(trainable: Sequence[str], model: Parameters, kinds: dict[str, str]) -
     for pattern in trainable:
         found = {name for name in kinds if name == pattern or fnmatchcase(name, pattern)}
         if not found & set(model):
-            wrong = "which names nothing"
+            wrong = "which matches no array"
             if found:
-                wrong = f"which is no array of floats but {kinds[min(found)]}"
+                wrong = f"which is an array of {kinds[min(found)]}"
             raise ValueError(
                 f"Expected trainable to name arrays of floats of initial_arrays, got {pattern!r}, "
                 f"{wrong}: there are {_listed(model)}."

@@ -98,7 +98,7 @@ def test_too_few_nodes_are_refused_with_the_number_that_is_tried(check, options,
     assert code == 2
     assert f"With {nodes} nodes: {nodes} users are too few for 3 parameters" in told
     assert f"At least {needed} users are needed" in told
-    assert "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod" in told
+    assert "With LdpUpdateMod each node is one user. For few silos use RecordDpSgdMod" in told
     assert told.endswith(
         f"With {needed} nodes, the run starts (ldp-flower run APP --nodes {needed})."
     )
@@ -121,7 +121,7 @@ def test_as_json_a_check_has_the_nodes_that_are_needed(check):
         ({"arguments": ", fraction_evaluate=0.5"}, "Remove fraction_evaluate=0.5: nodes are never"),
         ({"mods": "needs_more, LdpUpdateMod()"}, "came from a mod before LdpUpdateMod"),
         ({"mods": ""}, "put LdpUpdateMod() first in ClientApp(mods=[...])"),
-        ({"mods": "LdpUpdateMod"}, "LdpUpdateMod stands without brackets"),
+        ({"mods": "LdpUpdateMod"}, "LdpUpdateMod is passed as a class"),
         (
             {"mods": "__import__('flwr.client.typing')"},
             "needs the module 'flwr.client.typing'. flwr 1.",

@@ -69,10 +69,10 @@ def test_every_argument_of_flowers_is_taken_or_refused_with_a_reason():
         ({"weighted_by_key": "num-examples"}, "Remove weighted_by_key='num-examples': weights"),
         (
             {"fraction_evaluate": 0.5},
-            "Remove fraction_evaluate=0.5: nodes are never evaluated.*Take",
+            "Remove fraction_evaluate=0.5: nodes are never evaluated.*Pass",
         ),
         ({"min_evaluate_nodes": 2}, "Remove min_evaluate_nodes=2: .* cost them privacy"),
-        ({"evaluate_metrics_aggr_fn": max}, "Remove evaluate_metrics_aggr_fn=.* evaluate_fn of"),
+        ({"evaluate_metrics_aggr_fn": max}, "Remove evaluate_metrics_aggr_fn=.* evaluate_fn to"),
         ({"fraction_train": 0.0}, "Expected 0 < fraction_train <= 1, got 0.0"),
         ({"fraction_train": 1.1}, "Expected 0 < fraction_train <= 1, got 1.1"),
         ({"fraction_train": "all"}, "Expected fraction_train to be a number, got 'all'"),
@@ -93,9 +93,9 @@ def test_all_that_can_mean_nothing_is_refused_at_once_with_what_a_run_needs():
     assert str(told.value) == (
         "Remove weighted_by_key='n': weights are data of the nodes and do not leave them; all "
         "updates count the same. Remove fraction_evaluate=0.5, min_evaluate_nodes=2: nodes are "
-        "never evaluated, which would cost them privacy. Take evaluate_fn of start, on the "
-        "server's own rows. A run needs at least 20 users as well: `ldp-flower check APP` "
-        "says before it what it lacks."
+        "never evaluated, which would cost them privacy. Pass evaluate_fn to start, which "
+        "evaluates the model on the server's own rows. A run also needs at least 20 users: "
+        "`ldp-flower check APP` says before a run what is missing."
     )
 
 
@@ -145,8 +145,8 @@ def test_a_share_that_would_ask_nodes_twice_is_refused(arguments, largest):
 
 
 FEW_SILOS = (
-    "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod (protects records) or "
-    "LdpUserUpdateMod (patients)."
+    "With LdpUpdateMod each node is one user. For few silos use RecordDpSgdMod (protects records) "
+    "or LdpUserUpdateMod (protects users, such as patients)."
 )
 
 

@@ -134,7 +134,7 @@ def test_a_run_ends_with_what_it_has(network):
     assert [m["nodes"] for m in result.train_metrics_clientapp.values()] == [SILOS, 0]
     assert result.ended_early and "A network trained in 1 of 3 rounds" in repr(result)
     assert "estimate is that of the steps before" in " ".join(result.notes)
-    whole = "The ledger of a silo that has spent holds the whole plan, epsilon 4 at delta 1e-05."
+    whole = "of a silo that has answered is charged the whole plan: epsilon 4, delta 1e-05."
     assert result.notes[-1].endswith(whole)
     for name, array in models[1].items():
         assert np.array_equal(array.numpy(), result.arrays[name].numpy())

@@ -259,7 +259,7 @@ def test_silos_whose_answers_never_came_hold_the_plan_and_the_error_says_so(netw
     grid, store = Late(1, ledgers=tmp_path), tmp_path / "run.db"
     with pytest.raises(TooFewReports, match=r"Up to 1 users .* may have spent budget") as refused:
         RecordDpSgd(network, **PLAN).start(grid, num_nodes=1, timeout=1.0, store=store)
-    assert "holds the whole plan, epsilon 4 at delta 1e-05" in f"{refused.value}"
+    assert "is charged the whole plan: epsilon 4, delta 1e-05" in f"{refused.value}"
     (cost,) = SqliteLedger(tmp_path / "1.db").spent().values()
     assert (cost.epsilon, cost.delta) == (4.0, 1e-5)
 
@@ -281,7 +281,9 @@ def test_a_run_that_noise_would_drown_is_refused_before_anybody_pays(dim, record
         strategy.start(grid, num_nodes=SILOS, store=tmp_path / "run.db")
     # In the words of the plan, with a number of records that would do.
     assert str(refused.value) == plan(strategy, num_users=SILOS, rows_per_user=records).refusal
-    enough = int(str(refused.value).split("would do: ")[1].split(" records")[0].replace(",", ""))
+    enough = int(
+        str(refused.value).split("Enough would be ")[1].split(" records")[0].replace(",", "")
+    )
     assert not strategy._drowned(SILOS, enough) and strategy._drowned(SILOS, enough - 1)
     assert grid.trainings() == 0 and "force=True" in str(refused.value)
     for node in grid.contexts:
@@ -294,7 +296,7 @@ def test_the_refused_run_is_forced_to_and_says_what_to_expect():
     with pytest.raises(TooFewReports, match=r"got 3 silos of 3 records"):
         RecordDpSgd(linear_network(DIM), **terms).start(grid, num_nodes=SILOS)
     result = RecordDpSgd(linear_network(DIM), **terms, force=True).start(grid, num_nodes=SILOS)
-    assert result.noise_to_signal > 1 and "expect to lose accuracy" in result.notes[0]
+    assert result.noise_to_signal > 1 and "expect a loss of accuracy" in result.notes[0]
 
 
 def test_the_census_is_free_and_public(tmp_path):

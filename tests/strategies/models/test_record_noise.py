@@ -62,7 +62,7 @@ def test_a_plan_tells_noise_rounds_and_spends_and_refuses():
         rows_per_user=400,
     )
     text = repr(made)
-    assert "0.1 expect to lose accuracy" in text and "epsilon at delta 1e-05" in text
+    assert "0.1 expect a loss of accuracy" in text and "epsilon at delta 1e-05" in text
     assert "after round 1" in text and "2 after round 3" in text
     page = made.to_html()
     assert "10 silos of 400 records each, with epsilon 2 for each of these" in page
@@ -70,7 +70,7 @@ def test_a_plan_tells_noise_rounds_and_spends_and_refuses():
     assert "silos" in made.sentences()[1]
     refused = plan(RecordDpSgd(linear_network(10_000), **PLAN), num_users=10, rows_per_user=9)
     assert refused.expected is None and "The noise would drown the network" in refused.refusal
-    enough = int(refused.refusal.split("would do: ")[1].split(" records")[0].replace(",", ""))
+    enough = int(refused.refusal.split("Enough would be ")[1].split(" records")[0].replace(",", ""))
     strategy = RecordDpSgd(linear_network(10_000), **PLAN)
     assert strategy._noise(10, enough).of_the_run <= 1 < strategy._noise(10, enough - 1).of_the_run
     with pytest.raises(WouldRefuse, match="At least 30 silos are needed"):
@@ -83,12 +83,12 @@ def test_a_result_says_what_the_accountant_does():
     app = NetworkClientApp(lambda context: rows, seed=1)
     strategy = RecordDpSgd(linear_network(3), **{**PLAN, "num_rounds": 2}, force=True)
     result = strategy.start(InProcessGrid(app, 2), num_nodes=2)
-    assert "above 0.1, expect to lose accuracy" in result.notes[0]
+    assert "above 0.1, expect a loss of accuracy" in result.notes[0]
     assert list(result.table()["round"]) == ["round 1", "round 2"]
     assert [step.reports for step in result.steps] == [2, 2, 2] and result.num_reports == 4
     assert "with its budget: all of it is spent" in repr(result)
     page = result.to_html()
-    assert "Over all 2 rounds together the answers of its silo cost it epsilon 2" in page
+    assert "Over all 2 rounds together the answers of a silo cost each of its records" in page
     assert "4 reports were used, of 2 silos." in page
     assert "the census, which asks nodes how many records they hold" in page
     again = Result.from_dict(result.to_dict())

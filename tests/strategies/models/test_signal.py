@@ -109,7 +109,7 @@ def test_an_app_that_always_raises_is_ended_before_the_others_pay(arguments):
     assert result.num_reports <= 300
     (note,) = result.notes
     assert note.startswith("No signal was proved") and "the initial one" in note
-    assert f"{600 - result.num_reports} nodes have not paid" in note
+    assert f"{600 - result.num_reports} nodes were not asked" in note
     assert result.arrays.to_numpy_ndarrays()[0].tolist() == list(range(6))
     assert result.noise == result.path_length == 0
 
