@@ -19,24 +19,24 @@ from ..subprotocols.scales import number_randomizer
 from ..subprotocols.standardisation import Standardisation
 from .holdout import EVERYBODY, Number, ask_present, prior_spread
 
-# Wanted standard error of each answer, and the largest part of a class's users who are asked for
-# it: a fifth together. The other users fit the slopes that these evaluate. If there are many users,
-# a fixed share of them is asked, so that probabilities get more precise with more users.
+# Wanted standard error of each answer, and the largest share of a class's users who are asked for
+# it; the four shares add up to a fifth. The other users fit the slopes, which these users evaluate.
+# If there are many users, a fixed share is asked, so that more users make answers more precise.
 _SHARE_ERROR, _MAX_FOR_SHARE = 0.03, 0.08  # probabilities have the same error
 _SCALE_ERROR, _MAX_FOR_SCALE = 0.15, 0.03  # error of a logarithm: slopes are stretched by 15 %
 # With this error of the centre 5 % of normal scores lie on the wrong side, with the wrong sign.
 _CENTRE_ERROR, _MAX_FOR_CENTRE = 0.12, 0.025
 # With this error an AUC near .5 of equal classes has an error of .035.
 _RANKING_ERROR, _MAX_FOR_RANKING = 0.025, 0.08
-_LEAST_SHARE = 0.025  # smallest share of a class's users for each answer: a tenth together
+_LEAST_SHARE = 0.025  # smallest share of a class's users for each of the four answers
 # Prior standard deviation of the scale's logarithm around the one expected from the schema: a
 # factor of 1.6.
 _PRIOR_LOG_SD = 0.5
 _LOG_RANGE = math.log(6)  # range of reported logarithms: 3.6 of these standard deviations
 # Variance of users' logarithms: for k normal rows it is trigamma(k / 2) / 4, which is .41 for two.
 _LOG_VARIANCE = 0.5
-# Logarithm of the root mean square over that of a typical user: s^2 if users differ by factors
-# e^.39.
+# Logarithm of the root mean square of all users over that of a typical user. It is s^2 if the
+# users' logarithms have the standard deviation s, here .39.
 _USERS_LOG_RATIO = 0.15
 # Prior standard deviation of the scores' mean around the point that balances labels, in sizes of
 # the scores.
@@ -59,7 +59,10 @@ _MIN_SHARE = 0.01  # smallest share of a class that is returned: logits stay wit
 
 @dataclass(frozen=True)
 class ClassHoldOut:
-    """The hold-out cohorts of one class."""
+    """The hold-out cohorts of one class, each of which answers one question about its scores.
+
+    ``present`` is None if too few users would report whether they have a row with a target.
+    """
 
     present: Cohort | None
     share: Cohort
@@ -85,7 +88,10 @@ class ClassHoldOut:
 
 
 def num_held_out(users: float, epsilon: float, rows_per_user: float) -> list[int]:
-    """Return the number of one class's users who are held out for each question."""
+    """Return how many of a class's ``users`` are held out for each of the four answers.
+
+    The answers are the share, the scale, the centre and the ranking.
+    """
     unit = number_randomizer(epsilon, 1.0).variance
     ranking = unit * _radius(rows_per_user) ** 2 + _ROW_VARIANCE / rows_per_user
     wanted = (
@@ -116,7 +122,7 @@ class ClassEvaluation:
         return coef
 
     def without_slopes(self) -> "ClassEvaluation":
-        """Return the evaluation without slopes: every row gets the class's share."""
+        """Return the evaluation of a model without slopes, which gives every row the same share."""
         return replace(self, ranked=replace(self.ranked, distance=0.0))
 
 
@@ -129,7 +135,7 @@ def evaluate_class(
     place: int,
     rows_per_user: float,
 ) -> Generator[Ask, Estimate, ClassEvaluation]:
-    """Evaluate the scores of the class at a place on its hold-out cohorts.
+    """Ask the hold-out cohorts of the class with index ``place`` to evaluate its scores.
 
     theta: Coefficients of the scores, shape (num_features,), for standardised features. Scores are
         about half of the class's logits.

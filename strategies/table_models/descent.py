@@ -1,4 +1,4 @@
-"""Descent of a regression: steps along the mean of the steps that users would take."""
+"""Descent of a regression: each step follows the mean of the steps that users propose."""
 
 import math
 from bisect import bisect_left
@@ -27,7 +27,7 @@ RESIDUAL_BOUND = 4.0  # largest possible distance between two targets
 # Largest length of one step, and of all steps together, in units in which rows have norm 1. A
 # target is within 2 of the middle.
 _MAX_STEP, _MAX_PATH = 4.0, 100.0
-_PER_SIGNAL = 0.5  # length of all steps over the signal to noise ratio of all users together
+_PER_SIGNAL = 0.5  # length of all steps over the signal-to-noise ratio of the mean of all users
 _LONGER = 2.0  # factor of planned steps, since fitted steps begin with half of the plan
 INTERCEPT = 2.0  # factor of the intercept's step over that of slopes
 # Shares of the users who report the length of their own steps, at first and again later, and the
@@ -77,7 +77,7 @@ class RidgeDescent:
         self._usual, self._radius, self._unanswered = _USUAL_LENGTH * unit, 0.0, False
 
     def steps(self) -> Generator[Ask, Any, None]:
-        """Take all steps.
+        """Ask a cohort for the mean of its users' proposed steps, take that step, and repeat.
 
         Raise TooFewReports if a step's cohort would be smaller than ``min_reports``.
         """
@@ -112,7 +112,7 @@ class RidgeDescent:
 
     @property
     def theta(self) -> Floats:
-        """The coefficients that the descent has reached, as estimated."""
+        """Estimated coefficients: an average over the steps, with larger weights of late steps."""
         return self._descent.estimate
 
 
@@ -173,9 +173,9 @@ def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> 
         bisect_left(each, True, key=lambda n: enough_for_two_stages(n, epsilon, min_reports))
     ]
     return TooFew(
-        f"{num_users:,} users are too few for two stages at epsilon {epsilon:g}: the second would "
-        "lack them.",
+        f"{num_users:,} users are too few for two stages at epsilon {epsilon:g}: too few would be "
+        "left for the second one.",
         "cohorts",
         needed,
-        advice='Fewer do with method="one-stage".',
+        advice='method="one-stage" needs fewer.',
     )

@@ -8,12 +8,13 @@ from ldp_flower.refusals import TooFew
 from ..subprotocols.scales import number_randomizer
 
 _COHORTS = 20  # number of cohorts, of min_reports users each, that a run needs
-# Largest standard error of the mean target in the target's standard deviations, if all users
-# reported it clipped to 1.5 of these. With fewer users, 1,000 and 2,000 at epsilon 1, 37 and 32 %
-# of runs on 60 tables of chosen_on.txt were worse than an R2 of -.05 (seed 5). With 1.25 times as
-# many or more, up to 3 % were.
+# Largest standard error of the mean target, in standard deviations of the target, if all users
+# report the target clipped to 1.5 of these. With fewer users, 1,000 and 2,000 at epsilon 1, 37 and
+# 32 % of runs on 60 tables of chosen_on.txt were worse than an R2 of -.05 (seed 5). With at least
+# 1.25 times as many users as needed, up to 3 % were.
 _MEAN_ERROR, _CLIP = 0.05, 1.5
-# The same for public features: with .055, .07 and .08 up to 3 % were (198 tables, seeds 6 and 7).
+# The same limit for public features. With limits of .055, .07 and .08 up to 3 % of runs were worse
+# than an R2 of -.05 (198 tables, seeds 6 and 7).
 _MEAN_ERROR_PUBLIC = 0.06
 _LARGEST_EPSILON = 16  # largest epsilon that a refusal proposes
 _STRONG = 2  # multiple of the fewest users from which most relations are found
@@ -46,19 +47,21 @@ def too_few_for_regression(
         needed,
         _STRONG * needed,
         larger,
-        advice="A mean or a share of all users takes some dozens.",
+        advice="A mean or a share of all users needs only some dozens.",
     )
 
 
 def precision_notes(num_users: int, epsilon: float, public: bool = False) -> list[str]:
-    """Return a note, in a list, if the users are enough for a regression, but few."""
+    """Return a list with a note if users are enough for strong relations only; else an empty list.
+
+    The users are enough for a regression in any case.
+    """
     needed = _STRONG * _users_for_mean(epsilon, public)
     if num_users >= needed:
         return []
     return [
-        f"{num_users:,} users are few for epsilon {epsilon:g}: only a strong relation "
-        f"shows, and the mean is returned where none does. From {needed:,} users on most relations "
-        "show."
+        f"{num_users:,} users are few for epsilon {epsilon:g}: only a strong relation is found, "
+        f"and otherwise the model is the mean. From {needed:,} users on most relations are found."
     ]
 
 

@@ -40,7 +40,7 @@ class TableFit(CoefficientResult):
 
     @property
     def _judges(self) -> str:
-        """The people whose rows the score is about."""
+        """Name of the people on whose rows the score was computed."""
         if self.method == "sums of nodes":
             return "the people whom it was fitted to"
         return "people who had no part in it"
@@ -246,7 +246,7 @@ class ClassificationFit(TableFit):
 
     @property
     def _logit_classes(self) -> list[str]:
-        """Names of the classes whose logits the rows of coefficients give."""
+        """Names of the classes whose logits the rows of ``coef`` predict, in their order."""
         names = [f"{self._schema.target}={value}" for value in self._schema.classes]
         return names if self.coef.ndim == 2 else names[1:]
 

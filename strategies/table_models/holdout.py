@@ -62,8 +62,8 @@ USUAL_SIZE, _SIZES_VARY = 0.35, 0.8
 # Number of standard errors that the targets' spread has to exceed; otherwise the score is NaN.
 _MIN_SPREAD_Z = 1.5
 _PRESENT = 0.01  # share of the users who report if they have a row
-# Number of standard errors that show that some users have no rows; by chance it is exceeded in one
-# run of 4,000.
+# Number of standard errors that show that some users have no rows; noise exceeds it in one run of
+# 4,000.
 _PRESENT_Z = 3.5
 # Usual standard deviation of a numeric column with bounds only: half of its half-width.
 NUMERIC_SPREAD = 0.5
@@ -77,13 +77,13 @@ class Number:
     std_error: float
 
     def pooled(self, other: "Number") -> "Number":
-        """Return the mean with another estimate, weighted by precision."""
+        """Return the average of this estimate and ``other``, weighted by precision."""
         weights = np.array([self.std_error, other.std_error]) ** -2.0
         value = float(weights @ [self.value, other.value]) / weights.sum()
         return Number(value, 1 / math.sqrt(weights.sum()))
 
     def plus(self, known: float) -> "Number":
-        """Return the sum with a known number."""
+        """Return the sum of this number and a known one, with the same standard error."""
         return Number(self.value + known, self.std_error)
 
     def shrunk(self, spread: float) -> "Number":
@@ -97,13 +97,16 @@ class Number:
         return Number(value, math.hypot(self.std_error, value * present.std_error) / present.value)
 
 
-EVERYBODY = Number(1.0, 0.0)
+EVERYBODY = Number(1.0, 0.0)  # the share of users with a row if every user has one
 # A function of a cohort, epsilon, a model and a radius that estimates the model's mean residual.
 MeanResidual = Callable[[Cohort, float, Floats, float], Generator[Ask, Any, Number]]
 
 
 def hold_out(run: Run, wanted: dict[str, Shares]) -> dict[str, Cohort]:
-    """Take the hold-out cohorts, by name, from users that have not been asked yet."""
+    """Take a cohort for each name in ``wanted`` from the users who have not been asked yet.
+
+    Return the cohorts by name.
+    """
     sizes = [_size(shares, run.num_users, run.epsilon) for shares in wanted.values()]
     cohorts = run.cohorts([max(math.ceil(size), run.min_reports) for size in sizes])
     return dict(zip(wanted, cohorts, strict=True))
@@ -144,7 +147,7 @@ def ask_present(
 
 
 def prior_spread(schema: Schema, theta: Floats, of_numbers: float = NUMERIC_SPREAD) -> float:
-    """Return the usual standard deviation of scores whose columns are independent.
+    """Return the usual standard deviation of a model's predictions, for independent columns.
 
     ``of_numbers`` is the standard deviation of a numeric column whose scale is not declared.
     """
@@ -184,9 +187,9 @@ def ask_sizes(
 def ask_step_size(
     cohort: Cohort, epsilon: float, direction: Floats, usual: float
 ) -> Generator[Ask, Estimate, float]:
-    """Return the root mean square change of predictions along a direction.
+    """Return the root mean square change of predictions if coefficients change by ``direction``.
 
-    It is over all users, since rows without a target have predictions too.
+    The mean is over all users, since rows without a target have predictions, too.
     """
     law = yield from ask_histogram(cohort, ScoreOctave(direction, 0.0), epsilon, usual)
     return law.root_mean_square
@@ -284,9 +287,10 @@ def _mean_square(
     weights: tuple[float, float],
     present: Number,
 ) -> Generator[Ask, Estimate, Number]:
-    """Return a mean square: the mean of clipped squares, corrected for the bias of clipping.
+    """Return a mean of squares, estimated from clipped squares and corrected for the clipping.
 
-    ``law`` is the distribution of the sizes whose squares are reported.
+    ``weights`` selects the squares: (1, 0) of the model's residuals, (0, 1) of deviations from
+    ``mean``. ``law`` is the distribution of the sizes whose squares are reported.
     """
     # Users without rows report 0. Their share in both mean squares is the same.
     middle = 0.5 if present is EVERYBODY else 0.0

@@ -19,12 +19,13 @@ from .holdout import Number
 # larger radius.
 _GAIN_RADII, _GAIN_NOISE = (0.75, 8.0), 0.12
 # Largest R2 that a step may cost in 98 of 100 runs, for a normal error. With .02, slopes made 2 %
-# of the runs at epsilon 1 and 2 worse than -.05; with 0 most models were the mean.
+# of the runs at epsilon 1 and 2 worse than an R2 of -.05; with 0 most models were the mean.
 _TOLERANCE, _Z = 0.01, 2.05
 _MAX_STEP = 3.0  # largest step, over the descent's own
 _STEP_SPREAD = 0.4  # prior standard deviation of the best step around 1, the descent's own
 _MIN_CURVATURE = 0.3  # smallest curvature, over the one expected from scales: less is noise
-# Smallest standard deviation of predictions, over that of the targets: less explains at most 1 %.
+# Smallest standard deviation of predictions, over the standard deviation of the targets: smaller
+# ones explain at most 1 %.
 MIN_PREDICTED = 0.1
 
 
@@ -48,7 +49,10 @@ class LinearEstimates:
         self.product = self.product + found.value * weighted
 
     def of(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return linear combinations of the two numbers, and their standard errors."""
+        """Return estimates of the combinations of the two numbers that ``rows`` gives.
+
+        The second array has the standard errors of the estimates.
+        """
         covariance = np.linalg.inv(self.precision)
         errors = np.sqrt(((rows @ covariance) * rows).sum(axis=-1))
         return rows @ covariance @ self.product, errors
@@ -73,7 +77,7 @@ class Gains(LinearEstimates):
         return gains
 
     def best_step(self) -> float:
-        """Return the step of the largest gain, with the prior that the descent's own is right."""
+        """Return the step of the largest gain, under a prior around 1, the descent's own step."""
         row = np.array([1.0, -1.0])
         prior = np.outer(row, row) / (_STEP_SPREAD * self.prior) ** 2
         c, s = np.linalg.solve(self.precision + prior, self.product)
@@ -103,7 +107,7 @@ def line_search(
     error: float,
     present: Number,
 ) -> Generator[Ask, Estimate, tuple[float, float]]:
-    """Return the step from a constant along a direction, and the share of variance it explains.
+    """Return how far to go from a constant along a direction, and the explained share of variance.
 
     Every cohort reports the gain of the step that is best according to earlier cohorts. ``scales``
     are the scales of residuals and of steps, and ``error`` is the standard error of their

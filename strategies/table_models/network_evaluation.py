@@ -1,4 +1,4 @@
-"""Evaluation of a network as data: its accuracy or loss on all users, and on those of each node."""
+"""Evaluation of a network as data: its accuracy or loss on all users, and on each node's users."""
 
 import math
 from collections.abc import Generator
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-# Standard errors in bounds: that by the noise alone above which a run is refused, and the whole one
-# above which a site has no score of its own.
+# Largest standard errors, in units of the bound. A run is refused if the error by noise alone is
+# larger, and a site gets no score if its whole error is larger.
 _MOST_NOISE, _MOST_SITE_ERROR = 0.1, 0.1
-_MOST_VARIANCE = 0.25  # of scores between 0 and 1
-_WIDTH = 2  # of a score with its square
+_MOST_VARIANCE = 0.25  # largest variance of scores between 0 and 1
+_WIDTH = 2  # number of entries of a report: a score and its square
 
 
 @dataclass(frozen=True)
 class SiteScore:
     """A network's score on the users of one node.
 
-    ``value`` is NaN if these are too few for a ``std_error`` of a tenth of the bound.
+    ``value`` is NaN if the node has too few users for a ``std_error`` of a tenth of the bound.
     """
 
     node: int
@@ -53,13 +53,13 @@ class NetworkEvaluationResult(Result):
     Attributes
     ----------
     metric : {"accuracy", "loss"}
-        What was estimated: the mean over users of each user's mean over its rows.
+        Score that was estimated: the mean over users of each user's mean over its rows.
     value : float
-        The estimate. It is unbiased, and so may lie outside of 0 and 1.
+        The estimate. It is unbiased, so an accuracy may be estimated below 0 or above 1.
     std_error : float
         Standard error of ``value`` from privacy noise and from the choice of users.
     clip : float
-        Bound on a user's mean; larger ones are clipped.
+        Bound on a user's mean; larger means are clipped.
     users_std_error : float
         Standard error among these users, by the noise of the nodes alone. NaN with noise at the
         user, where it is not known.
@@ -78,7 +78,7 @@ class NetworkEvaluationResult(Result):
         self.arrays = ArrayRecord([np.array([self.value])])
 
     def table(self) -> "DataFrame":
-        """Return the score on all users, and on those of each node.
+        """Return the score on all users, and on the users of each node.
 
         Returns
         -------
@@ -124,11 +124,11 @@ class NetworkEvaluationResult(Result):
 def evaluate(
     run: Run, network: Network, accuracy: bool, bound: float, delta: float
 ) -> Generator[Ask, Any, NetworkEvaluationResult]:
-    """Ask all users for their score by a network, and return it."""
+    """Ask all users to score a network on their rows, and return the result."""
     noise = run.settings.noise
     question = NetworkScore.of(network, bound, accuracy, squares=noise != "user")
     metric = "accuracy" if accuracy else "loss"
-    mechanism = _mechanism(run, question, delta, f"tell the {metric}")
+    mechanism = _mechanism(run, question, delta, f"estimate the {metric}")
     (cohort,) = run.cohorts([run.num_users])
     found = yield Ask(cohort, question, mechanism, by_node=noise == "node")
     whole = found.whole if isinstance(found, NodeEstimates) else found
@@ -151,7 +151,10 @@ def evaluate(
 
 
 def _mechanism(run: Run, question: NetworkScore, delta: float, what: str) -> Randomizer:
-    """Return the mechanism for a question; raise TooFewReports if users are too few for it."""
+    """Return the mechanism for a question; raise TooFewReports if users are too few for it.
+
+    ``what`` is the text of the refusal after "too few to".
+    """
     few: TooFew | None = None
     if not question.squares:
         mechanism = number_randomizer(run.epsilon, question.radius)
@@ -169,10 +172,10 @@ def _mechanism(run: Run, question: NetworkScore, delta: float, what: str) -> Ran
 
 
 def _scored(found: Estimate, question: NetworkScore) -> tuple[float, float]:
-    """Return a score and its standard error, of which sampling is a part."""
+    """Return a score and its standard error from noise and from the choice of users."""
     mean, error = float(found.mean[0]) + 0.5, float(found.std_error[0])
     if question.squares:
-        # One error up, so that the error of sampling is hardly ever stated too small.
+        # The spread is raised by one standard error, so that it is hardly ever too small.
         spread = float(found.mean[1]) / SQUARE + 0.5 - mean**2 + error / SQUARE
         sampling = min(max(spread, 0.0), _MOST_VARIANCE) / max(found.count, 1)
         error = math.hypot(error, math.sqrt(sampling))

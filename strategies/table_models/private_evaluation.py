@@ -1,4 +1,4 @@
-"""PrivateEvaluation: the worth of a given model to users, with its standard error."""
+"""PrivateEvaluation: the score of a given model on users' rows, with its standard error."""
 
 import math
 from collections.abc import Generator, Iterator
@@ -121,7 +121,7 @@ class EvaluationResult(Result):
     def _findings(self) -> list[str]:
         return [
             f"R2 = {self.r2:.3f} (standard error {self.std_error:.2g}), "
-            f"loss {self.loss:.3g} ({self.loss_std_error:.2g}); nobody counts more than "
+            f"loss {self.loss:.3g} ({self.loss_std_error:.2g}); each user's report is clipped at "
             f"{self.clip:.2g}"
         ]
 
@@ -158,7 +158,7 @@ class _Loss(NamedTuple):
 class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluationResult]):
     """The R2 of a given linear model over users, with its standard error; one report per user.
 
-    Of a network as data, it is the accuracy or the loss (:class:`NetworkEvaluationResult`).
+    For a network as data, the result is its accuracy or loss (:class:`NetworkEvaluationResult`).
 
     If A is the mean squared residual and B the mean squared deviation from a centre, R2 is
     ``1 - A / B``. Reports of A and B themselves would need wide bounds, and so much noise. So only
@@ -168,7 +168,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
     first pivot is 0.5, and the second one is the estimate so far.
 
     With noise at the node, one sum over all users has A and B, each clipped at ``bound``, with
-    their squares and their product, which tell the error by the choice of users.
+    their squares and their product, from which the error by the choice of users is estimated.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
     :class:`~..runtime.at_node.AtNode`.
@@ -184,18 +184,18 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
     bound : float (default: 4.0)
         Public bound on a user's mean squared deviation from the centre; larger values are clipped.
         The default holds for targets within [-2, 2], as a :class:`~ldp_flower.Schema` gives them
-        for bounds, and the centre 0. Of a network it is the bound on a user's mean loss.
+        for bounds, and the centre 0. For a network it is the bound on a user's mean loss.
     metric : {"accuracy", "loss"}, optional
-        What is estimated of a network. By default it is the accuracy if the network's loss is of
-        classes or of 0 and 1, and otherwise the loss.
+        Score that is estimated for a network. By default it is the accuracy if the network's loss
+        is for classes or for targets of 0 and 1, and otherwise the loss.
 
     Notes
     -----
     All users count equally, whatever their number of rows. The model must have been fitted on
     other users, or R2 is too high.
 
-    All users report their score by a network once. With noise at the node, the result has a score
-    for each node, too.
+    For a network, each user reports the network's score on its rows once. With noise at the node,
+    the result has a score for each node, too.
 
     The second difference is clipped at 2 to 6 times the baseline, as far out as a standard error of
     R2 of 0.03 allows. The first one is clipped further out if a standard error of .05 allows it. If
@@ -283,9 +283,9 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
             quality=quality,
             rows=setting.rows_per_user,
             assumes=(
-                f"R2 is {quality:g}, and users' mean squared deviation from the centre "
-                f"{_USUAL_BASELINE:g} of the bound on it, as of targets whose standard deviation "
-                "is a quarter of the width of their bounds.",
+                f"R2 is {quality:g}, and users' mean squared deviation from the centre is "
+                f"{_USUAL_BASELINE:g} of ``bound``, as for targets whose standard deviation is a "
+                "quarter of the width of their bounds.",
             ),
         )
 
@@ -367,11 +367,11 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
         if sizes[0] >= int(askers):
             return None
         why = (
-            f"{num_users:,} users are too few at epsilon {self.epsilon:g}: how far targets are "
-            "from the centre would not clear the privacy noise, not even if they were spread "
-            "evenly within their bounds, and nothing could be said about R2."
+            f"{num_users:,} users are too few at epsilon {self.epsilon:g}: even if targets were "
+            "spread evenly within their bounds, privacy noise would hide their mean squared "
+            "deviation from the centre, and so R2."
         )
-        return TooFew(why, "noise", advice="A larger epsilon would do as well.")
+        return TooFew(why, "noise", advice="A larger epsilon would help, too.")
 
     def _sizes(self, num_users: int) -> list[int]:
         """Return the numbers of users who report the baseline, and each of the two differences."""
@@ -384,7 +384,10 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
     def _measure(
         self, cohort: Cohort, radius: float, weights: tuple[float, float], offset: float = 0.0
     ) -> Generator[Ask, Estimate, _Loss]:
-        """Ask for a weighted sum of both means, which clients clip to ``offset +- radius``."""
+        """Ask users for the weighted sum of A and B, which clients clip to ``offset +- radius``.
+
+        Return the mean of the sums over users.
+        """
         question = SquaredErrors(self._model, self.centre, *weights, offset)
         answer = yield Ask(cohort, question, self.randomizer(radius))
         return _Loss(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
@@ -411,8 +414,8 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
         notes = []
         if math.isnan(r2):
             notes.append(
-                "How far targets are from the centre does not clear the privacy noise, so that "
-                "nothing can be said about R2: more users, a larger epsilon or a smaller bound are "
+                "Privacy noise hides the targets' mean squared deviation from the centre, so that "
+                "R2 cannot be estimated: more users, a larger epsilon or a smaller bound are "
                 "needed."
             )
         elif std_error > _MAX_R2_ERROR:
@@ -423,7 +426,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
             needed = math.ceil(num_users * times / (2 * _MAX_R2_ERROR**2))
             notes.append(
                 f"A standard error of {_MAX_R2_ERROR} would take about {needed:,} users at this "
-                f"epsilon; here are {num_users:,}."
+                f"epsilon; this run had {num_users:,}."
             )
         if beyond and not math.isnan(r2):
             notes.append(
@@ -443,7 +446,10 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
 
 
 def _r2(means: Floats, covariance: Floats) -> tuple[float, float]:
-    """Return R2 and its standard error, by the delta method; NaN unless the baseline is clear."""
+    """Return R2 and its standard error, by the delta method.
+
+    R2 is NaN unless the baseline exceeds its noise clearly.
+    """
     loss, baseline = map(float, means)
     if not baseline > _BASELINE_Z * math.sqrt(covariance[1, 1]):
         return math.nan, math.inf
@@ -452,7 +458,10 @@ def _r2(means: Floats, covariance: Floats) -> tuple[float, float]:
 
 
 def _solved(losses: list[_Loss]) -> tuple[Floats, Floats]:
-    """Return the weighted least squares estimate of both means, and its covariance."""
+    """Return the estimates of the mean loss and the mean baseline, and their covariance.
+
+    They are the weighted least squares solution for all weighted sums of the two.
+    """
     errors = np.array([one.std_error for one in losses])
     weights = np.array([one.weights for one in losses]) / errors[:, None]
     covariance = np.linalg.inv(weights.T @ weights)

@@ -21,7 +21,7 @@ from ..subprotocols.size_histogram import SizeHistogram
 from . import holdout
 from .holdout import Number
 
-#: Hold-out cohorts, as :data:`.holdout.COHORTS` has them.
+#: Hold-out cohorts, in the form of :data:`.holdout.COHORTS`.
 COHORTS = {name: holdout.COHORTS[name] for name in ("place", "place again", "sizes")} | {
     "model's sizes": (0.02, 0.05, 2.0, 0.1),
     "left": (0.1, 0.1, 2.0, 0.1),
@@ -43,7 +43,7 @@ class NoisyTargets:
     cut: float  # possible bias of the mean by clipping
 
     def plus(self, other: "NoisyTargets") -> "NoisyTargets":
-        """Return both together, with the possible bias of ``other``, which is the smaller one."""
+        """Return these users and ``other`` together, with the smaller bias, that of ``other``."""
         return NoisyTargets(
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.targets, other.targets]),

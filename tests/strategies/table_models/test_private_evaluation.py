@@ -134,10 +134,10 @@ def test_few_users_are_told_how_many_it_takes():
     vague = evaluated(people(400, 0), epsilon=2.0)
     assert vague.std_error > 0.1 and "would take about" in repr(vague)
     nothing = evaluated(people(1300, 0), epsilon=0.5)
-    assert np.isnan(nothing.r2) and "does not clear the privacy noise" in repr(nothing)
+    assert np.isnan(nothing.r2) and "Privacy noise hides the targets" in repr(nothing)
     with pytest.raises(TooFewReports):
         evaluated(people(30, 0))
-    with pytest.raises(TooFewReports, match=r"not even if they were spread evenly.*At least 1,2"):
+    with pytest.raises(TooFewReports, match=r"even if targets were spread evenly.*At least 1,2"):
         evaluated(people(200, 0), epsilon=0.5)
 
 
