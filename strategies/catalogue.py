@@ -1,11 +1,11 @@
-"""The public protocols by name, in the order of every list of them."""
+"""The public protocols by name, in the order in which all lists show them."""
 
 from types import ModuleType
 from typing import Any
 
 from ldp_flower import strategies
 
-# A family that is not named comes last.
+# Order of the families; a family that is not named comes last.
 _FAMILIES = (
     *("table_models", "sparse", "iht", "user_level", "analytics", "models"),
     *("collect_once", "tables", "recurring", "silos"),
@@ -23,7 +23,7 @@ PUBLIC: dict[str, Any] = {
     for name, each in vars(strategies).items()
     if not name.startswith("_") and not isinstance(each, ModuleType)
 }
-#: Those that have a card.
+#: The public strategies, that is, the classes with a card.
 PROTOCOLS: dict[str, type[Any]] = {
     each.__name__: each
     for each in sorted((each for each in PUBLIC.values() if hasattr(each, "card")), key=_place)

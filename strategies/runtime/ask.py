@@ -63,7 +63,7 @@ class Asked(ABC):
 
     @abstractmethod
     def for_coin(self, coin: int) -> "Asked":
-        """Return the question for a public coin."""
+        """Return the question for ``coin``, a public random number that all clients know."""
 
     def addressed(self, population: Population) -> dict[int, Slots]:
         """Return the slots of the users to ask, by node."""
@@ -71,7 +71,11 @@ class Asked(ABC):
 
     @abstractmethod
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
-        """Return the content of the message to a node."""
+        """Return the content of the message to a node.
+
+        ``salt`` is the run's public salt, and ``number`` is the step's number on the wire.
+        ``numbered`` is True if the node's users have numbers.
+        """
 
     @abstractmethod
     def read(self, content: RecordDict) -> bytes:
@@ -99,7 +103,7 @@ class Asked(ABC):
         raise NotImplementedError
 
     def from_bytes(self, kept: bytes) -> Any:
-        """Undo :meth:`to_bytes`."""
+        """Return the answer from the bytes that :meth:`to_bytes` returned."""
         raise NotImplementedError
 
 
@@ -130,7 +134,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class NodeEstimates:
-    """The estimates of the nodes, by their ids, and of all of their users."""
+    """The estimate for each node, by its id, and the estimate for the users of all nodes."""
 
     whole: Estimate
     nodes: Mapping[int, Estimate]
@@ -147,7 +151,7 @@ Part = Summary | Answers | NodeSums | MaskedSum
 
 @dataclass(frozen=True)
 class Ask(PlainFields, Asked):
-    """One question to one cohort, as a protocol yields it.
+    """One question to one cohort, which a protocol yields and the run sends.
 
     Attributes
     ----------
@@ -195,7 +199,7 @@ class Ask(PlainFields, Asked):
 
     @property
     def single(self) -> bool:
-        """True if nodes send single reports, not sums."""
+        """True if nodes send the reports of single users, not the sum of all reports."""
         several = self.public is not None or self.collections is not None
         return several or not self.randomizer.summable
 
@@ -215,11 +219,11 @@ class Ask(PlainFields, Asked):
         return self.randomizer.report_bytes
 
     def for_coin(self, coin: int) -> "Ask":
-        """Return the question with the randomizer that its cohort uses."""
+        """Return the question with the randomizer that its cohort uses for this public coin."""
         return replace(self, randomizer=self.randomizer.for_cohort(self.cohort.size, coin))
 
     def addressed(self, population: Population) -> dict[int, Slots]:
-        """Return the slots of the users to ask, by node; those of the members of a shared sum."""
+        """Return the slots of the users to ask, by node; for a shared sum of its members only."""
         users = population.addressed(self.cohort)
         if not self.shared:
             return users
@@ -266,7 +270,7 @@ class Ask(PlainFields, Asked):
 
 def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent:
     """Return the largest privacy cost that one user incurs by answering all these questions."""
-    # Costs add up where cohorts overlap; the sum is largest at the low end of one.
+    # Costs add up where cohorts overlap. The largest sum is that at the low end of some cohort.
     places = {ask.cohort.low for ask in asked}
     costs = [
         _charged([ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high])
@@ -290,7 +294,7 @@ def _alone(mechanism: Randomizer) -> float:
 
 
 def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
-    """Return the mechanisms without those that belong to a plan already paid for."""
+    """Return the mechanisms that cost budget; others belong to a plan that is already paid for."""
     plans = Counter[str]()
     charged = []
     for mechanism in mechanisms:
@@ -308,12 +312,12 @@ def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
 
 
 def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
-    """Return an estimate whose standard error is at least that of the randomizer's known noise.
+    """Return the estimate with standard errors at least as large as the known noise alone gives.
 
     The spread of few reports may understate this noise.
     """
     if isinstance(randomizer, NodeSum):
-        return answer  # its error is that of the known noise
+        return answer  # its standard error is computed from the known noise
     known = math.sqrt(randomizer.variance / max(answer.count, 1))
     return replace(answer, std_error=np.maximum(answer.std_error, known))
 
@@ -340,7 +344,7 @@ def _node_part(
         return summary if randomizer.accepts(summary, keys.coins(salt, coin_step, slots)) else None
     if keys.numbers is not None:
         arrays = _with_slots(arrays, keys.numbers, slots)
-    if "slots" not in arrays:  # reports by numbers where the node has none, or the reverse
+    if "slots" not in arrays:  # users have numbers in the report only, or in the census only
         return None
     answered, reports = arrays["slots"], arrays["reports"]
     if answered.ndim != 1 or answered.dtype.kind != "u" or not np.isin(answered, slots).all():

@@ -27,9 +27,9 @@ class AtNode:
     delta : float (default: 1e-6)
         Privacy parameter of a user's data, with noise at the node or shared.
     honest : int, optional
-        Number of nodes whose noise is relied on, with shared noise. The default is all nodes but
-        one, which may fail, and those that may collude according to their operators
-        (``max-dishonest``), or a fifth of all if no operator says.
+        Number of nodes whose noise is relied on, with shared noise. By default it is the number of
+        nodes, less one that may fail, less those that may collude according to the operators
+        (``max-dishonest``). If no operator states this, a fifth of all nodes may collude.
     """
 
     noises: ClassVar[tuple[str, ...]] = NOISE
@@ -43,7 +43,7 @@ class AtNode:
         if self.honest is not None:
             check_integer("honest", self.honest, _FEWEST_HONEST)
         if self.noise == "user":  # type: ignore[attr-defined]
-            check_unused(self, 'with noise="user", which is pure', "delta")
+            check_unused(self, 'with noise="user", where epsilon is pure', "delta")
         if self.noise != "shared":  # type: ignore[attr-defined]
             check_unused(self, 'without noise="shared"', "honest")
 
@@ -52,8 +52,8 @@ class AtNode:
         return replace(self, noise=noise)  # type: ignore[call-arg]
 
 
-#: Share of a plan of shared noise by which lost steps are asked again. It makes all errors by noise
-#: 1.05 times as large, and those of a single question that is asked again 3.2 times.
+#: Share of the budget that is kept, with shared noise, to ask lost steps again. It makes all errors
+#: by noise 1.05 times as large, and the error of a question that is asked again 3.2 times as large.
 SPARE = 0.1
 _FEWEST_HONEST = 2
 _DISHONEST = 0.2  # share of the nodes that may collude if no operator has set max-dishonest

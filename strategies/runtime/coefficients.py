@@ -68,10 +68,10 @@ def _centre_and_scale(kind: object) -> tuple[float, float]:
     return float(centre), float(one_more - centre)
 
 
-MOST_OF_R2 = 2.0  #: Half of an interval of R2 from which on it tells nothing.
+MOST_OF_R2 = 2.0  #: Half-width of an interval of R2 from which on R2 counts as not known.
 _NOISE = (
-    "No coefficient is further from zero than {:.1f} standard errors, as the largest of {} may be "
-    "by chance: this may be noise and nothing else. More users or a larger epsilon are needed."
+    "No coefficient is more than {:.1f} standard errors from zero, as far as the largest of {} may "
+    "be by chance: the estimate may be noise alone. More users or a larger epsilon are needed."
 )
 
 
@@ -153,7 +153,7 @@ class LinearResult(CoefficientResult):
         Share of the targets' variance that the predictions explain, on held-out users;
         with noise at the node on all users.
     r2_error : float, optional
-        Its standard error.
+        Standard error of ``r2``.
     """
 
     _derived = ("support",)
@@ -291,7 +291,7 @@ class FeatureStrategy(LdpStrategy[R]):
 
     @property
     def row_features(self) -> int:
-        """The ``dim``."""
+        """Number of features that users' rows need to have: ``dim``."""
         return self.dim
 
 
@@ -321,7 +321,7 @@ _WEAKEST = (
     "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
     "errors from zero."
 )
-_FEWER = "The support is not certain: of {1} coefficients only {0} clear the noise."
+_FEWER = "The support is not certain: of {1} coefficients only {0} exceed the noise."
 _SUPPORT = (
     "The support is not certain: of the coefficients that are kept the weakest is {:.1f} standard "
     "errors from zero, of those that are left out the clearest {:.1f}."

@@ -20,7 +20,10 @@ Replied = tuple[int, Message]
 
 
 class Delivery:
-    """Delivery of the messages of one step, at most one to each node, until all are answered."""
+    """Delivery of one step's messages, one message for each node.
+
+    If an answer is lost, its message is sent again, up to three times.
+    """
 
     def __init__(self, grid: Grid, messages: Sequence[Message]) -> None:
         self._grid = grid
@@ -67,7 +70,7 @@ class Delivery:
         return came
 
     def given_up(self) -> list[Replied]:
-        """Return the errors of nodes whose answers were lost and did not arrive after a retry."""
+        """Return the last error of each node whose answer was lost and has not arrived since."""
         return list(self._lost.items())
 
     def _push(self, messages: Sequence[Message]) -> list[str]:

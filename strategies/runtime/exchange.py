@@ -64,8 +64,8 @@ def _delivered(
 ) -> Iterator[list[Replied]]:
     """Send messages, and yield replies as they arrive until ``timeout`` seconds are over.
 
-    It ends early if all nodes, or those that are ``awaited``, have replied. The last replies are
-    the errors of answers that were lost.
+    The iterator ends early if all nodes, or those that are ``awaited``, have replied. The last
+    replies that it yields are the errors of answers that were lost.
     """
     if not messages:
         return
@@ -129,7 +129,8 @@ class Exchange:
     ) -> Chosen:
         """Ask nodes to commit to a shared sum; store and return the nodes that are its members.
 
-        All nodes are asked. Those that were no members of the step before are not waited for.
+        All nodes are asked. The server does not wait for nodes that were not members of the step
+        before.
         """
         before = self.chosen(step - 1)
         awaited = None if before is None else set(before.commits)
@@ -198,7 +199,7 @@ class Exchange:
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
     def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
-        """Return the nodes' valid answers to the census, and a step that counts nodes.
+        """Return the nodes' valid answers to the census, and its counts, which are of nodes.
 
         Answers that claim more than ``max_users`` users are rejected.
         """
@@ -220,7 +221,7 @@ class Exchange:
         return nodes, Step(0, "census", "", 0, *asked, reasons, spent)
 
     def other_schemas(self) -> dict[int, str]:
-        """Return the differences from the strategy's schema, by node, where there are any."""
+        """Return a text for each node whose schema differs from the strategy's, by node."""
         failures = self.census_failures().items()
         return {node: each.text for node, each in failures if each.code == OTHER_SCHEMA}
 

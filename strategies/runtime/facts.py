@@ -32,7 +32,7 @@ class Step:
     silent : int
         Number of nodes that did not answer in time.
     reasons : Counter of str
-        The texts of the error replies.
+        Texts of the error replies, each with the number of nodes that sent it.
     no_budget : int (default: 0)
         Number of users who had no budget left. They were asked and did not report, though their
         node answered. In the census, these are the users whom no run can query any more.
@@ -90,10 +90,10 @@ class PrivacySpent:
         True if reports were drawn from a known seed. Then the run is a simulation, and no user is
         protected.
     part : str
-        Protected part of a unit's data, such as "labels"; all of it if this is empty.
+        Protected part of a unit's data, such as "labels"; empty if all data are protected.
     noise : str
-        Place where noise was added: "user", "node" for once to each node's sum, or "shared" for
-        parts of it to the sums of nodes, of which only the sum over all nodes was seen.
+        Place where noise was added: "user" (to each user's value), "node" (once to each node's
+        sum) or "shared" (each node adds a part, and the server sees only the sum of all nodes).
     alone : float, optional
         With shared noise, the epsilon that a user loses if all other nodes collude.
     """

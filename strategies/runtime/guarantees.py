@@ -27,9 +27,9 @@ ENFORCED = "Clients enforce this by their randomizers and ledgers, whatever the 
 _OF_SUMS = (
     "are all records of a user, against everybody but the node that holds them, at "
     "(``epsilon``, ``delta``) for all questions of the run together, which all users answer. With "
-    '``noise="shared"`` they are so if at most as many other nodes collude with the server as '
-    "operators tolerate (``max-dishonest``); if all others do, at the epsilon ``privacy.alone`` of "
-    "the result."
+    '``noise="shared"`` this holds if at most as many other nodes collude with the server as '
+    "operators tolerate (``max-dishonest``). If all other nodes collude, it holds at the epsilon "
+    "``privacy.alone`` of the result."
 )
 AT_NODE = f'With ``noise="node"``, 1 and 2 are instead: protected {_OF_SUMS}'
 

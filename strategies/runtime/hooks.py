@@ -22,7 +22,7 @@ from .run_store import Print, prints_of
 class Hooks(ABC):
     """Base class of strategies with the methods that a run calls."""
 
-    #: How users are made whose rows fit, if this is not evident; part of an error's text.
+    #: Advice in an error's text on how to make users whose rows fit; empty if this is evident.
     users_advice: ClassVar[str] = ""
 
     #: Unit of protection.
@@ -66,10 +66,10 @@ class Hooks(ABC):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Return the messages of a round, as Flower's strategies do."""
+        """Return the messages of a round, in the form that Flower's strategies return."""
 
     def prints(self) -> dict[str, Print | str]:
-        """Return the parameters that tell this strategy's runs from others', see `prints_of`."""
+        """Return a hash and a description of each parameter, by which a store knows the run."""
         return prints_of(self)
 
     @property

@@ -1,4 +1,4 @@
-"""Sums of nodes that added noise once each: checked, and added up exactly."""
+"""Sums to which each node has added noise once: their checks and their exact addition."""
 
 from dataclasses import dataclass
 
@@ -15,16 +15,16 @@ class NodeSums:
     """The noisy sum over the users of some nodes."""
 
     count: int  # number of users
-    nodes: int
+    nodes: int  # number of nodes
     sum: NDArray[np.int64]
 
     def __add__(self, other: "NodeSums") -> "NodeSums":
-        """Return the sum over the users of both."""
+        """Return the sum over the users of both sums."""
         return NodeSums(self.count + other.count, self.nodes + other.nodes, self.sum + other.sum)
 
 
 def node_part(arrays: Arrays, mechanism: NodeSum, slots: Slots) -> NodeSums | None:
-    """Return one node's part, or None if its report is malformed or has too many users."""
+    """Return one node's noisy sum, or None if its report is malformed or has too many users."""
     if set(arrays) != {"count", "noisy_sum"}:
         return None
     count, found = arrays["count"], arrays["noisy_sum"]

@@ -28,12 +28,12 @@ _ADVICE = {
     'register one by @app.train(), for message_type="train.NAME" by @app.train("NAME").',
     (2, "No query function registered"): "The ClientApp answers no queries: in client_app.py "
     "make it LdpClientApp(load_users), or attach(app, load_users) to it.",
-    (2, "PrivacyPolicy, got Message"): "LdpUpdateMod stands without brackets: "
+    (2, "PrivacyPolicy, got Message"): "LdpUpdateMod is passed as a class. Pass an instance: "
     "ClientApp(mods=[LdpUpdateMod()]).",
     (2, ""): "This came from a mod before LdpUpdateMod, or from a train function without it: "
     "put LdpUpdateMod() first in ClientApp(mods=[...]).",
-    (6, ""): "A mod before ldp-flower's fails at what is no model: make LdpUpdateMod() the "
-    "first of the mods, and leave out Flower's own that clip or add noise.",
+    (6, ""): "A mod before ldp-flower's fails at messages without a model: make LdpUpdateMod() "
+    "the first of the mods, and remove Flower's own mods that clip or add noise.",
 }
 
 
@@ -77,7 +77,7 @@ class Facts:
     keys: NodeKeys
     seeded: bool  # True if the node draws its reports from a seed
     rehearsing: bool  # True if the node is in rehearsal mode: its reports do not depend on data
-    simulated: bool
+    simulated: bool  # True if the node runs in a simulation, where it has no ledger of an operator
     features: int | None = None  # number of features of its users' rows; None: not declared
     # Number of its users who have no budget left for any report; 0 if not declared
     exhausted: int = 0
@@ -123,7 +123,7 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     known = features if features >= 0 else None
     keys = NodeKeys(group, first, users)
     if numbers is not None:
-        # Users with the same number could not be told apart, nor be put into different cohorts.
+        # Users with the same number could not be distinguished, nor be put into different cohorts.
         if len(numbers) != users or len(np.unique(numbers)) != users or (numbers >> 63).any():
             return None
         keys = NodeKeys(0, 0, users, numbers)

@@ -195,7 +195,7 @@ class Result(flower.Result):
         axes.set_xlabel(values)
 
     def _own_numbers(self) -> dict[str, float]:
-        """Return the numeric fields, by name, of a result without arrays."""
+        """Return the numeric fields, by name, if the result has no arrays, and else no fields."""
         if len(self.arrays):
             return {}
         known = {each.name for each in fields(Result)}

@@ -23,10 +23,11 @@ _REAL_VALUED = (
 )
 # Explanations of table columns whose names alone are not clear.
 _COLUMNS = {
-    "share": "Share: the part of the users whom a row is about, from 0 to 1, as estimated; noise "
-    "can move it a little beyond.",
-    "of these users": "Of these users: the narrower standard error, for the users who took "
-    "part and the rows that they drew; the other one is for everybody of whom they are a sample.",
+    "share": "Share: the estimated part of the users whom a row describes, from 0 to 1; noise can "
+    "move it a little beyond.",
+    "of these users": "Of these users: the smaller standard error, for the users who took part and "
+    "the rows that they drew; the other standard error is for the population of which they are a "
+    "sample.",
 }
 
 

@@ -176,7 +176,7 @@ class Run:
         return self.cohorts([num_users // number + (i < num_users % number) for i in range(number)])
 
     def users(self, count: str) -> int:
-        """Return the sum over cohorts of a count of users."""
+        """Return the sum over cohorts of the count named ``count``, such as "reports"."""
         return 0  # no user has been asked yet
 
     def part(self, size: int) -> "Run":

@@ -23,7 +23,7 @@ from ldp_flower.validation import plain
 
 _DAMAGED = (
     "Expected a whole store of a run, got {}, which is damaged: {}. Put a copy of the file in its "
-    "place; a run with a new file asks everybody anew, for more budget."
+    "place; a run with a new file asks all users again, which costs more budget."
 )
 
 PART_STEPS: Final = 1 << 16  # number of step numbers that are reserved for each part of a store
@@ -240,7 +240,7 @@ def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]
     for name, found in parameters.items():
         if isinstance(found, str):
             raise ValueError(
-                f"Expected parameters that a store can identify a run by, got {name}: {found}."
+                f"Expected parameters by which a store can identify a run, got {name}: {found}."
             )
     kept = store.get("protocol")
     if kept is None:
@@ -275,7 +275,7 @@ def prints_of(strategy: object) -> dict[str, Print | str]:
             break
         if "__init__" in vars(kind):
             raise ValueError(
-                f"Expected {kind.__name__} to be a dataclass: a store knows a run by its fields."
+                f"Expected {kind.__name__} to be a dataclass, whose fields identify a run."
             )
     prints: dict[str, Print | str] = {}
     for field in fields(strategy):  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Sums that nobody sees, on the server: the members of a step, and the sum of their answers."""
+"""Sums with shared noise, on the server: the members of a step, and the sum of their answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from .node_sums import NodeSums
 
 @dataclass(frozen=True)
 class Chosen:
-    """The members of a step: their commits by node."""
+    """The nodes that are members of a step's sum, with their commits, by node."""
 
     commits: Mapping[int, Commit]
 
     @property
     def members(self) -> Members:
-        """The members as nodes get them."""
+        """The members in the form in which they are sent to nodes."""
         return Members(tuple(self.commits.values()))
 
     def to_plain(self) -> list[Any]:
@@ -35,7 +35,7 @@ class Chosen:
 
     @classmethod
     def from_plain(cls, plain: list[Any]) -> "Chosen":
-        """Undo :meth:`to_plain`."""
+        """Return the members from what :meth:`to_plain` returned."""
         return cls(
             {int(node): Commit(name, *map(bytes.fromhex, rest)) for node, name, *rest in plain}
         )
@@ -44,8 +44,9 @@ class Chosen:
 def choose(committed: Mapping[int, Committed], digest: bytes) -> Chosen:
     """Return the nodes with valid commits that all accept each other's keys.
 
-    While two do not, or have one name, the one that fewest others accept is left out. So a node
-    that nobody has pinned cannot take the place of another by its name.
+    As long as two nodes do not accept each other's keys, or have the same name, the node that the
+    fewest others accept is left out. So a node whose key nobody has pinned cannot take another
+    node's place by using its name.
     """
     valid = {node: each for node, each in committed.items() if each.commit.is_valid(digest)}
     while True:
@@ -60,7 +61,7 @@ def choose(committed: Mapping[int, Committed], digest: bytes) -> Chosen:
 
 
 def _know(one: Committed, other: Committed) -> bool:
-    """Return True if both accept each other's key; nodes of a simulation accept each other."""
+    """Return True if both nodes accept each other's keys; nodes without pins accept any key."""
     if one.commit.name == other.commit.name:
         return False
     pairs = ((one, other), (other, one))
@@ -69,7 +70,7 @@ def _know(one: Committed, other: Committed) -> bool:
 
 @dataclass(frozen=True)
 class MaskedSum:
-    """One node's masked sum, which says nothing alone."""
+    """One node's masked sum, which reveals nothing without the sums of all other members."""
 
     count: int  # number of users
     session: bytes
@@ -77,7 +78,7 @@ class MaskedSum:
 
 
 def masked_part(arrays: Arrays, mechanism: NodeSum, slots: Slots) -> MaskedSum | None:
-    """Return one node's part, or None if its report is malformed or has too many users."""
+    """Return one node's masked sum, or None if its report is malformed or has too many users."""
     if set(arrays) != {"count", "masked", "session"}:
         return None
     count, masked, session = arrays["count"], arrays["masked"], arrays["session"]
@@ -89,10 +90,10 @@ def masked_part(arrays: Arrays, mechanism: NodeSum, slots: Slots) -> MaskedSum |
 
 
 def unmasked(parts: list[MaskedSum], mechanism: NodeSum, num_members: int) -> NodeSums:
-    """Return the sum over all members; that of no users if a member is missing.
+    """Return the sum over all members, or a sum of no users if the sum is not valid.
 
-    It is that of no users, too, if the members answered for different sets, or if the sum is larger
-    than their users and noise can make it: one of them lied or failed.
+    It is not valid if a member's answer is missing, if members answered for different sets, or if
+    the sum is larger than their users and noise can make it, since a member lied or failed.
     """
     nothing = NodeSums(0, 0, np.zeros(mechanism.dim, np.int64))
     if len(parts) != num_members or len({part.session for part in parts}) != 1:

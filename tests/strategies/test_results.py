@@ -125,7 +125,7 @@ def test_a_page_tells_the_question_the_guarantee_and_who_answered(found):
 def test_a_page_explains_its_columns(found):
     for name, result in {type(result): (name, result) for name, result in found.items()}.values():
         assert ("share" in result.table()) == (
-            "Share: the part of the users" in result.to_html()
+            "Share: the estimated part of the users" in result.to_html()
         ), name
     assert "share" in found["Counts"].table() and "share" not in found["LdpIht"].table()
 

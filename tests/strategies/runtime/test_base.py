@@ -169,7 +169,7 @@ def fails_first(message, context, call_next):
         (
             LdpFedAvg(epsilon=4.0),
             with_train(ClientApp(mods=[LdpUpdateMod])),
-            r"LdpUpdateMod stands without brackets: ClientApp\(mods=\[LdpUpdateMod\(\)\]\)",
+            r"LdpUpdateMod is passed as a class. Pass an instance: ClientApp\(mods=\[LdpUpd",
         ),
     ],
     ids=["attach forgotten", "mod forgotten", "a mod fails before it", "brackets forgotten"],
