@@ -15,7 +15,7 @@ from ..numerics.denoising import keep_above
 # Significance threshold of chi-squared with one or two degrees of freedom: one in 400 exceeds it.
 _ASKEW = 12.0
 _UNDONE = 0.1  # relative error of the correction for clipping if residuals are not normal
-_MOST_LOST = 0.99  # largest share that clipping is taken to remove
+_MOST_LOST = 0.99  # largest share that clipping is assumed to remove
 _TINY = np.finfo(float).tiny
 
 
@@ -32,7 +32,7 @@ class NoisyLabels:
     undone: NDArray[np.bool_]  # (rows,): True if clipping was corrected, at any bound
 
     def plus(self, other: "NoisyLabels") -> "NoisyLabels":
-        """Return the rows of both."""
+        """Return these rows followed by the rows of ``other``."""
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return NoisyLabels(*map(np.concatenate, both))
 
@@ -43,7 +43,7 @@ class NoisyLabels:
         return NoisyLabels(*(values[~self.undone] for values in vars(self).values()))
 
     def on_one_scale(self, scale: float) -> "NoisyLabels":
-        """Return the rows with labels and noise multiplied by ``scale``, except narrow rows."""
+        """Return the rows with labels and noise multiplied by ``scale``, except ``narrow`` rows."""
         scales = np.where(self.narrow, 1.0, scale)
         return replace(self, labels=scales * self.labels, variance=scales**2 * self.variance)
 
@@ -99,8 +99,9 @@ class NoisyLabels:
     def _residual(self, left: Floats, coef: Floats, weights: Floats) -> float:
         """Return an upper estimate of the root mean square of new labels' residuals.
 
-        The reports' noise is not included. The weight of a row is its own weight over the noise
-        variance, squared, which is about the precision of a squared report. Two terms are added to
+        The reports' noise is not included. The weight of a row is the square of its weight in
+        ``weights`` over its noise variance: about the precision of a squared report. Two terms are
+        added to
         the mean square: one standard error, and ``s (1 + 2 log(d / s))`` over the rows' precision,
         since fitted residuals are smaller than new ones.
         """
@@ -118,13 +119,15 @@ class NoisyLabels:
 
 @dataclass(frozen=True)
 class LabelFit:
-    """A sparse linear fit to noisy labels."""
+    """A sparse linear model that was fitted to noisy labels."""
 
     coef: Floats  # (dim,)
     std_error: Floats  # (dim,): standard errors of the coefficients
     intercept: float
     is_askew: bool  # True if narrow rows contradict the others: residuals are not around 0
-    scale: float  # factor for the labels of other rows, estimated by comparison with narrow rows
+    scale: (
+        float  # factor for the labels of rows that are not narrow, by comparison with narrow ones
+    )
     residual: float  # root mean square of the residuals expected of new labels
     notes: list[str]  # about rows with very small weights
 
@@ -173,9 +176,9 @@ class _Bends:
 
 
 def _bends(lines: list[_Line | None], whole: bool) -> _Bends:
-    """Return the differences between both groups of rows.
+    """Return the differences between the lines of wide rows (first) and narrow rows (second).
 
-    Slopes enter the test only if ``whole``: the clipping of the other rows was not corrected.
+    Slopes enter the test only if ``whole`` is True: the clipping of wide rows was not corrected.
     """
     wide, narrow = lines or (None, None)
     if wide is None or narrow is None:
@@ -208,7 +211,7 @@ def _errors(x: Floats, y: Floats, coef: Floats) -> Floats:
     return errors
 
 
-_FULL_WEIGHT_SHARE = 0.9  # share of the rows with full weight, whether or not others are forged
+_FULL_WEIGHT_SHARE = 0.9  # share of the rows with full weight, even if the other rows are forged
 _MAX_TIMES_MEDIAN = 2.0  # largest influence over the median's, however many rows are forged
 _SUSPECT = 0.1  # weight below which rows are counted in a note
 

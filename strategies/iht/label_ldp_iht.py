@@ -161,7 +161,7 @@ class LabelLdpIht(SparseStrategy):
         self.randomizer(1.0)  # raises an error now if epsilon is invalid
 
     def randomizer(self, bound: float) -> Randomizer:
-        """Return the mechanism for a label within ``bound``."""
+        """Return the mechanism that randomises a label in [-bound, bound]."""
         if self.mechanism == "gaussian":
             return GaussianMechanism(self.epsilon, 1, bound, self.delta)
         kind = HybridMechanism if self.mechanism == "hybrid" else RandomizedResponse
@@ -180,7 +180,7 @@ class LabelLdpIht(SparseStrategy):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the default mechanism and solver for at most eight non-zero coefficients."""
+        """Return the strategy with its defaults, for at most eight non-zero coefficients."""
         dim = features_of(setting, cls)
         return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
 

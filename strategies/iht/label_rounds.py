@@ -29,13 +29,13 @@ from .label_fit import LabelFit, NoisyLabels
 # were the best, or within 10 % of it, in 24 synthetic settings (epsilon .7 to 4; 500 to 8,000
 # users; 20 to 200 features; normal and heavy-tailed noise).
 _ROUNDS, _FIRST_SHARE = 8, 0.3  # number of rounds; share of the users in the first one
-# Default shares of the users who report on the distribution of labels, and of residuals of the
-# first round. The number is at most _TELL times that needed for an estimate of a size.
+# Default shares of the users who report on the distribution of labels, and on that of the residuals
+# of the first round. At most _TELL times as many users report as an estimate of a size needs.
 _SIZES_SHARE, _SECOND_SHARE, _TELL = 0.1, 0.05, 8
 _CLIP = 0.75  # bound for residuals that are distributed around 0, over their root mean square
-_WIDE_BOUNDS = 2.0 ** np.arange(-1, 6.25, 0.25)  # candidate bounds for others, in the same units
+_WIDE_BOUNDS = 2.0 ** np.arange(-1, 6.25, 0.25)  # candidate bounds for all other residuals, too
 _GUESS = 0.5  # error of a scale's logarithm above which a note calls the scale a guess
-_MAX_KNOWN_ERROR = 0.25  # of a scale's logarithm, below which it may contradict another one
+_MAX_KNOWN_ERROR = 0.25  # error of a scale's logarithm up to which it may contradict another scale
 _CONTRADICTION_RATIO = 1.5  # factor between two estimates of a scale from which they contradict
 _MOSTLY = 0.9  # share of labels that are not 0 from which classes are taken as -1 and 1
 _GUESSED = (
@@ -44,12 +44,12 @@ _GUESSED = (
 )
 _MAX_PRECISE_ERROR = 0.1  # relative error of a scale below which it replaces an earlier estimate
 _MAX_CORRECTION = 4.0  # largest factor by which an earlier estimate is corrected
-_RESIDUAL_Z = 4.0  # standard errors of a coefficient in a round's residuals that is significant
+_RESIDUAL_Z = 4.0  # number of standard errors of a significant coefficient of a round's residuals
 _FAR = (
-    "The last round of users still moves coefficients by more than their errors: few users carry "
-    "most of what labels are, clipping hides it, and how far coefficients are off is not known."
+    "The last round still changes coefficients by more than their errors: few users have most of "
+    "the labels' total size, which clipping hides, and the errors of coefficients are not known."
 )
-_NOTHING = "No coefficient clears the noise: zero is returned."
+_NOTHING = "No coefficient exceeds the noise: all coefficients are returned as 0."
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class LabelSettings(Protocol):
     radius: float
 
     def randomizer(self, bound: float) -> Randomizer:
-        """Return the mechanism for labels within a bound."""
+        """Return the mechanism that randomises a label in [-bound, bound]."""
 
 
 class LabelRounds:
@@ -207,7 +207,10 @@ class LabelRounds:
     # ---------------------------------------------------------------- rounds
 
     def _sizes(self) -> list[int]:
-        """Return the rounds' numbers of users; one round if reports do not reveal residuals."""
+        """Return the number of users of each round.
+
+        There is one round only if reports do not reveal the size of residuals.
+        """
         num_users, fewest = self._run.num_unasked, self._run.min_reports
         if not self._shows_residuals or (self._most < math.inf and not self._law_size()):
             return [num_users]
@@ -255,7 +258,10 @@ class LabelRounds:
         self._signal = float(np.std(x @ fit.coef)) if len(x) else 0.0
 
     def _moves(self, x: Floats, y: Floats) -> bool:
-        """Return True if residuals still have significant coefficients on the support."""
+        """Return True if a regression of new residuals has significant coefficients.
+
+        The residuals ``y`` are regressed on the features of the current support.
+        """
         support = np.flatnonzero(self._coef)
         if not len(support) or len(y) <= 2 * len(support):
             return False
@@ -283,9 +289,9 @@ class LabelRounds:
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, estimated: float) -> float:
         """Return the labels' scale from the spread of their reports, or the ``estimated`` scale.
 
-        The mean square of the reports is that of clipped normal labels plus the mechanism's
-        variance. The estimated scale is kept if the mechanism's variance depends on the label, as
-        with bits, or if the reports are too imprecise.
+        The mean square of the reports is the mean square of clipped normal labels plus the
+        mechanism's variance. The estimated scale is kept if the mechanism's variance depends on the
+        label, as with bits, or if the reports are too imprecise.
         """
         if not has_known_noise(randomizer) or not len(y):
             return estimated

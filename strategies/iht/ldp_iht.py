@@ -40,7 +40,7 @@ from ..sums.sparse import regress_sparsely
 from .one_record import OneRecord, users_for_sizes
 from .ridge_descent import ridge_descent
 
-_MORE_FOR_CLASSES = 5  # classes take this many times the users that numbers take
+_MORE_FOR_CLASSES = 5  # classes need this many times as many users as numerical targets
 _PLANNED_SPARSITY = 4  # sparsity in a plan for which no strategy was constructed
 
 
@@ -103,8 +103,8 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
     With noise at the node all users answer every step, and no records need to be centred or scaled,
     see :func:`~..sums.sparse.regress_sparsely`. Standard errors are those of least squares, given
     the support, from a last step by noisy normal equations. Records that are longer than usual
-    weigh less in it. The standard error of a coefficient that is left out says what noise may have
-    hidden. R2 is about the users whom the model was fitted to.
+    weigh less in it. The standard error of a coefficient that is left out covers what noise may
+    have hidden. R2 is computed on the users whom the model was fitted to.
     """
 
     guarantee = guarantees.PER_USER
@@ -167,7 +167,7 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for at most four non-zero coefficients."""
+        """Return the strategy with its defaults, for at most four non-zero coefficients."""
         dim, rows = features_of(setting, cls), round(setting.rows_per_user)
         sparsity = min(_PLANNED_SPARSITY, dim)
         return cls(dim, epsilon=epsilon, sparsity=sparsity, samples_per_user=rows)
@@ -203,8 +203,8 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
             return (yield from OneRecord(run, self.dim, self._sparsity, self.link).protocol())
         scale = self.target_scale
         if scale is None:
-            # A scale that is off by a factor of 2 costs little. So a third of the users suffices
-            # that would be needed for an error of 15 %.
+            # A scale that is off by a factor of 2 costs little. So a third of the users who would
+            # be needed for an error of 15 % is enough.
             askers = max(math.ceil(size_askers(self.epsilon) / 3), run.min_reports)
             if run.num_users < askers + self.min_reports:  # checked before the first query
                 raise TooFewReports(self.too_small(run.num_users))
@@ -233,6 +233,6 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
                     f"with link={self.link!r} at epsilon {self.epsilon:g}: the result would be "
                     "noise.",
                     "noise",
-                    advice=f"{other}(schema, epsilon=...) takes fewer.",
+                    advice=f"{other}(schema, epsilon=...) needs fewer.",
                 )
             )

@@ -23,7 +23,7 @@ class LineOfSteps:
     """
 
     sparsity: int
-    left: Sequence[float] = LEFT
+    left: Sequence[float] = LEFT  # candidate rates, as in zero_of_line
     positions: list[Floats] = field(default_factory=list)
     directions: list[Floats] = field(default_factory=list)
     variances: list[Floats] = field(default_factory=list)
@@ -38,7 +38,10 @@ class LineOfSteps:
         self.variances.append(variances)
 
     def zero(self, uncertain: Floats) -> Zero:
-        """Return the zero of the steps, given the relative error of each coordinate's curvature."""
+        """Return the position at which the fitted direction is zero.
+
+        ``uncertain`` is the relative error of the curvature in each coordinate.
+        """
         positions, asked = (
             np.array(self.positions),
             np.flatnonzero(self.variances[-1][:-1] < np.inf),

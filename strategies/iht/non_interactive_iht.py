@@ -47,19 +47,20 @@ _CLIPPED_SHAPE = 0.05  # the same error for targets that are clipped at their si
 _CLIPPED = 0.05  # tolerance for features beyond 1, in the logarithm of the rows' length
 # Smallest mean square of a feature, over the average over features; and smallest average.
 _MIN_SQUARE_RATIO, _MIN_SQUARE = 0.1, 1e-3
-# A declared scale is contradicted if its logarithm is off by this many standard errors, plus this.
+# A declared scale is contradicted if its logarithm differs from the estimated one by more than
+# _CONTRADICTION_Z standard errors plus _CONTRADICTION_LOG.
 _CONTRADICTION_Z, _CONTRADICTION_LOG = 3.0, 0.5
 _OFF_CENTRE = 0.3  # mean sign of the targets above which coefficients are too far off
 _CONTRADICTED = (
-    "Expected a target_scale near the targets' root mean square, got {:g}: it is {:.3g}."
+    "Expected a target_scale near the targets' root mean square, got {:g}: reports show {:.3g}."
 )
 _BEYOND_ONE = (
-    "Features are beyond [-1, 1]: clipped, they have {:.0%} of their mean square. Coefficients are "
-    "off by as much. Divide features by public bounds."
+    "Features exceed [-1, 1]: clipping leaves {:.0%} of their mean square, and coefficients are "
+    "wrong by the same factor. Divide features by public bounds."
 )
 _NOT_CENTRED = (
-    "Targets are not centred: {:.0%} have one sign. Coefficients may be anything; subtract a "
-    "public typical value, or ask LdpIht, which takes targets as they are."
+    "Targets are not centred: {:.0%} have the same sign. Coefficients may be wrong by any amount; "
+    "subtract a public typical value, or use LdpIht, which does not need centred targets."
 )
 _BEYOND = "Coefficients of length {:.3g} were shortened to radius={:g}."
 
@@ -171,7 +172,7 @@ class NonInteractiveIht(SparseStrategy):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the default method for at most four non-zero coefficients."""
+        """Return the strategy with its defaults, for at most four non-zero coefficients."""
         dim = features_of(setting, cls)
         return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
 
@@ -179,7 +180,7 @@ class NonInteractiveIht(SparseStrategy):
         """Return synthetic users who follow one linear model, with coefficients of norm radius."""
         variance = float(self._covariance[0, 0])
         if not np.allclose(self._covariance, variance * np.eye(self.dim)):
-            raise NoPlan("NonInteractiveIht has a plan for features of one size and uncorrelated.")
+            raise NoPlan("NonInteractiveIht has a plan for uncorrelated features of one size only.")
         return linear_users(
             self.dim,
             self.sparsity,
@@ -193,7 +194,7 @@ class NonInteractiveIht(SparseStrategy):
         return lower_bounds.one_row(self.epsilon, self.delta, rounds=False)
 
     def protocol(self, run: Run) -> Protocol:
-        """Query users for their gradients at zero, solve for the coefficients and threshold."""
+        """Ask users for their gradients at zero, solve for coefficients, keep the largest ones."""
         if self.method == "paper":
             return (yield from self._paper(run))
         return (yield from self._auto(run))

@@ -38,7 +38,8 @@ _COUPLED = 0.25
 # Clipping radius of a row and a target together, each in units of its estimated size.
 _MEANS_RADIUS = 1.25 * math.sqrt(2)
 _SQUARES_RADIUS = 1.75  # clipping radius of squares, over the length of equal squares
-# Number of steps. At the latest, the last step in _LAST is about candidates only.
+# Number of steps. From step _LAST on, steps may ask about candidate features only; the last quarter
+# of the steps always does.
 _STEPS, _LAST = 12, 4
 _CLIP = 0.75  # clipping radius of a gradient over its estimated size
 _CLASSES = 0.6  # initial size of a class's residual; at coefficients of zero all are 1/2
@@ -55,19 +56,19 @@ _MIN_RATIO = 0.1  # smallest variance over its estimate
 # Steps are restricted to candidates if all selected coefficients exceed this many standard errors,
 # and exceed the next coefficient by this many.
 _SUPPORT_Z, _SUPPORT_GAP_Z = 8.0, 3.0
-# Largest ratio of the explained variance to that of uncorrelated features with these coefficients.
-# Coefficients that are half as large as they should be give 3; so do four equal ones whose features
-# are correlated by .67.
+# Largest ratio of the explained variance to the variance that the coefficients would explain with
+# uncorrelated features. Coefficients that are half as large as they should be give 3; so do four
+# equal coefficients whose features are correlated by .67.
 _TOO_SMALL = 3.0
 
 _NOT_BETTER = (
-    "By users who had no part in it the model is not better than the targets' mean (R2 {:.2f}, "
-    "give or take {:.2f}): how far its coefficients are off is not known."
+    "On held-out users the model is not better than the targets' mean (R2 {:.2f}, give or take "
+    "{:.2f}): the errors of its coefficients are not known."
 )
 _SMALL = (
-    "By users who had no part in it the model explains {:.0f} times as much as its coefficients do "
-    "if features are uncorrelated: few users carry them, or they are strongly correlated. How far "
-    "they are off is not known."
+    "On held-out users the model explains {:.0f} times as much as its coefficients would with "
+    "uncorrelated features: few users have most of the features' size, or features are strongly "
+    "correlated. The errors of its coefficients are not known."
 )
 
 
@@ -210,7 +211,7 @@ class OneRecord:
         zero = self._steps.zero(np.append(np.full(self._dim, _CURVATURES), 0.0))
         moved = self._steps.kept(zero, asked, largest_noise(self._dim))
         if self._numbers:
-            # the size of normal numbers of which this share is not clipped
+            # new size: that of normal numbers of which the share ``whole`` is not clipped
             self._size *= _CLIP / float(ndtri((1 + whole) / 2))
         elif answer.whole < _WHOLE:
             self._size = min(_WIDER * self._size, self._link.largest_score)

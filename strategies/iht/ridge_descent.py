@@ -22,10 +22,10 @@ _RIDGE_CLIP = 2.0  # bound at which residuals are clipped, in units of the targe
 _LONGEST = 4.0  # longest step, in units in which a row of features has about length 1
 
 # Errors are .9 to 1.5 times the noise of the steps at epsilon 1 and .2 to .6 times at 4, and 1.2 to
-# 4.9 times that of the zero: most of them are bias (three designs, six runs each).
+# 4.9 times the noise of the zero: most of the error is bias (three designs, six runs each).
 _NO_STANDARD_ERRORS = (
-    "Standard errors are not known with several records per user: coefficients are too small, by "
-    "steps that end too early and by clipping, more than noise changes them."
+    "Standard errors are not known with several records per user: coefficients are too small since "
+    "steps end too early and residuals are clipped, and this bias is larger than the noise."
 )
 
 

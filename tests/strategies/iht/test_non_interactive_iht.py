@@ -85,8 +85,8 @@ def test_standard_errors_are_the_noise():
 @pytest.mark.parametrize(
     ("change", "note"),
     [
-        (lambda x, y: (x, y + 5), "Targets are not centred: 100% have one sign"),
-        (lambda x, y: (3 * x, y), "Features are beyond"),
+        (lambda x, y: (x, y + 5), "Targets are not centred: 100% have the same sign"),
+        (lambda x, y: (3 * x, y), "Features exceed"),
         (lambda x, y: (x, np.random.default_rng(9).permutation(y)), "The support is not certain"),
     ],
     ids=["off-centre", "beyond 1", "noise"],
