@@ -31,7 +31,7 @@ from ..sums.statistics import ask_cells, users_for_cells
 from .cells import MOST_CELLS, ShareEstimates, ShareEstimator, cell_question
 
 R = TypeVar("R", bound=Result)
-_LARGEST_EPSILON = 16  # that a refusal names
+_LARGEST_EPSILON = 16  # largest epsilon that a refusal proposes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -68,9 +68,10 @@ class ColumnStrategy(LdpStrategy[R]):
     def refusal(
         self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
     ) -> TooFew | None:
-        """Return why a run does not start, with the users and the epsilon that would do, or None.
+        """Return why a run does not start, with the users and the epsilon that are enough, or None.
 
-        The epsilon is the smallest, to two decimals, up to 16 at which the users are enough.
+        The epsilon is the smallest, to two decimals and up to 16, at which ``num_users`` users are
+        enough.
         """
         few = super().refusal(num_users, arguments, num_nodes)
         if few is None or few.reason != "noise" or few.epsilon is not None:
@@ -100,7 +101,7 @@ class ColumnStrategy(LdpStrategy[R]):
         if self.noise == "user":
             return self._refusal(run.num_users)
         nodes = run.population.num_nodes
-        # The sums of K nodes have the square root of K as much noise as that of one.
+        # The sums of K nodes together have the square root of K times as much noise as one sum.
         times = math.sqrt(nodes / run.share / honest_nodes(run))
         refusal = self._refusal(math.floor(run.num_users / times))
         if refusal is None or times == 1:
@@ -109,7 +110,7 @@ class ColumnStrategy(LdpStrategy[R]):
         return self._few_at_node(run.num_users, needed, nodes)
 
     def _few_at_node(self, num_users: int, needed: int, nodes: int = 1) -> TooFew | None:
-        """Return why so many users of some nodes are too few with noise at the node."""
+        """Return why ``num_users`` users are too few with noise at the node; None if enough."""
         least = max(needed, self.min_reports)
         what = "show the estimate above noise"
         return too_few_at_nodes(what, least, num_users, nodes, self.epsilon, self.noise)

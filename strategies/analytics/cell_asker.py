@@ -1,4 +1,4 @@
-"""Questions about the shares of cells that share a run: its budget, or its users."""
+"""Questions of one run about shares of cells, each with a part of its budget or of its users."""
 
 import math
 from collections.abc import Generator, Sequence
@@ -16,13 +16,13 @@ from ..sums.budget import Budget
 from ..sums.statistics import ask_cells
 from .cells import ShareEstimates, ShareEstimator, cell_question
 
-# Numbers of even bins that the histogram of a column may have. The noise of a share is at most
-# this, over the number of bins.
+# Candidate numbers of bins of equal width. A histogram may have a number of bins if the noise of a
+# share is at most _BIN_NOISE over this number.
 _BINS, _BIN_NOISE = (16, 32, 64, 128, 256), 0.5
 
 
 class CellAsker:
-    """Asks for shares of tables: all users by a part of the budget, or a part of the users."""
+    """Asker for the shares of cells: of all users by a part of the budget, or of some users."""
 
     def __init__(self, strategy: Any, run: Run) -> None:
         self._strategy, self._run = strategy, run
@@ -53,7 +53,7 @@ class CellAsker:
         return (yield from estimator.estimate(cohorts, cell))
 
     def scale(self, name: str, part: float) -> Generator[Ask, Any, Floats]:
-        """Return the quantile function of a column of numbers, from a histogram of even bins."""
+        """Return the quantile function of a column of numbers, from bins of equal width."""
         sharp = (bins for bins in _BINS if self.noise(bins, part) * bins <= _BIN_NOISE)
         kind = self._strategy.schema.kind(name)
         assert isinstance(kind, Numeric)
@@ -64,5 +64,8 @@ class CellAsker:
 
 
 def variance_of_report(epsilon: float, cells: int, users: int) -> float:
-    """Return the variance of a report about one of even cells, noise and sampling together."""
+    """Return the variance of a report about one of ``cells`` cells that are equally frequent.
+
+    It includes the noise and the sampling of users.
+    """
     return ShareEstimator(epsilon, cells).noise(users) + (1 - 1 / cells) / cells

@@ -114,7 +114,7 @@ class ShareEstimates:
         return max(float(self.cells.sum()), 1e-9)
 
     def among_answering(self) -> tuple[Floats, Floats]:
-        """Return the shares among those who have an answer, and their covariance."""
+        """Return the shares among users who have an answer, and the covariance of these shares."""
         shares = self.cells / self.answering
         jacobian = (np.eye(len(shares)) - shares[:, None]) / self.answering
         return shares, np.asarray(jacobian @ self.covariance @ jacobian.T)
@@ -153,7 +153,7 @@ class ShareEstimator:
         return sizes
 
     def is_large(self, num_users: int) -> bool:
-        """Return True if so many reports take an oracle that is quicker and noisier."""
+        """Return True if so many users report that a faster but noisier oracle is used."""
         few, many = (self._variances(users)[0] for users in (_MIN_FIRST_WAVE, num_users))
         return many > few / _TWO_WAVES_RATIO
 
@@ -245,7 +245,7 @@ def _noise(oracle: FrequencyOracle, cells: Floats) -> float:
 
 _NUMBERS = (2, 3, 5, 9, 17, 33)  # numbers of levels; each grid contains the coarser ones
 _PLACES = 17  # number of positions from 0 to 1 at which the noise is evaluated
-# If rounding contributes less than this share of the variance, its contribution is not measured.
+# The variance by rounding is measured only if it may be at least this share of the variance.
 _MATTERS = 0.05
 # Number of users who report on the rounding, and the limit as a share of all users.
 _PILOT, _LARGEST_PILOT = 100, 0.05
@@ -266,7 +266,7 @@ class Levels:
 
     @cached_property
     def number(self) -> int:
-        """Number of levels."""
+        """Number of levels to which numbers are rounded."""
         options = [number for number in _NUMBERS if self.groups * number < MOST_CELLS]
         return min(options, key=lambda number: _worst(self.epsilon, self.groups, number))
 
@@ -308,7 +308,8 @@ class Levels:
     ) -> Generator[Ask, Estimate, Estimate]:
         """Query users for the uncertainty of their rounding, minus 1/2, and return its mean.
 
-        The uncertainty is at most 1. A user without an answer reports 0.
+        The uncertainty is 4 f (1 - f) for a number a fraction f of the way from one level to the
+        next, and so at most 1. A user without an answer reports 0.
         """
         given = {each.name: getattr(question, each.name) for each in fields(question)}
         return (yield Ask(cohort, LevelRounding(**given), self.rounding))
@@ -387,7 +388,7 @@ class GroupMeans(NamedTuple):
     """Means of groups in [-1, 1], each array of shape (groups,)."""
 
     mean: Floats
-    std_error: Floats  # of the mean over these users
-    population_std_error: Floats  # of the mean over the population that they are drawn from
+    std_error: Floats  # standard error of the mean over these users
+    population_std_error: Floats  # standard error of the mean over the users' population
     share: Floats  # share of all users in each group
     share_error: Floats  # standard error of the share

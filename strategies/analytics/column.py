@@ -27,16 +27,17 @@ from ..sums.budget import Budget
 _FINEST = 1e-3
 _MOST_STEPS = 24  # limit on the number of candidate steps, two a decade: some eleven decades
 _ERROR = 0.08  # largest standard error of the share of entries with one candidate as their step
-# Share of the users who report their step: at least, if _ERROR needs fewer, and at most.
+# Smallest and largest share of the users who report their step. Between the two, _ERROR determines
+# the number of users; if it needs more than the largest share, no user reports a step.
 _PART = 0.02, 0.12
-# Standard errors that show a finer step, 1 of 56 by chance; and at the node, where they are of
-# noise alone, 1 of 100 or less.
+# Number of standard errors that show a finer step: noise exceeds it in 1 of 56 cases. At the node
+# errors are of noise alone, and noise exceeds the second number in 1 of 100 cases or fewer.
 _FINER_STEP_Z, _FINER_STEP_Z_AT_NODE = 2.1, 3.0
-# Significance threshold for a step, in standard errors, and the increase of its square for each
-# coarser step that is tested along with it: over all steps, one of 60 by chance.
+# Significance threshold for a step, in standard errors, and the increase of the squared threshold
+# for each coarser step that is tested along with it. Noise exceeds it in one of 60 columns.
 _SEEN, _MORE = 3.0, 3.0
 
-#: Share of the budget that tells the step, with noise at the node.
+#: Share of the budget that is spent on the step, with noise at the node.
 STEP_SHARE = 0.05
 #: Width of a cell that holds a single value, as part of the distance of the bounds.
 ATOM = 1e-9
@@ -88,8 +89,8 @@ class NumericColumn:
 
         They are 1 and 5 times powers of ten, from the largest power of ten within the span down to
         1, or down to a thousandth of this power if that is smaller; at most 24. If they would begin
-        at 1 or below and 0 is within the bounds, they begin at ten times as much: 0 is the only
-        multiple of the first then, and is told from entries at the next ones.
+        at 1 or below and 0 is within the bounds, they begin at ten times as much. Then 0 is the
+        only multiple of the first candidate, which separates it from multiples of the next ones.
         """
         coarsest = coarsest_step(2 * self.span)
         number = 1 + 2 * round(math.log10(coarsest / min(1.0, _FINEST * coarsest)))
@@ -99,10 +100,11 @@ class NumericColumn:
 
     @property
     def steps_at_node(self) -> Floats:
-        """The candidates with noise at the node: two more, the first of which is beyond the span.
+        """Candidates with noise at the node: those of :attr:`steps` after two larger ones.
 
-        If 0 is within the bounds, it is the only multiple of the first, and so is told from entries
-        at the next ones. There, more candidates do not cost more noise.
+        The first one exceeds the span. If 0 is within the bounds, it is the only multiple of the
+        first candidate, which separates it from multiples of the next ones. More candidates cost
+        no more noise at the node.
         """
         return steps_from(10 * float(self.steps[0]), len(self.steps) + 2)
 
@@ -115,7 +117,7 @@ class NumericColumn:
     def standardised(self, values: ArrayLike) -> Floats:
         """Clip values in the column's units to its bounds; return them in standardised units.
 
-        These are the units of the users' rows. NaN stands for an entry that is no number.
+        These are the units of the users' rows. NaN stands for an entry that is not a number.
         """
         return self.kind.coded(np.asarray(values, np.float64))
 
@@ -164,12 +166,13 @@ def learn_step_at_node(
 def _tested(
     shares: Floats, spread: float, column: NumericColumn, steps: Floats, finer_z: float
 ) -> Entries:
-    """Return the coarsest step such that no entries on a finer one are significant, if any.
+    """Return the coarsest step for which entries at finer steps are not significant, if any.
 
-    ``shares`` are those of the entries with each step, with none, and without an entry; ``spread``
-    is their standard error, ``finer_z`` of which show a finer step. Zero is a multiple of all
-    steps, and most entries at the first steps may be zeros. Hence a step is returned only if there
-    are significantly many entries at steps after these.
+    ``shares`` are the shares of entries with each step, of entries without any step, and of missing
+    entries. ``spread`` is their standard error, and ``finer_z`` is the number of standard errors
+    that shows a finer step. Zero is a multiple of all steps, and most entries at the first steps
+    may be zeros. Hence a step is returned only if there are significantly many entries at steps
+    after these.
     """
     low, high = column.kind.low, column.kind.high
     # number of steps that have no multiple except 0 within the bounds
@@ -227,7 +230,7 @@ class ColumnCells:
         the edges. The mass of a cell with a single value is moved to the cells beside it.
         """
         masses = np.diff(below)
-        # While cells are coarse, a narrow peak around an atom cannot be told from the atom.
+        # While cells are coarse, a narrow peak around an atom looks the same as the atom.
         beside = np.where(self.atoms, masses / 2, 0.0)
         masses = masses + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
         shares = np.where(self.atoms, 0.0, _EARLIER * masses + (1 - _EARLIER) * self.uniform)
@@ -244,7 +247,7 @@ class ColumnCells:
         return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
 
     def likely(self, before: "ColumnCells", shares: Floats) -> Floats:
-        """Return the shares of these cells, from those of the cells ``before``.
+        """Return the shares of these cells, computed from the ``shares`` of the cells ``before``.
 
         The density is taken as uniform within each earlier cell. The last share, of missing
         values, is kept. No share is below 1e-5.
@@ -253,7 +256,10 @@ class ColumnCells:
         return np.asarray(np.maximum(np.append(found, shares[-1]), _MIN_PRIOR_SHARE))
 
     def _overlap(self, cells: "ColumnCells", axis: int) -> Floats:
-        """Return the part of each other cell in each of these (axis 0), or the reverse (axis 1)."""
+        """Return the parts of the other ``cells`` that lie in each of these cells (axis 0).
+
+        With axis 1, return the parts of these cells that lie in each of the other ``cells``.
+        """
         upper = np.minimum.outer(self.edges[1:], cells.edges[1:])
         overlap = np.clip(upper - np.maximum.outer(self.edges[:-1], cells.edges[:-1]), 0, None)
         parts = overlap / np.maximum(overlap.sum(axis=axis, keepdims=True), 1e-300)

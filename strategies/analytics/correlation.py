@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-# Shares of the budget: where numbers are, their products, and how these vary between users.
+# Shares of the budget for the histograms of numbers, for the sums of their products, and for the
+# sums that show how these products vary between users.
 _LIMITS, _PRODUCTS, _SPREAD = 0.2, 0.7, 0.1
-# Smallest and largest normal score of the limits of a column. Between them it is the one at which
-# the noise of a correlation is about this.
+# Smallest and largest normal score of the limits of a column. Between the two, the score is chosen
+# such that the noise of a correlation is about _NOISE.
 _REACH, _NOISE = (2.5, 4.0), 0.03
 _TAIL = 0.2  # share beyond the last knot of a histogram, above which the limit is the bound
 _USEFUL = 0.15  # largest noise of a correlation of columns as wide as their limits say
@@ -52,9 +53,10 @@ class CorrelationResult(Result):
         The correlations of users' rows, in which all users have the same weight. NaN if noise hides
         a correlation.
     std_error : ndarray of float64, shape (columns, columns)
-        Their standard errors, by noise and by sampling of the users from a population.
+        Standard errors of the correlations, by noise and by sampling of the users from a
+        population.
     lower, upper : ndarray of float64, shape (columns, columns)
-        Ends of their 95 % intervals.
+        Ends of the 95 % intervals of the correlations.
     limits : ndarray of float64, shape (columns, 2)
         Numbers beyond these limits, within the declared bounds, count as the limit. They come from
         a noisy histogram, and nearly all numbers are within them.
@@ -129,7 +131,7 @@ class CorrelationResult(Result):
 class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
     """Strategy that estimates the correlation matrix of columns of numbers, with 95 % intervals.
 
-    Noise is added at the node or shared by nodes: a user's report alone would tell too little.
+    Noise is added at the node or shared by nodes: with noise at the user it would be too large.
     Rows without an entry in one of the columns do not count.
 
     Other parameters are those of :class:`~.base.ColumnStrategy` and
@@ -141,15 +143,16 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
         The columns, at least two. By default all columns of numbers, including the target. Fewer
         columns have less noise.
     noise : {"node", "shared"} (default: "node")
-        Where noise is added.
+        Place where noise is added.
 
     Notes
     -----
-    A fifth of the budget tells where each column's numbers are. Its limits are the quantiles at
-    normal scores of 2.5 (if noise is large) to 4 on either side, so that wide bounds cost little.
+    A fifth of the budget is spent on a histogram of each column. The column's limits are quantiles
+    of it, at normal scores of 2.5 (if noise is large) to 4 on either side, so that wide bounds cost
+    little.
     A second sum has the numbers and their products, from -1 to 1 between the limits. A third one
     has the squares of users' influences on the correlations, so that errors hold for columns that
-    are not normal. Intervals are those of Fisher's z, whose standard error is that of the
+    are not normal. Intervals are computed by Fisher's z, whose standard error is that of the
     correlation r over ``1 - r**2``, together with r and 1.96 standard errors on either side, since
     noise is normal about r.
     """
@@ -201,7 +204,7 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
         )
 
     def _asked(self, run: Run) -> Protocol:
-        """Ask where numbers are, for their products, and how these vary."""
+        """Ask for histograms of the columns, for products, and for the products' variation."""
         asker = CellAsker(self, run)
         assert asker.budget and asker.everyone
         noise = noise_of_product(asker.budget, len(self._columns), _PRODUCTS)
@@ -253,7 +256,8 @@ def _limits(scale: Floats, reach: float) -> Floats:
     """Return the limits of a column, from its quantile function."""
     values, below = scale
     low, high = quantiles(scale, norm.cdf([-reach, reach]))
-    # Many numbers beyond the last knot are no tail of a normal distribution, such as ones of 0/1.
+    # Many numbers beyond the last knot, such as ones among 0 and 1, are not the tail of a normal
+    # distribution.
     low = values[0] if below[1] > _TAIL else low
     high = values[-1] if below[-2] < 1 - _TAIL else high
     return np.array([low, high])

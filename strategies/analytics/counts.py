@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_SHOWN = 12  # categories in a result's text
-_NUMBER = re.compile(r"\s*[<>]?\s*(-?\d+(?:\.\d+)?)")  # that a level begins with, such as 18-24
-
-_ALL_Z = 2.0  # standard errors from 1 within which all users may have a category
+_SHOWN = 12  # largest number of categories in a result's text
+_NUMBER = re.compile(r"\s*[<>]?\s*(-?\d+(?:\.\d+)?)")  # number at a level's start, as in 18-24
+_ALL_Z = 2.0  # a share of users within this many standard errors of 1 counts as all users
 
 
 @dataclass(repr=False, kw_only=True)
@@ -50,7 +49,7 @@ class CountsResult(Result):
     categories : list of str
         Its categories.
     shares : ndarray of float64, shape (categories,)
-        Unbiased estimates, which add up to 1; those of rare categories may be below 0.
+        Unbiased estimates, which add up to 1; the shares of rare categories may be below 0.
     std_error : ndarray of float64, shape (categories,)
         Standard errors of the shares in the population that the users are drawn from. They
         include the random choice of each user's row.
@@ -247,7 +246,7 @@ def counts_result(column: str, categories: list[str], found: ShareEstimates) -> 
     if answering < 3 * error:
         notes.append(
             f"Hardly any user has a value of {column!r}: {answering:.1%} ± {error:.1%}. The shares "
-            "are of these, and may be off by more than their standard errors."
+            "are those of these users, and may be wrong by more than their standard errors."
         )
     return CountsResult(
         column=column,

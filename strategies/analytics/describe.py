@@ -45,11 +45,11 @@ _HIDDEN = (
     "Narrower bounds, more users or a larger epsilon would show it."
 )
 _OUTSIDE = (
-    "The mean of {!r} is not between its quartiles, by less than 1.96 standard errors of the "
-    "difference: noise may have moved it there."
+    "The mean of {!r} is not between its quartiles. It is less than 1.96 standard errors away from "
+    "them: noise may have moved it there."
 )
 # Users are split among the tasks as if epsilon were at most this. Above it, errors are not limited
-# by noise, and the even smaller noise of means would take too many users from them.
+# by noise. As the noise of means falls even further, they would get too few users.
 _SETTLED = 4.5
 
 
@@ -64,7 +64,10 @@ class _Task:
 
 @dataclass
 class _SpreadTask:
-    """Task that estimates the mean of 1 - t^2, for a column scaled from its bounds to [-1, 1]."""
+    """Task that estimates the mean of 1 - t^2, from which a standard deviation follows.
+
+    t is a number of the column, scaled from the column's bounds to [-1, 1].
+    """
 
     schema: Schema
     column: str
@@ -183,7 +186,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         return self._result(found, run.num_users)
 
     def _of_nodes(self, run: Run) -> Generator[Ask, Any, DescribeResult]:
-        """Ask all users for all statistics, each by the same share of the budget."""
+        """Ask all users for all statistics; each task spends an equal share of the budget."""
         (cohort,) = run.cohorts([run.num_users])
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         budget, share = Budget.of(run, self.delta), 1 / self._asks_of_nodes
@@ -305,7 +308,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
     ) -> tuple[list[float], list[float]]:
         """Return all statistics of a column of numbers, and their standard errors.
 
-        ``variance`` is that of a number in [-1, 1], with its standard error.
+        ``variance`` has the variance of the column, scaled to [-1, 1], and its standard error.
         """
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 STATISTICS = ("count", "mean", "std", "25%", "50%", "75%")
 _OF_CATEGORIES = ("unique", "top", "share of top")
 _GAP = "\N{NO-BREAK SPACE}"
-# The top category is left out from this standard error of its share on: it is that of a random
-# guess between 0 and 1.
+# The top category is not shown if the standard error of its share is at least this, which is that
+# of a random guess between 0 and 1.
 _GUESSED = 0.29
 # Smallest share of a bar that has room for a name, and characters of a name in a whole bar.
 _NAMED, _CHARACTERS = 0.08, 50
@@ -44,7 +44,7 @@ class DescribeResult(Result):
     categorical : list of str
         Names of the columns of categories.
     categories : list of list of str
-        Their categories.
+        The categories of each of these columns.
     shares, share_errors : list of ndarray of float64, shape (categories,)
         Unbiased shares among the users with an entry, and their standard errors.
     counts : ndarray of float64, shape (columns of categories,)

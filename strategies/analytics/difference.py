@@ -35,11 +35,11 @@ from .difference_result import DifferenceResult
 from .difference_window import HUMP, LEVELS, SKEWED, Window, best_window, stated_errors, telling
 from .means import GROUP_Z, Means
 
-_TELL = 0.08  # share of the users whose rounded numbers tell the window
+_TELL = 0.08  # share of the users whose rounded numbers determine the window
 _ERROR = "standard error of a difference, in widths of the bounds"
 _SKEWED = (
-    "In a skewed column (exponential, with a mean of a fifth of the bounds' distance) it is about "
-    "{}."
+    "In a skewed column (exponential, with a mean of a fifth of the bounds' distance) the error is "
+    "about {}."
 )
 _USEFUL = 0.25  # largest standard error, for numbers in [-1, 1], at which a run still starts
 _WHOLE = 0.02  # part of the bounds' distance that a window may leave out without a note
@@ -49,9 +49,9 @@ _WHOLE = 0.02  # part of the bounds' distance that a window may leave out withou
 class Difference(AtNode, ColumnStrategy[DifferenceResult]):
     """Strategy that estimates by how much the means of a number differ between two arms.
 
-    A twelfth of the users report their rounded numbers, which tell a window that holds nearly all
-    numbers. The others report their number within this window. Noise is proportional to the width
-    of the window instead of the bounds' distance.
+    A twelfth of the users report their rounded numbers, from which the run chooses a window that
+    holds nearly all numbers. The others report their number within this window. Noise is
+    proportional to the width of the window instead of the bounds' distance.
 
     Other parameters are those of :class:`~.base.ColumnStrategy` and
     :class:`~..runtime.at_node.AtNode`.
@@ -71,14 +71,14 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
     allocation : float (default: 0.5)
         Share of the users in the first arm, with ``assigned``.
     window : bool (default: True)
-        False if numbers are to count as far as the bounds, and all users to report them. This is
-        for numbers of which rare large ones may be the difference, such as 0 and 1.
+        If False, numbers are clipped at the bounds only, and all users report them. Use this if
+        rare large numbers may make the difference, such as the ones among 0 and 1.
 
     Notes
     -----
-    The window minimises the squared standard error of the difference. It consists of the noise,
-    and of three quarters of the mean distance of numbers from the window: what lies beyond is
-    lost, and by so much of it the arms may differ. Numbers in the window are reported as in
+    The window minimises the squared standard error of the difference. This error covers the noise,
+    and three quarters of the mean distance of numbers from the window: clipping removes this
+    distance, and the arms may differ in it. Numbers in the window are reported as in
     :class:`Means`. The standard error of private arms includes the covariance of the two means.
     With noise at the node all users report their moments in both arms, without a window.
     """
@@ -135,7 +135,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         if not self.assigned:
             check_unused(self, "with arms that are not assigned", "allocation")
         if self.noise != "user":
-            check_unused(self, "with sums of nodes, which have none", "window")
+            check_unused(self, "with sums of nodes, which use no window", "window")
             if self.assigned:
                 raise ValueError(
                     f"Expected assigned=False with noise={self.noise!r}, got True: in sums of "
@@ -166,7 +166,8 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         if self.noise != "user":
             return (yield from self._at_node(run))
         tellers, waves = self._sizes(self._sizes_of_arms(run))
-        # Hashes put the tellers of both arms between the arms, so that one question asks them all.
+        # By their hashes, the users of both arms who report for the window lie between the arms, so
+        # that one question asks them all.
         sizes = [*waves[0], *([tellers] if tellers else []), *(s for own in waves[1:] for s in own)]
         cohorts = run.cohorts(sizes)
         window = Window()
@@ -206,14 +207,14 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         (everyone,) = run.cohorts([run.num_users])
         budget = Budget.of(run, self.delta)
         sums = yield from self._means.moments(everyone, budget, self.column, 1.0)
-        errors = 2 * sums.errors  # of a number in [-1, 1]
+        errors = 2 * sums.errors  # errors of the means of a number in [-1, 1]
         clear = sums.shares > GROUP_Z * sums.share_errors
         return self._result(2 * sums.means - 1, errors, float(np.hypot(*errors)), Window(), clear)
 
     def _result(
         self, mean: Floats, error: Floats, noise: float, window: Window, clear: NDArray[np.bool_]
     ) -> DifferenceResult:
-        """Return the result from the means within a window, both in [-1, 1]."""
+        """Return the result; ``mean`` is in [-1, 1] within a window, and this within the bounds."""
         low, high = self._kind.low, self._kind.high
         half, middle = (high - low) / 2, (high + low) / 2
         ends = middle + half * (window.middle + np.array([-1, 1]) * window.half)
@@ -252,25 +253,31 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return notes
 
     def _sizes_of_arms(self, run: Run) -> list[int]:
-        """Return the number of users in each cohort of arms: in both, or together if private."""
+        """Return the number of users in each cohort.
+
+        If arms are assigned, each arm is one cohort. If arms are private, all users are one cohort.
+        """
         if not self.assigned:
             return [run.num_users]
         first = run.population.between(0, end_of_first(self.allocation)).size
         return [first, run.num_users - first]
 
     def _planned_arms(self, num_users: int) -> list[int]:
-        """Return the expected numbers of :meth:`_sizes_of_arms`."""
+        """Return the numbers of users that :meth:`_sizes_of_arms` is expected to return."""
         first = int(self.allocation * num_users)
         return [first, num_users - first] if self.assigned else [num_users]
 
     def _sizes(self, arms: list[int]) -> tuple[int, list[list[int]]]:
-        """Return the number of users who tell the window, and the sizes of each arm's waves."""
+        """Return the number of users who report for the window, and the sizes of arms' waves."""
         tellers = [self.window * max(self.min_reports, int(_TELL * users)) for users in arms]
         left = [max(users - own, 1) for users, own in zip(arms, tellers, strict=True)]
         return sum(tellers), [self._levels.shares.sizes(own, self.min_reports) for own in left]
 
     def _noise(self, sizes: list[int]) -> float:
-        """Return the variance of the difference by noise, of numbers in [-1, 1]."""
+        """Return the variance of the difference that noise causes, for numbers in [-1, 1].
+
+        ``sizes`` has the number of users in each cohort of arms.
+        """
         each = sizes if self.assigned else 2 * sizes
         return sum(self._levels.variance / users for users in each)
 
@@ -288,7 +295,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
     @contextmanager
     def _opened_store(self, *arguments: Any) -> Iterator[RunStore]:
-        """Open the run's store; assigned arms have the salt of their experiment."""
+        """Open the run's store; with assigned arms, store the experiment's salt as the run's."""
         with super()._opened_store(*arguments) as kept:
             if self.assigned:
                 kept.put("salt", salt_of(self.by))
@@ -335,7 +342,10 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return column_users(self.schema, names, setting, _ERROR, _stated, useless=SPREAD)
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return the standard error that runs with noise at the user state, by windows drawn."""
+        """Return the expected standard error of a run with noise at the user.
+
+        It is the median over simulated windows.
+        """
         if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         tellers, waves = self._sizes(self._planned_arms(setting.num_users))

@@ -1,4 +1,4 @@
-"""Result of Difference: two means, their difference, and what it tells."""
+"""Result of Difference: two means, their difference, and its significance."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_POWER = 0.8  # probability to see the smallest effect that is stated
+_POWER = 0.8  # probability of detecting the smallest difference that a result states
 
 
 @dataclass(repr=False, kw_only=True)
@@ -92,9 +92,10 @@ class DifferenceResult(Result):
         Returns
         -------
         DataFrame
-            ``estimate``, its name; its ``value`` in the column's units and ``standard error`` for
-            the population; a 95 % interval; the ``p-value`` of the difference, and the smallest
-            ``detectable`` one: by 80 % of such studies, at a significance level of 5 %.
+            ``estimate``, the name of the estimate; its ``value`` in the column's units and
+            ``standard error`` for the population; a 95 % interval; the ``p-value`` of the
+            difference; and ``detectable``, the smallest true difference that 80 % of such studies
+            would detect at a significance level of 5 %.
         """
         values = np.array([self.difference, *self.means])
         errors = np.array([self.std_error, *self.std_errors])

@@ -1,4 +1,4 @@
-"""Window of a difference of arms: the interval to which numbers are clipped before they are noised.
+"""Window of a difference of arms: the interval to which numbers are clipped before noise is added.
 
 Plans draw the windows that the same noise would make a run choose.
 """
@@ -17,15 +17,16 @@ from ..forecasts.columns import SPREAD
 from ..numerics.denoising import project_on_simplex
 from .cells import Levels, ShareEstimator, rounded
 
-LEVELS = 9  # number of levels to which users round the numbers that tell the window
-# The arms may differ in what lies beyond the window by so much of it: this is one standard error.
+LEVELS = 9  # number of levels to which users round the numbers that determine the window
+# Standard error of the arms' difference by clipping, over the mean distance of numbers from the
+# window.
 _BEYOND = 0.75
 _HALVES = np.linspace(0.1, 1.0, 19)  # candidate half-widths of the window
 _MIDDLES = 41  # number of candidates for its middle
 _DRAWS = 100  # number of windows that a plan draws
 _PLACES = (np.arange(500) + 0.5) / 500
-#: Columns of plans, in [-1, 1]: that of ColumnUsers, and exponential numbers with a mean of a fifth
-#: of the bounds' distance.
+#: Columns that plans assume, in [-1, 1]: the column of ColumnUsers, and exponential numbers with a
+#: mean of a fifth of the bounds' distance.
 HUMP = np.clip(2 * SPREAD * (1 + ndtri(_PLACES)), -1, 1)
 SKEWED = np.minimum(-0.4 * np.log1p(-_PLACES) - 1, 1)
 
@@ -35,18 +36,21 @@ class Window(NamedTuple):
 
     middle: float = 0.0
     half: float = 1.0
-    beyond: float = 0.0  # mean distance of the numbers from it
+    beyond: float = 0.0  # mean distance of the numbers from the window
 
     def error(self, noise: float) -> float:
-        """Return the standard error of a difference from that of numbers scaled to [-1, 1]."""
+        """Return the standard error of a difference, with the error by clipping.
+
+        ``noise`` is its standard error by noise if the window is scaled to [-1, 1].
+        """
         return math.hypot(self.half * noise, _BEYOND * self.beyond)
 
 
 def best_window(shares: Floats, noise: float) -> Window:
     """Return the window with the smallest standard error of the difference.
 
-    ``shares`` are those of evenly spaced levels from -1 to 1, ``noise`` is the variance of the
-    difference by noise if the window is the whole range.
+    ``shares`` are the shares of numbers at evenly spaced levels from -1 to 1. ``noise`` is the
+    variance of the difference by noise if the window is the whole range.
     """
     levels, half = np.linspace(-1, 1, len(shares)), _HALVES[:, None]
     middles = np.linspace(-1, 1, _MIDDLES) * (1 - half)
@@ -57,10 +61,11 @@ def best_window(shares: Floats, noise: float) -> Window:
 
 
 def stated_errors(numbers: Floats, noise: float, levels: Levels, tellers: int) -> Floats:
-    """Return standard errors that runs would state for users with such numbers in [-1, 1].
+    """Return the standard errors that simulated runs state for users with these numbers.
 
+    numbers: Equally frequent numbers in [-1, 1].
     noise: Largest variance of the difference by noise without a window, as in :func:`best_window`.
-    tellers: Number of users who tell the window; 0 if it is the whole range.
+    tellers: Number of users who report for the window; 0 if it is the whole range.
     """
     windows = [Window()]
     if tellers:
@@ -78,5 +83,5 @@ def stated_errors(numbers: Floats, noise: float, levels: Levels, tellers: int) -
 
 
 def telling(epsilon: float, tellers: int) -> list[FrequencyOracle]:
-    """Return the mechanisms of the users who tell the window: one, or none without a window."""
+    """Return a list with the mechanism of users who report for the window; empty without them."""
     return ShareEstimator(epsilon, LEVELS).oracles([tellers] if tellers else [])

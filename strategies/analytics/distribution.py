@@ -88,8 +88,8 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     distribution.
 
     With noise at the node, all users count in histograms of several widths, by the shares of their
-    rows. A first sum tells whether nearly all entries are multiples of a round step. Otherwise the
-    bounds have cells of their own.
+    rows. A first sum shows whether nearly all entries are multiples of a round step. If they are
+    not, each bound has a separate cell.
 
     Other parameters are those of :class:`~.base.ColumnStrategy` and
     :class:`~..runtime.at_node.AtNode`.
@@ -119,9 +119,10 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     are, cells end between multiples, and the distribution function rises at the multiples only.
     Otherwise the bounds and 0 each get a separate cell.
 
-    With groups, a tenth of the users tells where entries are, and the others report the pair of
-    their group and of their entry's cell (:class:`~.group_functions.GroupFunctions`). No density is
-    smoothed. Entries' steps are looked for as without groups.
+    With groups, a tenth of the users report the cell of their entry, and the others report the pair
+    of their group and of their entry's cell, in cells adapted to these first reports
+    (:class:`~.group_functions.GroupFunctions`). No density is smoothed. The step of entries is
+    estimated as without groups.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -200,7 +201,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return self._result(cells.edges, draws, linear, step, notes)
 
     def _of_groups(self, run: Run) -> Generator[Ask, Any, GroupDistributionsResult]:
-        """Return the distribution functions of all groups."""
+        """Ask all users and return the distributions of all groups."""
         functions, step = yield from self._functions.ask(run, self.delta)
         restore = self._column.kind.restore
         return GroupDistributionsResult(
@@ -208,7 +209,8 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
             groups=self._groups.names,
             keys=self._groups.keys,
             results=[
-                self._told(replace(each, edges=restore(each.edges)), step) for each in functions
+                self._result_of(replace(each, edges=restore(each.edges)), step)
+                for each in functions
             ],
             notes=self._functions.notes(functions),
         )
@@ -222,12 +224,12 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         step = yield from learn_step_at_node(cohort, budget, self._column, STEP_SHARE)
         found = yield from ask_function(cohort, budget, place, kind.ends, 1 - STEP_SHARE)
         found = replace(found, edges=kind.restore(found.edges))
-        result = self._told(found, step)
+        result = self._result_of(found, step)
         self._note_few_entries(result.linear, result.notes)
         return result
 
-    def _told(self, found: Function, step: float | None) -> DistributionResult:
-        """Return the result of a distribution function in the column's units."""
+    def _result_of(self, found: Function, step: float | None) -> DistributionResult:
+        """Return the result for a distribution function whose edges are in the column's units."""
         if step is not None:
             found = found.at_multiples(step)
         linear = found.linear(_normals(found.edges)[:-1])
@@ -261,7 +263,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return Counted(law, counts.astype(np.float64))
 
     def _oracle(self, cells: int) -> tuple[NarrowSquareWave, int]:
-        """Return the mechanism, and the number of empty cells before that of missing values.
+        """Return the mechanism, and the number of empty cells before the cell of missing values.
 
         Without empty cells, a missing value would look like a high entry. Half a window of empty
         cells gives averages the least variance.
@@ -276,7 +278,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return math.sqrt(RandomizedResponse(self.epsilon).variance / 4 / num_users)
 
     def _noise(self, num_users: int) -> float:
-        """Return the part of that standard error which is due to randomisation."""
+        """Return the part of the standard error of :meth:`_error` that is due to randomisation."""
         return math.sqrt((RandomizedResponse(self.epsilon).variance - 1) / 4 / num_users)
 
     def _notes(self, num_users: int) -> list[str]:
@@ -312,7 +314,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         )
 
     def synthetic(self, setting: Setting) -> ColumnUsers | None:
-        """Return users with a column; the error is the largest of its distribution function."""
+        """Return users with the column; the error is the largest of the distribution function."""
         if self.noise == "user" and self.by is None:
             return None
         error = "largest error of the distribution function"
@@ -377,21 +379,21 @@ _BLUNT = (
     "off by more than .1, within the band. From {:,} users on, errors are seldom above .1."
 )
 _UNROUNDED = (
-    "{:,} users are too few at epsilon {:g} to ask some how round their entries are: a value that "
-    "many share looks like a narrow hump, beside which shares may be off by more than .5, within "
-    "the band. From {:,} users on they are asked."
+    "{:,} users are too few at epsilon {:g} to ask some of them how round their entries are: a "
+    "value that many users share looks like a narrow hump, beside which shares may be off by more "
+    "than .5, within the band. From {:,} users on they are asked."
 )
 _STOPPED = (
     "About {:.0%} of the users have an entry in {!r}, too few for a distribution. "
     "The other {:,} users have not been asked. Texts, such as dates or '1,5', are no numbers."
 )
 _HARDLY_ANY = (
-    "Hardly any user may have an entry in {!r}: then the distribution is of noise and nothing else."
+    "Hardly any user may have an entry in {!r}: if so, the distribution is nothing but noise."
 )
 _FEW = 0.25  # share of users with an entry below which a note says that errors are large
 _FEW_ENTRIES = (
-    "Only {:.0%} ± {:.0%} of the users have an entry in {!r}: errors are {:.0f} times those of a "
-    "column that all have entries in."
+    "Only {:.0%} ± {:.0%} of the users have an entry in {!r}: errors are {:.0f} times as large as "
+    "in a column in which all users have entries."
 )
 
 

@@ -1,4 +1,4 @@
-"""Result of Distribution with groups: a distribution for each of them."""
+"""Result of Distribution with groups: a distribution for each group."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_SHOWN = 12  # groups in a result's text
+_SHOWN = 12  # largest number of groups in a result's text
 
 
 @dataclass(repr=False, kw_only=True)
@@ -31,8 +31,8 @@ class GroupDistributionsResult(Result):
     keys : dict of str to list of str
         The category that each group has in a column, by the name of the column.
     results : list of DistributionResult
-        The distribution of each group. Its ``without_entry`` is the share of all users who are not
-        in the group with an entry.
+        The distribution of each group. Its ``without_entry`` is the share of all users who are in
+        another group or have no entry.
     """
 
     column: str

@@ -1,8 +1,8 @@
 """Distribution functions of a column in each of several groups.
 
-A few users tell the step of entries, and a few where entries are, in cells of one width. Cells
-between adapted edges are then counted in all groups at once: a user reports the pair of its group
-and its cell.
+A few users report the step of their entries, and a few others the cell of their entry, in cells of
+equal width. Cells between adapted edges are then counted in all groups at once: a user reports the
+pair of its group and its cell.
 """
 
 import math
@@ -28,7 +28,8 @@ from .cells import MOST_CELLS, ShareEstimator, cell_question
 from .column import STEP_SHARE, NumericColumn, cells_of, learn_step, learn_step_at_node
 from .groups import Groups
 
-_TELL, _EVEN = 0.1, 32  # share of the users, or of the budget, that tells the edges; first cells
+# Share of the users, or of the budget, for the cells of equal width; and the number of these cells.
+_TELL, _EVEN = 0.1, 32
 _CELLS = (4, 8, 16, 32)  # candidates for the number of cells of a group
 _MOST_ERROR = 0.1  # largest error in rank of a median at which a run still starts
 
@@ -57,7 +58,10 @@ class GroupFunctions:
         )
 
     def _cells(self, num_users: int) -> int:
-        """Return the number of cells of a group: intervals are two errors and a cell wide."""
+        """Return the number of cells per group for which intervals are shortest.
+
+        An interval is as wide as two standard errors and a cell.
+        """
         options = [cells for cells in _CELLS if len(self.groups.names) * cells < MOST_CELLS]
         return min(options, key=lambda cells: 2 * self._error(num_users, cells) + 1 / cells)
 
@@ -75,7 +79,7 @@ class GroupFunctions:
         return (yield from self._of_nodes(cohort, Budget.of(run, delta)))
 
     def notes(self, functions: Sequence[Function]) -> list[str]:
-        """Return a note with the names of the groups that may be empty, in a list, if any."""
+        """Return a list with a note that names the groups that may be empty, or an empty list."""
         pairs = zip(self.groups.names, functions, strict=True)
         if not (empty := [name for name, function in pairs if function.is_hidden]):
             return []
@@ -85,7 +89,7 @@ class GroupFunctions:
         ]
 
     def _of_users(self, run: Run) -> Generator[Ask, Any, Found]:
-        """Return the functions from single reports: of the step, of cells, then of pairs."""
+        """Return the functions from single reports: first of the step, then of cells, of pairs."""
         step = (yield from learn_step(run, self.column)).step
         tellers = max(run.min_reports, int(_TELL * run.num_users))
         left = max(run.num_unasked - tellers, 1)
@@ -149,7 +153,10 @@ def audit_runs_of_groups(epsilon: float) -> Iterator[tuple[Schema, Users]]:
 
 
 def adapted(even: Floats, mass: Floats, cells: int) -> Floats:
-    """Return edges of cells that have equal parts of the mass and of the range together."""
+    """Return the edges of ``cells`` cells of equal weight.
+
+    Half of the weight is the ``mass`` in the ``even`` cells, and half is the length of the range.
+    """
     part = np.full(len(mass), 1 / len(mass))
     if mass.sum() > 0:
         part = (part + mass / mass.sum()) / 2

@@ -198,7 +198,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
     Other parameters are those of :class:`~..runtime.base.LdpStrategy` and
     :class:`~..runtime.at_node.AtNode`. With noise at the node, all items of all users are counted,
     so the domain has at most 65,536 items, and ``set_size``, ``item`` and ``backend`` have no
-    effect. A user counts in parts for the items of its rows, and for one in all.
+    effect. Each row of a user with k rows counts 1 / k for its item.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
 
     @property
     def row_features(self) -> int:
-        """Return 1: the item."""
+        """Number of features that users' rows need to have: 1, the item."""
         return 1
 
     def randomizer(self, num_users: int) -> Mechanism:
@@ -393,7 +393,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         cutoff: float,
         notes: list[str],
     ) -> HeavyHittersResult:
-        """Return the result from the counts of all items, and the errors of those found."""
+        """Return the result from the counts of all items, and the errors of the found items."""
         return HeavyHittersResult(
             domain_size=self.domain_size,
             items=items,
@@ -411,7 +411,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         quantile: Callable[[float], Any],
         by_chance: Callable[[Floats], Floats],
     ) -> tuple[Integers, float]:
-        """Return the items that stand out, the largest scores first, and the score to exceed.
+        """Return the items with significant scores, largest first, and the score to exceed.
 
         Parameters
         ----------
@@ -453,7 +453,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         """Return a note with the size of the noise, and the needs for finding a frequent item."""
         noise = math.sqrt(mechanism.variance / users)
         text = (
-            f"No item clears the noise: with {users} reports the standard error of a frequency "
+            f"No item exceeds the noise: with {users} reports the standard error of a frequency "
             f"is {noise:.2g}, and an item is returned above {cutoff / users:.2g}."
         )
         return f"{text} {self._to_see(mechanism, users)}"

@@ -49,10 +49,10 @@ from .quantiles_result import QuantilesResult
 # rounds have better thresholds, so they are larger. With four rounds of cells, each twice as large,
 # the error for 10,000 users was 2 times as large.
 _BIT_ROUNDS, _CELL_ROUNDS = (8, 1.4), (5, 1.7)
-# Users report cells if the variance is at most this multiple of that of bits, for one level and for
-# several. A cell informs about both ends of an interval and about all levels, a bit about one end
-# of one level. With three levels at epsilon 1.5, where the multiple is 3.4, intervals of 4,000
-# users were .74 times as wide as with bits, and errors half as large.
+# Users report cells if the variance is at most this multiple of the variance with bits, for one
+# level and for several. A cell informs about both ends of an interval and about all levels, a bit
+# about one end of one level. With three levels at epsilon 1.5, where the multiple is 3.4, intervals
+# of 4,000 users were .74 times as wide as with bits, and errors half as large.
 _CELLS_ONE, _CELLS_SEVERAL = 2.0, 3.5
 _MAX_LEVELS = 99
 _RANK_AT_NODE = 0.05  # largest error in rank by noise at which a run still starts
@@ -134,9 +134,10 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     12 % of the users report whether their entries are multiples of a round step. If nearly all
     entries are, estimates and ends of intervals are multiples of the step.
 
-    With groups, a tenth of the users tells where entries are, and the others report the pair of
-    their group and of their entry's cell (:class:`~.group_functions.GroupFunctions`). Entries'
-    steps are looked for as without groups. An interval ends at edges of cells.
+    With groups, a tenth of the users report the cell of their entry, and the others report the pair
+    of their group and of their entry's cell, in cells adapted to these first reports
+    (:class:`~.group_functions.GroupFunctions`). The step of entries is estimated as without groups.
+    An interval ends at edges of cells.
     """
 
     plans_with = frozenset({"rows_per_user"})
@@ -179,7 +180,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
                 yield cls(run, "x", [0.5], by="sort", epsilon=epsilon), own
 
     def _asked(self, run: Run) -> Protocol:
-        """Estimate the column's step, then search all quantiles at once; or those of groups."""
+        """Estimate the step, then search all quantiles at once; or estimate quantiles of groups."""
         if self.by is not None:
             return (yield from self._of_groups(run))
         if self.noise != "user":
@@ -288,7 +289,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         return cls(Schema({"column": Numeric(0, 1)}), "column", _PLANNED, epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> ColumnUsers | None:
-        """Return users with a column; the error is the root mean square of those in rank."""
+        """Return users with the column; the error is the root mean square of errors in rank."""
         if self.noise == "user" and self.by is None:
             return None
         many = ", root mean square of all" if len(self.levels) > 1 else ""
@@ -344,7 +345,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
             f"With {num_users:,} users {counted(len(self.levels), 'quantile')} may lie nearly "
             f"anywhere within the bounds at epsilon {self.epsilon:g}.",
             "noise",
-            advice="Fewer and less extreme levels take fewer.",
+            advice="Fewer and less extreme levels need fewer.",
         )
 
     def _sizes(self, reports: _Reports, users: int) -> list[int]:
@@ -393,7 +394,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
 
 _HARDLY_ANY = (
-    "Hardly any user may have an entry in {!r}: then the quantiles are of noise and nothing else. "
+    "Hardly any user may have an entry in {!r}: if so, the quantiles are nothing but noise. "
     "Texts, such as dates or '1,5', are no numbers."
 )
 _WIDE = (

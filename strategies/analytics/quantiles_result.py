@@ -1,4 +1,4 @@
-"""Result of Quantiles: quantiles of a column, of groups too, with their intervals."""
+"""Result of Quantiles: quantiles of a column, also by group, with their intervals."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ class QuantilesResult(Result):
     step : float or None
         Number of which nearly all entries are multiples, if one was found.
     users_std_error : ndarray of float64, shape (k,), or None
-        The part of ``std_error`` that is by the noise of nodes, if the noise is there.
+        The part of ``std_error`` that the noise of nodes causes; None with noise at the user.
     keys : dict of str to list of str
         With groups, the category that the group of each quantile has in a column, by the column's
         name. The quantiles of a group follow each other. They are NaN if the group may be empty.

@@ -24,25 +24,28 @@ from .cell_asker import CellAsker, variance_of_report
 from .cells import MOST_CELLS, ShareEstimates, ShareEstimator
 from .synthesize_result import SynthesizeResult
 
-_FIRST = 0.2  # share of the budget, or of the users, that tells where numbers are
-# Numbers of cells of a column of numbers: more if the noise of a share is at most this, over the
-# cells of a pair. Fewer are sharper for models at 4,000 and 20,000 users of four tables.
+_FIRST = 0.2  # share of the budget, or of the users, for histograms of the columns of numbers
+# Small and large number of cells of a column of numbers. The large one is taken if the noise of a
+# share is at most _MANY_NOISE over the number of cells of a pair. The small one gave better models
+# at 4,000 and 20,000 users of four tables.
 _FEW, _MANY, _MANY_NOISE = 4, 8, 0.1
 # Largest noise of a share, over the mean share of a pair's cells, at which a run starts.
 _USEFUL = 0.4
-_MISSING_Z = 3.0  # errors of the share of users with both entries
+_MISSING_Z = (
+    3.0  # number of standard errors by which the share of users with both entries is below 1
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
     """Strategy that learns a distribution of rows, from which a synthetic table is drawn.
 
-    A first step tells where the numbers of each column are, and cuts them into cells with about
-    equally many entries. Then the tables of all pairs of columns are asked. A distribution is
-    fitted to them, and ``result.rows(number)`` draws rows from it. The collection is paid once. It
-    answers later questions that pairs of columns answer, such as linear models, and no others.
-
-    The rows are as private as ``epsilon`` says. They are not anonymous data.
+    A first step asks for a histogram of each column of numbers, and cuts the column into cells with
+    about equally many entries. Then users report on the tables of all pairs of columns. A
+    distribution is fitted to these tables, and ``result.rows(number)`` draws rows from it. Users
+    pay for the collection once. The rows answer later questions that pairs of columns answer, such
+    as linear models, and no others. They are as private as ``epsilon`` says, but not anonymous
+    data.
 
     With noise at the user, every user reports its cell of one column or of one pair. With noise at
     the node, all users count in all tables.
@@ -114,7 +117,7 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
         yield cls(schema, epsilon=epsilon), users
 
     def _sizes(self, cells: int) -> list[int]:
-        """Return the number of cells of each column, if numbers have so many."""
+        """Return the number of cells of each column; a column of numbers has ``cells`` cells."""
         return [
             cells if name in self._numbers else len(categories_of(self.schema, "columns", name))
             for name in self._columns
@@ -129,7 +132,7 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
         return _FIRST if self._numbers else 0.0
 
     def _asked(self, run: Run) -> Protocol:
-        """Ask where numbers are, then for all pairs, and fit the distribution."""
+        """Ask for histograms of numbers, then for the tables of all pairs; fit a distribution."""
         asker = CellAsker(self, run)
         scales = dict[str, Floats]()
         for name in self._numbers:

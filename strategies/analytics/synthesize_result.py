@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _MOST_NAMED = 12  # columns of which a heat map, or a text, shows the numbers
-_LEVELS = 1000  # at which the quantiles of a column are averaged
+_LEVELS = 1000  # number of levels at which the quantiles of a column are averaged
 
 
 @dataclass(repr=False, kw_only=True)
 class SynthesizeResult(Result):
-    """A distribution of rows, and how far its tables are from those of the users.
+    """A distribution of rows, and the distance of its tables from the users' tables.
 
     Rows that are drawn from it belong to no user. They are as private as the reports that the
     distribution was fitted to, at ``privacy.epsilon``, however many are drawn. They are not
-    anonymous data: what the reports tell about a user, the rows may tell.
+    anonymous data: the rows may reveal what the reports reveal about a user.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class SynthesizeResult(Result):
         For each column the share of each cell as measured, unbiased, and its standard error by
         noise.
     one_way, two_way : float
-        Estimated total variation between the tables of the distribution and those of these users:
-        mean over columns, and mean over pairs of columns. It is the largest difference of the
-        share of any set of cells.
+        Estimated total variation between the tables of the distribution and the users' tables:
+        mean over columns, and mean over pairs of columns. The total variation of two tables is the
+        largest difference in the share of any set of cells.
     one_way_interval, two_way_interval : ndarray of float64, shape (2,)
-        Their 95 % intervals.
+        95 % intervals of ``one_way`` and ``two_way``.
     pairs : ndarray of float64, shape (columns, columns)
         Estimated total variation for each pair, and on the diagonal for each column.
     """
@@ -128,7 +128,8 @@ class SynthesizeResult(Result):
         -------
         DataFrame
             The ``column``; the ``entries`` of a cell, a category or a range; the ``share`` as
-            measured, and its ``standard error`` by noise; the ``synthetic`` share, that of rows.
+            measured, and its ``standard error`` by noise; the ``synthetic`` share, which rows that
+            are drawn have.
         """
         sizes = list(map(len, self.measured))
         places = range(len(sizes))
@@ -177,8 +178,8 @@ class SynthesizeResult(Result):
         return [
             *lines,
             "Numbers follow a noisy histogram. Their places within its cells are guessed, and "
-            "tails that noise hides are those of a normal distribution, up to the bounds. By this "
-            "the mean of a column may be off, beyond noise, by up to: "
+            "tails that noise hides are those of a normal distribution, up to the bounds. These "
+            "guesses, without the noise, may change the mean of a column by up to: "
             f"{', '.join(first_of(reaches, _MOST_NAMED))}.",
         ]
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _TABLES = 24  # number of simulated tables that estimate the noise in the deviations
 _TABLES_OF_TEST = 400  # number of simulated tables that estimate the test's null distribution
-# Numbers of cells of a number. A run takes the most with which the noise of a share is at most this
-# part of the mean share.
+# Candidate numbers of cells of a column of numbers. A run takes the largest one with which the
+# noise of a share is at most _NOISE times the mean share.
 _CELLS, _NOISE = (4, 6, 8, 12, 16), 0.5
 _SIGNIFICANCE = 0.05  # significance level of the test in a result's text
 
@@ -49,7 +49,8 @@ class TwoWayResult(Result):
     row, column : str
         Names of the two columns.
     row_categories, column_categories : list of str
-        Their categories; of a column of numbers its cells, as ``"18 to 27"``.
+        Categories of the two columns; for a column of numbers the names of its cells, such as
+        ``"18 to 27"``.
     shares : ndarray of float64, shape (rows, columns)
         Unbiased estimates of the cells' shares among users with a row that has both entries.
         They add up to 1; some may be below 0.
@@ -58,8 +59,8 @@ class TwoWayResult(Result):
         the random choice of each user's row; and the smaller standard errors among these users,
         given the rows that they drew.
     smoothed : ndarray of float64, shape (rows, columns)
-        The shares, shrunk towards those of independent columns with the same margins. The noise
-        determines how far. No share is below 0. As a whole they are closer to the truth.
+        The shares, shrunk towards the shares of independent columns with the same margins. The
+        noise determines how far. No share is below 0. As a whole the table is closer to the truth.
     chi_squared : float
         Test statistic of all deviations from independence.
     degrees_of_freedom : int
@@ -140,7 +141,10 @@ class TwoWayResult(Result):
         axes.figure.colorbar(image, ax=axes, label="share of users")
 
     def _ticks(self, name: str, cells: list[str]) -> tuple[Floats, list[str]]:
-        """Return where an axis has ticks, and their labels: of numbers the ends of the cells."""
+        """Return the positions of an axis's ticks, and their labels.
+
+        The labels are the categories, or the ends of the cells of a column of numbers.
+        """
         kind = None if self.schema is None else self.schema.kind(name)
         if not isinstance(kind, Numeric):
             return np.arange(float(len(cells))), list(map(charts.label, cells))
@@ -274,7 +278,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
         )
 
     def _cells_for(self, run: Run) -> int:
-        """Return how many cells of a number the noise of a run's shares allows."""
+        """Return the number of cells of a column of numbers that the noise of shares allows."""
         budget = Budget.of(run, self.delta) if self.noise != "user" else None
         found = _CELLS[0]
         for cells in _CELLS[1:]:
@@ -358,8 +362,8 @@ def independence(found: ShareEstimates, shape: tuple[int, int]) -> tuple[float, 
 def smoothed(shares: Floats, covariance: Floats) -> Floats:
     """Return non-negative shares that are shrunk towards independence.
 
-    Negative shares are removed first. The remaining deviations are compared with those that
-    independent columns have in simulated tables with this noise.
+    Negative shares are removed first. The remaining deviations are compared with the deviations of
+    independent columns in simulated tables with this noise.
     """
     shown = project_on_simplex(shares.ravel()).reshape(shares.shape)
     product = np.outer(shown.sum(axis=1), shown.sum(axis=0))

@@ -245,7 +245,7 @@ def test_noise_that_cannot_be_beaten_is_said(domain_size):
     result = simulate(HeavyHitters(domain_size, epsilon=0.5), Users.from_items(zipf(300)), seed=0)
     assert not len(result.items) and not len(result.counts)
     (note,) = result.notes
-    assert "No item clears the noise: with 300 reports the standard error" in note
+    assert "No item exceeds the noise: with 300 reports the standard error" in note
     assert "users or epsilon" in note and note in repr(result)
 
 

@@ -148,7 +148,7 @@ def test_the_print_says_how_numbers_are_drawn_and_how_far_means_are_off():
         assert off < result.mean_reach[name] + by_chance
         assert result.mean_reach[name] < (kind.high - kind.low) / 8
     assert "No row that is drawn misses an entry." in shown
-    assert "off, beyond noise, by up to: income" in shown
+    assert "may change the mean of a column by up to: income" in shown
     labels = Schema({"a": Categories([0, 1]), "b": Categories([0, 1])})
     users = labels.users({"a": spends, "b": income > 30_000})
     text = str(simulate(Synthesize(labels, epsilon=2.0, noise="node"), users, seed=0))
