@@ -113,8 +113,8 @@ def _excess_around(innovation: Floats) -> Floats:
 def _hypotheses(collections: int) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the hypotheses about the level's changes, and the logarithms of their priors.
 
-    The four arrays are the variance of the level's drift, shape (collections, hypotheses); that of
-    the change of its momentum; that of a day's deviation; and the log prior, the last three of
+    The four arrays are the variance of the level's drift, shape (collections, hypotheses); and the
+    variance of the change of its momentum, the variance of a day's deviation and the log prior, of
     shape (hypotheses,). There are three kinds of hypotheses: a rate of drift, without a step or
     with a step of some size before some collection; momentum; and a rate of drift or momentum, with
     days that deviate.
@@ -185,7 +185,7 @@ def _averaged(
 def _of_days(
     mean: Floats, variance: Floats, estimates: Floats, noise: Floats, day: Floats
 ) -> tuple[Floats, Floats]:
-    """Return means and variances of the value of each day, given those of the level.
+    """Return means and variances of each day's value, from the mean and variance of the level.
 
     A part of the difference between a day's estimate and the level is the day's deviation.
     """

@@ -1,7 +1,8 @@
 """Seasonal effects of a series: the deviation from the level at each place of a declared period.
 
-Source: the classical decomposition by moving averages over a whole period, in which a season adds
-up to nothing; see Hyndman & Athanasopoulos, Forecasting: Principles and Practice, section 3.4.
+Source: the classical decomposition by moving averages over a whole period, in which seasonal
+effects add up to 0; see Hyndman & Athanasopoulos, Forecasting: Principles and Practice, section
+3.4.
 """
 
 from dataclasses import replace

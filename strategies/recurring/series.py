@@ -56,7 +56,7 @@ from .series_result import (
     kept_bits,
 )
 
-_MAX_COLLECTIONS = 1000  # levels of so many collections take a second for each estimate
+_MAX_COLLECTIONS = 1000  # the levels of 1,000 collections of one estimate take a second to compute
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -75,13 +75,13 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         The strategy that runs at each collection: :class:`Means`, :class:`Counts`,
         :class:`Quantiles`, :class:`TwoWay` (of numbers: with ``cells``),
         :class:`PrivateEvaluation`, or another one whose result has ``estimates``.
-        :class:`Distribution` has none: its smoothing has the same bias every week, and the levels'
-        bands missed by 13 to 20 %. The strategy's ``epsilon`` is for the
-        whole series, as are its ``noise``, ``delta`` and ``honest``
-        (:class:`~..runtime.at_node.AtNode`), and its ``study``.
+        :class:`Distribution` has none: its smoothing has the same bias every week, and 13 to 20 %
+        of the levels' 95 % bands missed the truth. The strategy's ``epsilon`` is for the whole
+        series, as are its ``noise``, ``delta`` and ``honest`` (:class:`~..runtime.at_node.AtNode`),
+        and its ``study``.
     collections : int
         Number of collections, 2 to 1,000. It is also the number of panels. With noise at the node
-        each collection has one part in so many of the budget.
+        each collection has an equal share of the budget.
     memoised : bool (default: False)
         If True, users give permanent answers. This is possible for :class:`Counts`, and for
         :class:`Means` without groups. A node refuses unless its operator has set
@@ -102,8 +102,8 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
     -----
     Public hashes assign users to panels, independently of the census. So a panel is a random part
     of its week's users, and the estimates are about all of them. A user who joins later is in each
-    of the remaining panels with the same probability as all other users. In a deployment, the hash
-    is that of a number that the ledger assigns to the user, so a node may reorder its users.
+    of the remaining panels with the same probability as all other users. In a deployment, a number
+    that the ledger assigns to the user is hashed, so a node may reorder its users.
 
     Smoothing: see :func:`~ldp_flower.strategies.recurring.local_level.local_level`. Smith (1978)
     and Binder & Hidiroglou (1988) treat rotating panels.
@@ -130,7 +130,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
        probabilities of all that the user sends, given C, differ by a factor of exp(``epsilon``) at
        most. C depends on the user's data, and nothing is promised about it: the times at which a
        user's answer changes are public.
-    3. Nothing else about a user depends on its data, whether it answers included.
+    3. Nothing else about a user depends on its data, including whether it answers.
     4. No matter what the series sends, the clients' randomizers and ledgers enforce ``max-epsilon``
        on their side: a user who is asked outside its panel, twice, or by another series spends
        budget anew, or does not answer. A memoised series is paid once, when it begins.
@@ -169,7 +169,9 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.strategy, LdpStrategy):
-            raise ValueError(f"Expected strategy to be one, got {type(self.strategy).__name__}.")
+            raise ValueError(
+                f"Expected strategy to be an LdpStrategy, got {type(self.strategy).__name__}."
+            )
         if not has_estimates(type(self.strategy)):
             raise ValueError(
                 "Expected a strategy with estimates to follow (Means, Counts, Quantiles, TwoWay, "
@@ -195,7 +197,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
                     f"got {self.collections}."
                 )
             if self.memoised:
-                check_unused(self, "with memoised, whose levels are estimates", "season")
+                check_unused(self, "with memoised, whose levels are not smoothed", "season")
         if self.noise != "user":
             if self.memoised:
                 raise ValueError(
@@ -310,7 +312,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         return replace(few, why=f"{why} {few.why}", needed=needed)
 
     def _few_in_collection(self, num_users: int, num_nodes: int = 1) -> TooFew | None:
-        """Return why so many users are too few for one collection; None if they are enough."""
+        """Return why ``num_users`` users are too few for one collection, or None if enough."""
         return self.strategy._tried(num_users, None, num_nodes, self.share)
 
     def check_census(self, run: Run) -> None:
@@ -377,7 +379,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
     @contextmanager
     def _opened_store(self, *_: object) -> Iterator[RunStore]:
         if not self._number:
-            raise RuntimeError("A series is asked by its own start, a collection at a time.")
+            raise RuntimeError("Expected a call of Series.start, which runs one collection.")
         yield self._kept.part(self._number)
 
     def population(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
@@ -394,7 +396,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         return panel
 
     def _least(self, num_users: int) -> int:
-        """Return a number of users that the smallest panel has with near certainty.
+        """Return a number of users that the smallest panel is nearly certain to have at least.
 
         With noise at the node every collection has all users.
         """

@@ -79,7 +79,7 @@ def complete(kept: RunStore, number: int) -> bool:
 
 
 def all_complete(kept: RunStore) -> list[Collected]:
-    """Return all collections that are complete; raise ValueError if none is."""
+    """Return the list of all complete collections, in order; raise ValueError if there is none."""
     found = (
         kept.part(number).get("collected") for number in range(1, 1 + int(kept.get("begun") or 0))
     )
@@ -153,7 +153,10 @@ def levels_of(collected: Sequence[Collected], season: int | None) -> dict[str, A
 
 
 def _sampling_errors(errors: Floats, of_users: Floats, reports: Floats) -> Floats:
-    """Return standard errors by sampling, of skipped collections those of the last one before."""
+    """Return the standard errors by sampling of the users, for each collection.
+
+    A skipped collection gets the errors of the last collection before it.
+    """
     known = np.isfinite(errors)
     variances = np.where(known, errors, 0.0) ** 2 - np.where(known, of_users, 0.0) ** 2
     sampling = np.where(known, np.sqrt(np.maximum(variances, 0.0)), np.inf)
@@ -164,11 +167,10 @@ def _sampling_errors(errors: Floats, of_users: Floats, reports: Floats) -> Float
 def _averaged_errors(errors: Floats, reports: Floats) -> Floats:
     """Return standard errors from a variance per report that is averaged over collections.
 
-    ``reports`` are the numbers with which variances fall, shape (collections, 1).
-
-    The average is over ``_AVERAGED`` collections: the current one and those before it. In a single
-    collection with few reports, the standard error is correlated with the estimate. If a share is
-    underestimated, then so is its standard error, and the estimate would get too much weight.
+    Variances are inversely proportional to ``reports``, shape (collections, 1). The average is over
+    ``_AVERAGED`` collections: the current one and those before it. In a single collection with few
+    reports, the standard error is correlated with the estimate. If a share is underestimated, then
+    so is its standard error, and the estimate would get too much weight.
     """
     known = np.isfinite(errors)
     of_one = np.where(known, errors, 0.0) ** 2 * reports
@@ -182,7 +184,10 @@ def _averaged_errors(errors: Floats, reports: Floats) -> Floats:
 
 @dataclass(repr=False, kw_only=True)
 class BitsResult(Result):
-    """Result of one collection of permanent answers, with the bits that the next one needs."""
+    """Result of one collection of permanent answers.
+
+    It keeps the users' reported bits, from which the next collection estimates the change.
+    """
 
     names: list[str]
     values: Floats
@@ -208,7 +213,7 @@ def kept_bits(store: RunStore) -> list[Bits]:
     return [Bits(*pair) for pair in zip(arrays[::2], arrays[1::2], strict=True)]
 
 
-# Share of the users who may leave without a note: other reasons lose as many reports.
+# Share of the users who may leave without a note: as many reports are lost for other reasons.
 _FEW_GONE = 0.1
 _PUBLIC_CHANGES = (
     "The times at which a user's answer changes are public. Given these, everything else about a "
@@ -269,7 +274,7 @@ class SeriesResult(Result):
 
     @classmethod
     def of(cls, collected: Sequence[Collected], season: int | None, **about: Any) -> Self:
-        """Return the result of these collections; ``about`` has further attributes of it."""
+        """Return the result of these collections; ``about`` has the result's other attributes."""
         last, so_far = collected[-1], collected[-1].number
         counts = np.zeros((3, so_far), np.int64)
         changes = np.full((2, so_far, len(last.names)), np.nan)
@@ -289,8 +294,8 @@ class SeriesResult(Result):
             steps=last.steps,
             notes=[
                 *last.notes,
-                *_of_leavers(users),
-                *_of_missing(levels["raw"], last.names),
+                *_note_on_leavers(users),
+                *_note_on_missing(levels["raw"], last.names),
                 *([_PUBLIC_CHANGES] * permanent),
             ],
             names=last.names,
@@ -343,7 +348,7 @@ class SeriesResult(Result):
 
     @property
     def _moved(self) -> NDArray[np.int64]:
-        """Indices, in increasing order, of the values in a chart: those that changed most."""
+        """Indices, in increasing order, of the values in a chart: the values that changed most."""
         moved = np.nanmax(self.level, axis=0) - np.nanmin(self.level, axis=0)
         most = np.argsort(-np.nan_to_num(moved), kind="stable")[:_DRAWN]
         return np.sort(most)
@@ -386,26 +391,26 @@ class SeriesResult(Result):
         return [header, *first_of(lines, _SHOWN)]
 
 
-def _of_missing(raw: Floats, names: Sequence[str]) -> list[str]:
-    """Return a note if the last collection lacks an estimate that earlier ones have."""
+def _note_on_missing(raw: Floats, names: Sequence[str]) -> list[str]:
+    """Return a list with a note if the last collection lacks an estimate that earlier ones have."""
     missing = ~np.isfinite(raw[-1]) & np.isfinite(raw).any(axis=0)
     if not missing.any():
         return []
     which = ", ".join(name for name, each in zip(names, missing, strict=True) if each)
     return [
-        f"The last collection has found no estimate of {which}: the level is that of the last one "
-        "that has, and the band only shows how far it would have moved as before."
+        f"The last collection has found no estimate of {which}: the level continues that of the "
+        "last collection with an estimate, and the band shows how far a level drifts as before."
     ]
 
 
-def _of_leavers(users: NDArray[np.int64]) -> list[str]:
-    """Return a note if the last census is much smaller than the largest one."""
+def _note_on_leavers(users: NDArray[np.int64]) -> list[str]:
+    """Return a list with a note if the last census is much smaller than the largest one."""
     most = int(np.argmax(users))
     lost = 1 - users[-1] / users[most]
     if lost < _FEW_GONE:
         return []
     return [
         f"The census fell by {lost:.0%} since collection {most + 1}. Levels are about the users "
-        f"who are there: those of all would be off by {lost:.0%} of the difference between those "
-        "who left and those who stayed."
+        f"who stayed: the levels of all users differ by {lost:.0%} of the difference between users "
+        "who left and users who stayed."
     ]

@@ -193,7 +193,7 @@ def test_a_level_without_an_estimate_is_noted():
 def test_a_series_is_asked_by_its_own_start():
     series, grid = Series(MEANS, collections=2), Watching({1: people(3000)})
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="its own start"), series.opened(grid):
+        with pytest.raises(RuntimeError, match="a call of Series"), series.opened(grid):
             pass
         started(series, grid)
 
@@ -268,7 +268,7 @@ def test_a_result_is_shown_and_read_back():
         ({"strategy": Describe(SCHEMA)}, "Expected a strategy with estimates .* got Describe"),
         ({"strategy": Distribution(SCHEMA, "x", epsilon=4.0)}, "got Distribution"),
         ({"strategy": HeavyHitters(8, epsilon=1.0)}, "got HeavyHitters"),
-        ({"strategy": Means}, "Expected strategy to be one, got ABCMeta"),
+        ({"strategy": Means}, "Expected strategy to be an LdpStrategy, got ABCMeta"),
         ({"collections": 1}, "2 <= collections <= 1000, got 1"),
         ({"collections": 1001}, "collections"),
         ({"store": 5}, "Expected store to be a path, got 5"),
