@@ -16,14 +16,14 @@ from .octaves import size_askers
 Linear = TypeVar("Linear", bound=LinearResult)
 
 _ASKED_SHARE = 0.05  # share of the users who are asked about bounds
-_OCTAVE_MARGIN = 1.25  # multiple of a bound beyond which sizes count: octaves are no more precise
+_OCTAVE_MARGIN = 1.25  # multiple of a bound beyond which sizes count, since octaves are imprecise
 # A note is made if more than this share of the sizes' sum is beyond a bound, with this probability.
 _NOTED_SHARE, _NOTED_PROBABILITY = 0.05, 0.95
 _UNKNOWN_SHARE = 0.5  # share of the sizes' sum beyond bounds from which coefficients are unknown
 _BEYOND = (
-    "By {} users who told how large theirs are, clipping at {} = {:g} takes away some {:.0%} of "
-    "what they hold, whose root mean square is about {:.2g}: coefficients are as wrong. Declare "
-    "another bound."
+    "According to the reports of {} users, clipping at {} = {:g} takes away some {:.0%} of the "
+    "values' total size, and coefficients are wrong by about this share. The values' root mean "
+    "square is about {:.2g}. Declare another bound."
 )
 
 
@@ -36,7 +36,10 @@ class DeclaredBound:
 
 
 def bound_askers(run: Run, bounds: Mapping[str, DeclaredBound]) -> int:
-    """Return the number of users to ask about each bound; 0 if a twentieth of them is too few."""
+    """Return the number of users to ask about each bound.
+
+    It is 0 if a twentieth of the users, divided among the bounds, is too few.
+    """
     each = int(_ASKED_SHARE * run.num_users) // max(len(bounds), 1)
     enough = max(size_askers(run.epsilon) // 2, run.min_reports)
     return min(each, 2 * size_askers(run.epsilon)) if each >= enough else 0
@@ -45,9 +48,11 @@ def bound_askers(run: Run, bounds: Mapping[str, DeclaredBound]) -> int:
 def ask_beyond(
     run: Run, bounds: Mapping[str, DeclaredBound], result: Linear
 ) -> Generator[Ask, Estimate, Linear]:
-    """Ask all remaining users about the bounds; return the result with larger standard errors.
+    """Ask the users who are left for the sizes of the values that declared bounds clip.
 
-    The standard errors then include the loss by clipping. If a large part is lost, they are NaN.
+    Return the result with standard errors that include the estimated loss by clipping, and with a
+    note for each bound that clips too much. If clipping removes more than half of the total size,
+    the standard errors are NaN. A bound with too few reports is skipped.
     """
     notes, left = [*result.notes], 1.0
     number = run.num_unasked // max(len(bounds), 1)

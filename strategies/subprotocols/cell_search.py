@@ -23,8 +23,8 @@ _WIDENED, _MIN_EDGES, _MAX_EDGES_EACH = 1.34, 4, 6
 _MAX_EDGES = 96  # largest number of edges of all levels together
 _FIRST_CELLS = 32  # number of cells of the first cohort, spread over the bounds
 _TINY = 1e-9  # width of a cell of one value, over the distance of the bounds
-#: Standard errors of an interval that may be a single value. Such an interval shows no error, and
-#: is wrong once in 400 times.
+#: Half-width, in standard errors, of an interval that may shrink to a single value. Such an
+#: interval shows no error, and is wrong once in 400 times.
 ONE_VALUE = 3.0
 
 
@@ -56,13 +56,15 @@ def search_by_cells(
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
     """Ask each cohort for cells whose edges lie within the intervals found by earlier cohorts.
 
+    Return the quantiles at the ``levels``, with their intervals.
+
     scale: Scale on which the first cells have equal lengths.
     step: Distance between possible values, which are its multiples; edges then lie between them.
-    question: Makes a question from edges of cells; a cell includes its upper edge.
+    question: Function that makes a question from edges of cells; a cell includes its upper edge.
     """
     low, high = scale.low, scale.high
     tiny = _TINY * (high - low)
-    # Many values may lie at a bound or at 0, so each of these has a cell for itself.
+    # Many values may lie at a bound or at 0, so each bound and 0 has a separate cell.
     atoms = np.unique([low, max(low, min(0.0, high)), high])
 
     def ends(wanted: Floats) -> Floats:

@@ -89,9 +89,8 @@ class CoordinateMean:
         signs = np.where(words >> np.uint64(63), 1.0, -1.0)
         *ranging, answering = cohorts
         midpoints, half = np.zeros(self.order), self.reach
-        for (
-            cohort
-        ) in ranging:  # reports a histogram of each coordinate, whose fullest bin is the range
+        # The cohort reports a histogram of each coordinate; the fullest bin is taken as the range.
+        for cohort in ranging:
             bins = RotatedBins(question, signs, self.reach, self.num_bins)
             histogram = HadamardResponse(self.epsilon, self.num_bins)
             answer = yield Ask(cohort, bins, SampledCoordinate(histogram, self.order))

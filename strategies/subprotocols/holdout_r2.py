@@ -61,13 +61,13 @@ class R2:
 
 _UNKNOWN = R2(math.nan, math.nan, math.nan)
 FEW_CARRY = (
-    "How much the model explains is not known: few users carry most of it, or users who had no "
-    "part in it did not answer. How far its coefficients are off is not known either."
+    "How much the model explains is not known: few users have most of the squared residuals, or "
+    "held-out users did not answer. The errors of its coefficients are not known either."
 )
 _WORSE = (
-    "By users who had no part in it the model is worse than the targets' mean (R2 {:.2f}, give or "
-    "take {:.2f}): how far its coefficients are off is not known. Are features centred and of unit "
-    "scale? PrivateRegression takes any table whose bounds are known."
+    "On held-out users the model is worse than the targets' mean (R2 {:.2f}, give or take {:.2f}): "
+    "the errors of its coefficients are not known. Are features centred and of unit scale? "
+    "PrivateRegression takes any table whose bounds are known."
 )
 
 
@@ -84,7 +84,7 @@ class R2HoldOut:
     def r2(
         self, theta: Floats, offset: float, mean: float, target_size: float
     ) -> Generator[Ask, Estimate, R2]:
-        """Return R2 from the residuals of a model and those of the targets' mean.
+        """Ask the held-out users and return R2, from residuals of a model and of the targets' mean.
 
         First some users report the octave of the model's residuals. Then each of the others reports
         the squares of both residuals, clipped at the bound that minimises noise and bias of

@@ -1,6 +1,7 @@
 """Distribution of users' sizes from reported octaves, and the loss by clipping at a bound.
 
-The distribution also tells numbers around 0, such as normal ones, from classes, counts or money.
+The distribution also distinguishes numbers around 0, such as normal ones, from classes, counts or
+money.
 """
 
 import math
@@ -18,16 +19,16 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort
 from .octaves import PER_OCTAVE, QUANTILES, shares_of
 
-# Prior: the sizes are those of numbers around 0 with probability .75 and those of classes with
+# Prior: the sizes are sizes of numbers around 0 with probability .75, and of classes with
 # probability .1. Otherwise a part of the users has sizes that are some octaves larger, or a part
-# has zeros and the sizes of the others are alike or not.
+# has zeros and the other sizes are alike or not.
 _AROUND_ZERO, _CLASSES = 0.75, 0.1
 _PARTS, _LARGER = (0.03, 0.1, 0.2, 0.35, 0.5), (1.5, 3.0, 5.0)
 _ZEROS = (0.0, 0.3, 0.6, 0.9)
 _ALIKE, _UNLIKE = 0.15, 0.8  # standard deviations of logarithms of sizes, alike and not alike
 _ONES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)  # shares of class 1 (of both -1 and 1)
 _HEAVY = 0.6, _UNLIKE  # a heavy tail: share of zeros, and spread of the other sizes' logarithms
-_CLASSES_PROBABILITY = 0.95  # probability above which sizes are taken for those of classes
+_CLASSES_PROBABILITY = 0.95  # probability above which sizes are taken to be sizes of classes
 _MIN_PROBABILITY = 1e-6  # smallest probability of a distribution that is kept
 
 
@@ -37,7 +38,7 @@ class LawOfSizes:
 
     sizes: Floats  # (laws, quantiles): quantiles of each likely distribution
     weights: Floats  # (laws,): probability of each distribution
-    around_zero: float  # probability that sizes are those of numbers around 0
+    around_zero: float  # probability that the sizes are sizes of numbers around 0
     classes: float  # probability that all sizes are 0 or 1
     alike: float  # probability that sizes are nearly the same
 
@@ -48,12 +49,12 @@ class LawOfSizes:
 
     @property
     def is_around_zero(self) -> bool:
-        """True if sizes are more likely those of numbers around 0 than others."""
+        """True if the sizes are probably sizes of numbers around 0."""
         return self.around_zero > 0.5
 
     @property
     def may_have_a_mean(self) -> bool:
-        """True if sizes are likely those of numbers around 0, or alike as around another number."""
+        """True if the sizes are probably sizes of numbers around 0, or nearly the same."""
         return self.around_zero + self.alike > 0.5
 
     @property
@@ -111,7 +112,7 @@ class LawOfSizes:
         """Return a conservative share by which clipping at a bound may reduce the slope.
 
         Unless sizes are alike, the tail may be longer than a small number of reports shows. The
-        result is then at least that of a heavy-tailed distribution.
+        result is then at least the share for a heavy-tailed distribution.
         """
         own = self.beyond(bound)
         return own if self.alike > 0.5 else max(own, self._as_heavy().beyond(bound))
@@ -142,6 +143,8 @@ def ask_law(
 
 @dataclass(frozen=True)
 class _Laws:
+    """Candidate distributions of sizes: each one is a shape, on one of several scales."""
+
     shapes: Floats  # (shapes, quantiles): binary logarithms of sizes, minus a distribution's place
     shape: Floats  # (laws,): index of each distribution's shape
     places: Floats  # (laws,): binary logarithm of each distribution's scale, in octaves

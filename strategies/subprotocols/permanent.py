@@ -36,7 +36,7 @@ class PermanentForm:
     # Question and oracle of each part of the users, at every collection; parts are of equal size
     parts: list[tuple[Question, FrequencyOracle]]
     read: Read  # computes the values from the parts' shares of items
-    # Standard error of a value from a single user; from n users it is this over the root of n
+    # Standard error of a value from a single user; n users divide it by the root of n
     one_user: float
     useful: float  # largest standard error of a value with which users are asked
 

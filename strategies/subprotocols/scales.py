@@ -72,7 +72,7 @@ class TargetScale:
         return [
             f"The estimated scale of the data, {self.value:.3g}, may be wrong: the right one is "
             f"between {low:.3g} and {high:.3g} with a probability of only {self.certainty:.0%}, "
-            f"and coefficients are as wrong as it is. Declare {argument}, or ask more users."
+            f"and coefficients are as wrong as the scale. Declare {argument}, or ask more users."
         ]
 
     def updated(self, log_ratio: float, variance: float) -> "TargetScale":
@@ -136,7 +136,7 @@ def estimate_target_scale(
             return scale
     if not num_reports:
         raise TooFewReports(
-            TooFew("Nobody of those asked for the scale of the data has answered.", "answers")
+            TooFew("None of the users asked for the scale of the data has answered.", "answers")
         )
     return scale
 

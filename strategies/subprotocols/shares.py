@@ -99,11 +99,11 @@ class ThresholdShares:
         return scale.places(at), shares - self.missing * unsure, counts / (1 + together * excess)
 
     def about(self, level: float, scale: ValueScale) -> Crossing:
-        """Return the posterior of a quantile, on a scale."""
+        """Return the posterior of the quantile at ``level``, as a place on ``scale``."""
         return crossing_posterior(*self._about(level, scale), self._noise, level)
 
     def pooled(self, belief: Crossing, scale: ValueScale) -> float:
-        """Return the estimate of a quantile, on a scale."""
+        """Return the estimate of a quantile from nearby reports, as a place on ``scale``."""
         return pooled(belief, *self._about(belief.level, scale))
 
     def interval(
@@ -148,9 +148,11 @@ def search_by_thresholds(
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
     """Ask each cohort about thresholds around the quantiles that earlier cohorts estimate.
 
+    Return the quantiles at the ``levels``, with their intervals.
+
     levels, errors: Levels of the quantiles, and standard errors of shares if all users are asked.
-    scales: Candidate scales, from which the likeliest is used: on it the values form one group.
-    question: Makes a question from thresholds and the level that is asked at each.
+    scales: Candidate scales, of which the likeliest is used: on it the values form one group.
+    question: Function that makes a question from thresholds and the level asked at each of them.
     """
     scale, found, users = scales[0], ThresholdShares(part), 0
     # Only a few quantiles, from the lowest to the highest, since each takes time on every scale.

@@ -25,10 +25,10 @@ class ShortenedMean:
     """The mean of shortened vectors, and the share of vectors that were not shortened."""
 
     mean: Floats
-    std_error: Floats
+    std_error: Floats  # standard errors of the mean
     whole: float  # share of the vectors that were not shortened
-    whole_error: float  # its standard error
-    count: int
+    whole_error: float  # standard error of this share
+    count: int  # number of reports
 
 
 def ask_shortened(

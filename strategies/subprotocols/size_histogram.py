@@ -21,7 +21,7 @@ from ..runtime import Ask, Cohort
 
 _LAWS, _DRAWN = 16000, 100  # number of distributions, and number of sizes drawn from each
 _VARY = 1.0  # standard deviation of the logarithm of a root mean square around the usual one
-# Standard deviation of an octave's true share around that of the most similar distribution.
+# Standard deviation of an octave's true share around its share in the most similar distribution.
 _INEXACT = 0.02
 _LIKELY = 1e-4  # smallest weight of a distribution that is kept, over the largest weight
 _RATIOS = math.log(0.01), 0.0  # range of the logarithm of the ratio of smaller to larger sizes
@@ -30,10 +30,10 @@ _BOUNDS = np.geomspace(0.25, 16.0, 49)  # bounds for clipping, in units of a roo
 
 @dataclass(frozen=True)
 class SizeHistogram:
-    """Posterior over distributions of sizes: samples of each, and its weight."""
+    """Posterior over distributions of users' sizes."""
 
-    sizes: Floats  # (laws, drawn)
-    weights: Floats  # (laws,)
+    sizes: Floats  # (laws, drawn): draws from each distribution
+    weights: Floats  # (laws,): posterior probability of each distribution
 
     @property
     def root_mean_square(self) -> float:
@@ -48,9 +48,9 @@ class SizeHistogram:
     def clip(self, noise: float, power: int = 1, most: float = math.inf) -> "Clip":
         """Return the bound for clipping sizes with the least mean square error.
 
-        The error is that of the mean of sizes to the ``power``: noise, bias of clipping and the
-        uncertainty of that bias. ``noise`` is the noise variance of a mean of numbers within
-        [-1, 1]. Sizes are at most ``most``.
+        The mean of sizes to the ``power`` is estimated. Its error has three parts: noise, bias of
+        clipping, and the uncertainty of that bias. ``noise`` is the noise variance of a mean of
+        numbers within [-1, 1]. Sizes are at most ``most``.
         """
         bounds = np.append(self.bounds[self.bounds < most], most)
         cut, spread = self.cut(bounds, power, most)

@@ -29,8 +29,8 @@ T = TypeVar("T")
 class Standardisation:
     """Public constants that transform columns to about mean 0 and scale 1."""
 
-    # (num_features + 1,): for each feature of a schema and, last, the target; means of 0 and scales
-    # of 1 leave a column as it is
+    # Both arrays have the shape (num_features + 1,): one entry for each feature of a schema and,
+    # last, one for the target. A mean of 0 and a scale of 1 leave a column as it is
     means: Floats
     scales: Floats
 

@@ -83,7 +83,10 @@ def ask_vote(
     question: Callable[[int], Question],
     samples_per_user: int,
 ) -> Generator[Ask, Estimate, Vote]:
-    """Let a cohort vote; ``question`` makes the question from the size of the sets."""
+    """Ask a cohort for its votes, and return the number of votes for each feature.
+
+    ``question`` makes the question from the size of the sets.
+    """
     answer = yield Ask(cohort, question(oracle.set_size), oracle)
     counts = np.rint(oracle.support(answer))
     own, other = float(oracle.own), float(oracle.other)

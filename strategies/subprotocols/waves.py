@@ -31,9 +31,11 @@ _CENTRE_MARGIN = 1.25  # part of a radius that allows for the error of the centr
 # the mean of skewed distributions, so there are no hard waves.
 _HARD, _CONCENTRATED = 0.75, 8
 _WIDE_WAVES = 0.25  # share of the waves, the last ones, that are not hard
-_SHORTENED_SHARES = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)  # of the users
-# Bias of a mean by shortening, over the radius times the share beyond it. For exponential sizes of
-# one sign with 5 % beyond, it is 1 over the radius: .65. In several coordinates it partly cancels.
+# Candidate shares of the users whose vectors are shortened.
+_SHORTENED_SHARES = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-4, 1e-5)
+# Bias of a mean by shortening, over the radius and over the share of users beyond the radius. For
+# exponential sizes of one sign with 5 % beyond the radius, it is .65. In several coordinates the
+# bias partly cancels.
 _BIAS = 0.5
 # Shares of the users whose vectors may differ from the common value, and the prior probability that
 # all users' vectors do.
@@ -49,9 +51,10 @@ _LEAST_SPREAD = 0.3  # smallest spread considered, over the error of the centre
 # standard errors.
 _SURE, _MOST_BEYOND = 3.0, 0.2
 _CONTRADICTED = (
-    "Expected vectors within a bound of {:g}, but about {:.0%} of the users' are longer."
+    "Expected vectors within a bound of {:g}, but about {:.0%} of the users' vectors are longer."
 )
-# Range of the logarithms of candidate spreads below the largest; a tenth of it lies above.
+# Candidate spreads are as small as exp(-_LOG_RANGE) times the largest possible distance. Their
+# logarithms extend a tenth of this range above this distance.
 _LOG_RANGE = 14.0
 
 
@@ -70,7 +73,7 @@ class _Wave:
     mean: Floats
     variance: Floats
     bias: float
-    is_hard: bool
+    is_hard: bool  # True if the wave clipped strongly
 
     @property
     def square(self) -> float:
@@ -196,7 +199,7 @@ def mean_by_waves(
     Parameters
     ----------
     question : callable
-        Makes, from a centre, the question for a user's vector minus that centre.
+        Function that makes, from a centre, the question for a user's vector minus that centre.
     radius : float
         Radius around zero to which the first cohort's vectors are shortened.
     most_waves : int

@@ -203,5 +203,5 @@ def test_a_scale_is_bought_from_more_cohorts_where_few_answer():
     assert "may have spent budget all the same" in result.notes[0]
     assert all("1 of " in note for note in result.notes[1:])  # a hold-out has few reports, too
     assert np.linalg.norm(result.coef - coef) < 0.5 * np.linalg.norm(coef)
-    with pytest.raises(TooFewReports, match="Nobody of those asked for the scale"):
+    with pytest.raises(TooFewReports, match="None of the users asked for the scale"):
         fit(0.0)
