@@ -34,7 +34,7 @@ class SparseResult(LinearResult):
     ----------
     coef : ndarray of float64, shape (dim,)
         Posterior means. For coefficients that are probably zero, they are close to zero, but not
-        zero. With noise at the node they are those of least squares, or zero.
+        zero. With noise at the node they are least squares coefficients, or zero.
     std_error : ndarray of float64, shape (dim,)
         Standard errors from the reports about each coefficient alone, without a prior on sparsity
         and sizes. They are large if few reports after the vote informed about the coefficient.
@@ -70,7 +70,7 @@ def water_fill(variances: Floats, information: float) -> Floats:
 Integers = NDArray[np.int64]
 
 _FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # smallest and largest share of the users who vote
-# This multiple of the voters that usually find a coefficient finds it nearly always.
+# Number of voters that find a coefficient nearly always, over the number that find it usually.
 _SURELY = 4
 CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
 _NEGLIGIBLE = 1e-3  # a share of information below this part of the largest is dropped
@@ -79,7 +79,7 @@ _NEGLIGIBLE = 1e-3  # a share of information below this part of the largest is d
 _CLIP = 0.75
 # Clipping radius for the users' common vector, over its norm; so it is not clipped.
 _WIDE = 1.5
-# Part of a wave's squared step that is taken to remain: a tenth of the step.
+# Part of a wave's squared step that is assumed to remain: a tenth of the step.
 _STEP_LEFT = 0.01
 # A wave's mean is saturated if its squared norm exceeds this part of the squared radius.
 _SATURATED = 0.7
@@ -105,7 +105,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     num_waves : int (default: 6)
         Number of rounds after the vote. With few users there are fewer rounds.
     min_reports : int (default: 10)
-        Fewest reports with which a step goes on.
+        Smallest number of reports with which a step goes on.
     """
 
     _scale_argument: ClassVar[str]  # name of the argument that declares the scale
@@ -238,7 +238,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         evidence: Evidence,
         scale: TargetScale,
     ) -> Generator[Ask, Estimate, TargetScale]:
-        """Query a wave, add its reports to ``evidence``, and return the scale.
+        """Ask the cohort of a wave, add its reports to ``evidence``, and return the scale.
 
         Users report their coefficients minus the current estimate. The weight of a coordinate
         grows with the information that reports can add about it.
@@ -253,7 +253,8 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         noise /= self._rows
         errors = belief.variance[active] + (belief.mean - centre)[active] ** 2
         first = not evidence.precision.any()
-        # The common difference is at most the rest. In the first wave nothing else is known.
+        # The users' common difference is at most ``rest``, and in the first wave it is assumed to
+        # be that large.
         most = float(shares.max())
         signal = (
             most / _WIDE**2 if first else min(evidence.boost * float(shares @ errors) / rest, most)

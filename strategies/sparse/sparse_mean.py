@@ -20,7 +20,7 @@ from ..runtime import Ask, Card, Run, guarantees
 from ..subprotocols.scales import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 
-_TYPICAL_COORDINATE = 1.75  # assumed, in standard deviations of one user's mean
+_TYPICAL_COORDINATE = 1.75  # assumed size of a coordinate, in standard deviations of a user's mean
 _PLANNED_SPARSITY, _PLANNED = 8, 2.0  # number of coordinates in a plan, and their size
 # Factor on the estimated scale: an estimate from bins may be off by up to a tenth.
 _HEADROOM = 1.15
@@ -87,7 +87,7 @@ class SparseMean(SparseWaves):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol."""
+        """Return the strategy with its defaults, for the setting's number of features."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> MeanUsers:

@@ -53,20 +53,21 @@ _GUESSED_SCALE = 0.1  # relative error of a declared scale
 # Constants of the comparison with held-out users.
 _OTHERS = 0.05  # share of the users, whose local regressions are compared with the result
 _ROWS_EACH = 4  # number of rows per coefficient in these local regressions
-_SMALL_RIDGE = 0.1  # their penalty, in units of the features' mean square in the user's rows
-_FARTHEST = 4.0  # clipping radius of their coefficients, over the norm that the result predicts
+_SMALL_RIDGE = 0.1  # penalty of these regressions, in units of the user's features' mean square
+_FARTHEST = 4.0  # clipping radius of the regressions' coefficients, over the norm of the result's
 # Significance threshold for different norms, in standard errors; and the relative error of a norm
 # that the features' distribution may cause.
 _NORM_Z, _NORM_ERROR = 3.0, 0.04
 _APART = (
-    "Users who had no part in the model find coefficients {:.2f} times as long (give or take "
-    "{:.2f}): how far they are off is not known. Are features centred and of unit scale, and are "
-    "they different from zero in many of every user's rows? PrivateRegression takes any table "
-    "whose bounds are known."
+    "Local regressions of held-out users have coefficients {:.2f} times as long (give or take "
+    "{:.2f}): the errors of the coefficients are not known. Are features centred and of unit "
+    "scale, and are they different from zero in many of every user's rows? PrivateRegression takes "
+    "any table whose bounds are known."
 )
 _UNCHECKED = (
     "R2 is not known ({:.2g}, give or take {:.2g}), and users have too few rows for a comparison: "
-    "standard errors may be too small. {} rows a user, more users or a larger epsilon would show."
+    "standard errors may be too small. To check them takes {} rows a user, more users or a larger "
+    "epsilon."
 )
 
 
@@ -125,9 +126,10 @@ class SparseRegression(AtNode, SparseWaves):
     subtracted estimate approaches the coefficients.
 
     With noise at the node all users answer every step of a descent, and features need not be
-    centred or scaled, see :func:`~..sums.sparse.regress_sparsely`. The result keeps the
-    coefficients that are larger than the noise of this descent, of which most have to be zero. They
-    are those of least squares, and the others are zero. Their inclusion is by the same prior.
+    centred or scaled, see :func:`~..sums.sparse.regress_sparsely`. Most coefficients have to be
+    zero. The result keeps the coefficients that are larger than the noise of this descent, as
+    estimated by least squares, and sets the others to zero. Inclusion probabilities have the same
+    prior.
     """
 
     guarantee = guarantees.PER_USER
@@ -223,21 +225,22 @@ class SparseRegression(AtNode, SparseWaves):
         if reach >= MOST_OF_R2 and self.samples_per_user < 2 * _ROWS_EACH:
             note = _UNCHECKED.format(r2, reach, 2 * _ROWS_EACH)
             result = replace(result, notes=[*result.notes, note])
-        # Compare the variance that the coefficients explain if features are uncorrelated with the
-        # R2 of held-out users. It is smaller if the waves have not converged, and larger if they
-        # went too far.
+        # Compare R2 with the share of variance that the coefficients explain if features are
+        # uncorrelated. This share is smaller than R2 if the waves have not converged, and larger if
+        # they went too far.
         said = float(np.sum(np.square(result.coef))) / size**2
         apart = max(abs(said - r2) - 2 * error, 0.0)
         each = apart * size**2 / max(int(np.sum(result.inclusion > CENTRED)), 1)
         return replace(result, std_error=np.sqrt(result.std_error**2 + each))
 
     def _at_node(self, run: Run) -> Protocol:
-        """Fit the coefficients that stand out of the noise of sums over nodes."""
+        """Fit the coefficients that exceed the noise of sums over nodes."""
         found, units = yield from regress_sparsely(
             run, self.dim, None, self.samples_per_user, self.delta
         )
         evidence = Evidence(self.dim, self.samples_per_user)
-        unknown = np.isnan(found.std_error)  # where noise hid the last step, that of the first told
+        # If noise hid the last step, take the errors of the coefficients that were left out.
+        unknown = np.isnan(found.std_error)
         errors = np.where(unknown, np.nanmax(found.std_error * units) / units, found.std_error)
         evidence.add(np.arange(self.dim), found.coef * units, (errors * units) ** 2)
         return SparseResult(
@@ -357,7 +360,10 @@ _SLOPES = np.gradient(_LENGTHS, _LINEAR_LENGTHS)
 
 
 def _stretch(linear: Floats) -> tuple[float, float, float]:
-    """Return the norms of linear and logistic coefficients, and the latter's derivative."""
+    """Return the norms of the linear and of the logistic coefficients.
+
+    The third value is the derivative of the logistic norm by the linear norm.
+    """
     length = float(np.linalg.norm(linear))
     return (
         length,
