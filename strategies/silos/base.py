@@ -27,8 +27,8 @@ Link = Literal["identity", "logistic"]
 _CLASS_BOUND = 0.5  # bound on residuals of classes: their size at coefficients of zero
 #: Reason why no error can be predicted for a sparse student of silos' models.
 NO_PLAN_OF_TEACHERS = (
-    "The student's accuracy depends on the silos' own models, and how good these are no public "
-    "number shows: simulate it with silos of synthetic records."
+    "The student's accuracy depends on the silos' own models, and no public number shows how good "
+    "these are: simulate it with silos of synthetic records."
 )
 
 
@@ -61,7 +61,7 @@ class SiloRegression(SparseStrategy):
     radius : float (default: infinity)
         Bound on the Euclidean norm of the coefficients.
     min_reports : int (default: 1)
-        Fewest silos with which a step goes on.
+        Smallest number of silos with which a step goes on.
     """
 
     protects = "record"
@@ -128,7 +128,7 @@ class ClippedSilos(SiloRegression):
     feature_bound: Positive = 1.0
 
     no_plan = (
-        "What its choices of coefficients cost depends on how far apart features' scores are, "
+        "The error by noisy choices of coefficients depends on how far apart features' scores are, "
         "which no public number shows: simulate it on synthetic records of the same size."
     )
     _prior: ClassVar[float] = 1.0  # first bound on residuals, in units of the targets' scale

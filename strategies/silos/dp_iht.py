@@ -20,7 +20,7 @@ _WIDER = 8
 _AT_FIRST = 0.6  # share of the steps with that multiple
 _RUNS_AWAY = 50.0  # largest linear predictor of a row without a note
 _RUN_AWAY = (
-    "The coefficients have run away: the classes may be separable, or the noise too much. A "
+    "The coefficients are far too large: the classes may be separable, or the noise too large. A "
     "radius would bound them."
 )
 

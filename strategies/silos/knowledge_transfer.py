@@ -40,15 +40,15 @@ from .base import NO_PLAN_OF_TEACHERS
 _MIN_BOUND = 0.1  # smallest bound on a teacher's difference from the student, over the radius
 # Shares of the silos that have no teacher and check the student: for a rough and a final answer.
 _COMPARED = 0.05, 0.1
-_RIDGE = 0.1  # penalty of these silos' regressions, in units of the features' mean square
+_RIDGE = 0.1  # penalty of the regressions in these silos, in units of the features' mean square
 _NOTED = 0.2  # teachers' error, over the student's norm, above which a note is added
 _BIASED = (
-    "Teachers are off: {} silos without one, who regress what the student leaves on its features, "
-    "find coefficients that differ by {:.0%} of its length. Silos with more records, a larger "
-    "radius or another sparsity are needed."
+    "Teachers are biased: {} silos without a teacher, which regress the student's residuals on its "
+    "features, find coefficients that differ from its own by {:.0%} of their length. Silos with "
+    "more records, a larger radius or another sparsity are needed."
 )
 _NOTHING = (
-    "No coefficient clears the noise: zero is returned. More silos, a larger epsilon or a "
+    "No coefficient exceeds the noise: all are returned as 0. More silos, a larger epsilon or a "
     "smaller radius would help."
 )
 
@@ -83,7 +83,7 @@ class KnowledgeTransfer(SparseStrategy):
     synthetic_seed : int, optional
         Public seed of the synthetic rows, by default 1.
     min_reports : int (default: 10)
-        Fewest silos with which a wave goes on.
+        Smallest number of silos with which a wave goes on.
 
     Notes
     -----

@@ -30,8 +30,8 @@ _MAX_STRETCH = 2.0  # largest factor on the coefficients of classes
 _SHRINKAGE = 0.5
 _FLOOR = 0.5
 _NOT_STEEP = (
-    "How much the gradient changes with the coefficients is not known for noise: coefficients may "
-    "be many times too short. More records, a larger epsilon, or feature_variance would help."
+    "Noise hides how much the gradient changes with the coefficients: coefficients may be many "
+    "times too small. More records, a larger epsilon, or feature_variance would help."
 )
 _CONTRADICTED = (
     "The last step contradicts the first: both are noise, and zero is returned. More records or a "

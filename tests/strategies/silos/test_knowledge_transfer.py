@@ -125,7 +125,7 @@ def test_too_few_silos_usually_return_zero_and_say_so():
     runs = [simulate(small(epsilon=0.5), users, seed=seed) for seed in range(10)]
     zero = [run for run in runs if not run.coef.any()]
     assert len(zero) >= 6
-    assert all("No coefficient clears the noise" in repr(run) for run in zero)
+    assert all("No coefficient exceeds the noise" in repr(run) for run in zero)
     assert all(np.linalg.norm(run.coef) <= 2.0 * (1 + 1e-12) for run in runs)
 
 
