@@ -14,7 +14,7 @@ from ..runtime.at_node import SPARE, honest_nodes
 
 @dataclass(frozen=True)
 class Budget:
-    """Privacy parameters of a plan, a run's share of it, and the run's users and nodes.
+    """Privacy parameters of a ledger's plan, a run's share of the plan, and the run's users.
 
     ``honest`` is the number of nodes whose noise is relied on: 1 unless the noise is shared.
     """
@@ -23,7 +23,7 @@ class Budget:
     delta: float
     users: int
     nodes: int
-    of_run: float = 1.0
+    of_run: float = 1.0  # share of the plan that the run uses
     honest: int = 1
 
     @classmethod
@@ -35,20 +35,29 @@ class Budget:
 
     @cached_property
     def rho(self) -> float:
-        """Cost of the whole run (:mod:`ldp_flower.randomizers.sum_budget`)."""
+        """Privacy cost rho of the whole run (:mod:`ldp_flower.randomizers.sum_budget`)."""
         return plan_rho(self.epsilon, self.delta) * self.of_run
 
     def signal(self, share: float) -> float:
-        """Signal of all users over the noise of all nodes, for values of length 1 by this share."""
+        """Return the signal-to-noise ratio of the sum of all users' values, each of length 1.
+
+        ``share`` is the share of the run's budget that is spent on the sum.
+        """
         return self.users * math.sqrt(2 * self.rho * share * self.honest / self.nodes)
 
     def ball(self, dim: int, radius: float, share: float, steps: int = 1) -> BallSum:
-        """Return the mechanism for vectors of at most ``radius``, one of ``steps`` by a share."""
+        """Return the mechanism for vectors of at most length ``radius``, for one of ``steps`` sums.
+
+        ``share`` is the share of the run's budget that all these sums spend together.
+        """
         parts = self._parts(share, steps)
         return BallSum(self.epsilon, self.delta, dim, parts, self.honest, radius)
 
     def cells(self, dim: int, share: float, steps: int = 1) -> CellSum:
-        """Return the mechanism for distributions over cells, one of ``steps`` by a share."""
+        """Return the mechanism for distributions over ``dim`` cells, for one of ``steps`` sums.
+
+        ``share`` is the share of the run's budget that all these sums spend together.
+        """
         return CellSum(self.epsilon, self.delta, dim, self._parts(share, steps), self.honest)
 
     def error(self, mechanism: NodeSum) -> float:
@@ -73,7 +82,7 @@ class Budget:
 def too_few_at_nodes(
     what: str, needed: int, users: int, nodes: int, epsilon: float, noise: str
 ) -> TooFew | None:
-    """Return why users of some nodes are too few to do ``what``; None if they are enough."""
+    """Return why ``users`` users on ``nodes`` nodes are too few to do ``what``; None if enough."""
     if users >= needed:
         return None
     where = "shared noise" if noise == "shared" else "noise at the node"
@@ -82,5 +91,5 @@ def too_few_at_nodes(
         f"epsilon {epsilon:g} with {where} to {what}.",
         "noise",
         needed,
-        advice="K nodes take the square root of K as many." if nodes == 1 else "",
+        advice="K nodes need the square root of K times as many." if nodes == 1 else "",
     )

@@ -16,8 +16,8 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort
 from .budget import Budget
 
-_CLEAR = 4.0  # a variance is this many standard errors by noise, at least
-_BOUND = 6.0  # of a user's influence on a correlation
+_CLEAR = 4.0  # standard errors by noise that a variance has to exceed
+_BOUND = 6.0  # bound on a user's influence on a correlation
 _NORMAL = 1.95996
 
 
@@ -25,8 +25,8 @@ _NORMAL = 1.95996
 class PairCorrelations:
     """Correlations of pairs of columns, row by row of the matrix; NaN if noise hides them."""
 
-    correlation: Floats  # (pairs,), as are the others
-    std_error: Floats  # by noise and by sampling
+    correlation: Floats  # (pairs,), as the other arrays
+    std_error: Floats  # standard errors by noise and by sampling
     lower: Floats
     upper: Floats
 
@@ -36,12 +36,12 @@ class _Moments:
     """Estimated moments of k numbers from -1 to 1, and their standard errors by noise."""
 
     present: float  # share of the users with rows
-    means: Floats  # (k,): over all users, 0 without rows, as are the products
-    products: Floats  # (k, k)
-    errors: tuple[float, float, float, float]  # of a share, mean, square, product
+    means: Floats  # (k,): means over all users; users without rows count as 0
+    products: Floats  # (k, k): mean products over all users, in the same way
+    errors: tuple[float, float, float, float]  # errors of a share, a mean, a square, a product
 
     def correlations(self) -> tuple[Floats, Floats]:
-        """Return the correlations of pairs and their errors by noise; NaN if that hides them."""
+        """Return the correlations of pairs and their errors by noise; NaN if noise hides them."""
         p, means = self.present, self.means
         of_share, of_mean, of_square, of_product = self.errors
         scaled = p * self.products - np.outer(means, means)  # covariances times p**2
@@ -72,7 +72,10 @@ class _Moments:
         return found, np.sqrt(np.sum(np.square(slopes), axis=0))
 
     def places(self) -> tuple[Floats, Floats]:
-        """Return the means and the standard deviations among users with rows; 1 if hidden."""
+        """Return the means and the standard deviations among users with rows.
+
+        A standard deviation that noise hides is 1.
+        """
         means = self.means / self.present
         variances = np.diag(self.products) / self.present - means**2
         return means, np.sqrt(np.where(variances > 0, variances, 1.0))
@@ -96,7 +99,7 @@ def _ask_moments(
 
 
 def moments_mechanism(budget: Budget, columns: int, share: float) -> Any:
-    """Return the mechanism for the moments of so many columns."""
+    """Return the mechanism for the moments of ``columns`` columns."""
     return budget.ball((columns + 1) * (columns + 2) // 2, Products.radius, share)
 
 
@@ -106,9 +109,10 @@ def ask_correlations(
     columns: tuple[NDArray[np.int64], Floats, Floats],
     shares: tuple[float, float],
 ) -> Generator[Ask, Any, PairCorrelations]:
-    """Return the correlations of columns, given their places and their lower and upper limits.
+    """Return the correlations of the columns.
 
-    The shares of the budget are those of the moments and of the spread of users' influences.
+    ``columns`` has their indices, their lower limits and their upper limits. ``shares`` has the
+    shares of the budget for the moments and for the spread of users' influences.
     """
     moments = yield from _ask_moments(cohort, budget, columns, shares[0])
     found, by_noise = moments.correlations()
@@ -119,8 +123,8 @@ def ask_correlations(
         cohort, question, budget.ball(pairs, math.sqrt(pairs) / 2, shares[1])
     )
     users, present = max(answer.count, 1), min(moments.present, 1.0)
-    # One error up, so that the error of sampling is hardly ever stated too small, and at least that
-    # of a normal distribution.
+    # The spread is raised by one standard error, so that it is hardly ever too small, and it is at
+    # least that of a normal distribution.
     spread = (answer.mean / present + 0.5 + answer.std_error / present) * _BOUND**2
     sampling = np.sqrt(np.maximum(spread, (1 - likely**2) ** 2) / (users * present))
     errors = np.hypot(by_noise, sampling)

@@ -17,28 +17,29 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort, TooFewReports
 from .budget import Budget
 
-STEPS = 40
-_AVERAGED = 13  # last models, whose mean is the result
-# Measured on eleven tables (prototypes of the design), judged on nine others.
-_LONGEST = 1.5  # a longer step need not be stable: users' moves are at most as long as residuals
-_REACH = 1.75  # of the total length of all steps, over signal to noise in one coordinate
-_MOST_MOMENTUM = 0.9
+STEPS = 40  # number of steps
+_AVERAGED = 13  # number of last models, whose mean is the result
+# These numbers were measured on eleven tables (prototypes of the design) and judged on nine others.
+_LONGEST = 1.5  # longest step; longer steps need not be stable
+_REACH = 1.75  # total length of all steps, over the signal-to-noise ratio in one coordinate
+_MOST_MOMENTUM = 0.9  # largest momentum
 #: Pace of logistic regression.
 LOGISTIC = 4.0  # a class's probability changes by a quarter of its log odds at most
-_FIRST_CLIP = 0.3  # in units of the targets
-_CLIPPED = (0.02, 0.25)  # share of users whose moves are clipped, at least and at most
-_CLIPPED_BY_NOISE = 40.0
-_PACE, _FASTEST = 0.15, 0.3  # of the logarithm of the clip
+_FIRST_CLIP = 0.3  # first clip, in units of the targets
+_CLIPPED = (0.02, 0.25)  # smallest and largest wanted share of users whose moves are clipped
+_CLIPPED_BY_NOISE = 40.0  # the wanted share times the signal-to-noise ratio, within its limits
+_PACE, _FASTEST = 0.15, 0.3  # rate of change of the clip's logarithm, and largest change in a step
 _LEAST_REACH = 2.0  # total length of the steps, over their noise, with which a run starts
-_TOLD = 0.25  # of the clip: the coordinate that says whether a move was clipped
+_TOLD = 0.25  # size of the coordinate that says whether a move was clipped, over the clip
 
 
 def ask_centres(
     cohort: Cohort, budget: Budget, dim: int, length: float, share: float
 ) -> Generator[Ask, Any, Floats]:
-    """Return the users' mean features, shrunk by their noise; any centre is valid.
+    """Return the users' mean features, shrunk by their noise.
 
-    ``length`` is the length beyond which a user's mean row is shortened.
+    They need not be exact, since features may be centred anywhere. ``length`` is the length beyond
+    which a user's mean row is shortened.
     """
     mechanism = budget.ball(dim, length, share)
     found: Estimate = yield Ask(cohort, Mean(np.zeros(dim)), mechanism)
@@ -55,11 +56,11 @@ def descend(
     pace: float = 1.0,
     unit: float = 1.0,
 ) -> Generator[Ask, Any, Floats]:
-    """Return the coefficients after all steps, shape (dim,).
+    """Return the mean of the last steps' coefficients, shape (dim,).
 
     ``moves`` is a function from coefficients to the question about users' moves from there. Steps
-    are ``pace`` times as long as those of least squares. Targets have about the scale ``unit``.
-    Steps that lack reports are left out. Raise TooFewReports if the first one does.
+    are ``pace`` times as long as for least squares. Targets have about the scale ``unit``. A step
+    with too few reports is skipped. Raise TooFewReports if the first step has too few.
     """
     dim = len(start)
     signal = budget.signal(share)
@@ -87,8 +88,8 @@ def descend(
 
 
 def times_too_few(budget: Budget, dim: int, share: float) -> float:
-    """Return how many times as many users a descent takes, at least; below 1 they are enough.
+    """Return the factor by which the users are too few for a descent; up to 1 they are enough.
 
-    They are if the steps can add up to a length of 2 before noise is as long as they are.
+    They are enough if the total length of all steps may be at least 2 lengths of their noise.
     """
     return _LEAST_REACH / (_REACH / math.sqrt(dim) * budget.signal(share))

@@ -23,9 +23,9 @@ _HELD, _FOUND = 0.05, 0.95  # an item of 5 % of the users is to be found with pr
 def ask_items(
     cohort: Cohort, budget: Budget, domain_size: int
 ) -> Generator[Ask, Any, tuple[Floats, float, int]]:
-    """Return the number of users that hold each item, its standard error by noise, and all users.
+    """Return the number of users who hold each item, its error by noise, and the number of users.
 
-    Users with several items count in parts.
+    A user with several items counts in parts for each of them.
     """
     mechanism = budget.cells(domain_size, 1.0)
     found: Estimate = yield Ask(cohort, ItemShares(domain_size), mechanism)
@@ -47,4 +47,6 @@ def too_few(budget: Budget, domain_size: int, level: float) -> TooFew | None:
     """
     errors = float(ndtri(_FOUND) - ndtri(level / domain_size))
     error = budget.users * budget.error(budget.cells(domain_size, 1.0))
-    return budget.too_few(f"see an item of {_HELD:.0%} of them", math.ceil(errors * error / _HELD))
+    return budget.too_few(
+        f"find an item that {_HELD:.0%} of them hold", math.ceil(errors * error / _HELD)
+    )

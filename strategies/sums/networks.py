@@ -25,18 +25,18 @@ from ..runtime import Ask, Run, TooFewReports
 from ..runtime.result import HALF_WIDTH_80
 from .budget import Budget
 
-STEPS = 30
+STEPS = 30  # default number of steps
 # Measured on linear models, a perceptron and a convolutional network of digits, on Adult and on
 # breast cancer.
 _NOISE = 20.0  # length of the noise of all planned steps, in clips; fitted steps begin with half
 _LONGEST = 4.0  # longest step in clips: longer ones throw a network out of its first layers
-_FIRST_CLIP = 0.01
-# Share of users whose gradients are clipped, at least and at most. With a larger one, people of one
-# row each are all heard alike, and a model guesses the larger class.
+_FIRST_CLIP = 0.01  # first clip, in units of the gradients
+# Smallest and largest wanted share of users whose gradients are clipped. With a larger share, all
+# people with one row each have the same influence, and a model predicts the larger class only.
 _CLIPPED = (0.05, 0.5)
-_CLIPPED_BY_NOISE = 40.0
-_PACE, _FASTEST = 0.2, 0.3  # of the logarithm of the clip
-_TOLD = 0.25  # of the clip: the coordinate that says whether a gradient was clipped
+_CLIPPED_BY_NOISE = 40.0  # the wanted share times the signal-to-noise ratio, within its limits
+_PACE, _FASTEST = 0.2, 0.3  # rate of change of the clip's logarithm, and largest change in a step
+_TOLD = 0.25  # size of the coordinate that says whether a gradient was clipped, over the clip
 _RADIUS = math.hypot(1, _TOLD)  # length of an answer in clips, at most
 
 
@@ -61,19 +61,19 @@ def network_of(text: str, arrays: ArrayRecord) -> Network:
 
 
 def noise_to_signal(budget: Budget, dim: int) -> float:
-    """Return the length of the noise of the users' mean gradient over all steps, in clips."""
+    """Return q: the length of the noise of the mean gradient over users and steps, in clips."""
     return 2 * _RADIUS * math.sqrt(dim) / budget.signal(1.0)
 
 
 def too_few(budget: Budget, dim: int, most: float) -> TooFew | None:
-    """Return why users are too few for noise up to ``most``; None if they are enough."""
+    """Return why users are too few for a q of at most ``most``; None if they are enough."""
     ratio = noise_to_signal(budget, dim)
     what = f"train {counted(dim, 'parameter')}: noise to signal q = {ratio:.2g}, above {most:g}"
     return budget.too_few(what, math.ceil(budget.users * ratio / most))
 
 
 def expected(budget: Budget, dim: int) -> Expectation:
-    """Return the expected noise to signal q."""
+    """Return the expectation of a plan: the value of q, see :func:`noise_to_signal`."""
     ratio = noise_to_signal(budget, dim)
     spread = HALF_WIDTH_80 * math.sqrt(0.5 / dim)  # relative spread of the norm of d normals
     return Expectation(
@@ -86,7 +86,7 @@ def expected(budget: Budget, dim: int) -> Expectation:
         assumes=(f"The model has {dim:,} parameters, of which all are trained.",),
         notes=(
             "A linear model of digits had accuracies of .42, .64, .83, .91 at q = .8, .4, .2, .1.",
-            "How well the network would do without privacy is not known to a plan.",
+            "A plan does not know how well the network would do without privacy.",
         ),
     )
 
@@ -94,9 +94,9 @@ def expected(budget: Budget, dim: int) -> Expectation:
 def train(
     run: Run, budget: Budget, network: Network, steps: int = STEPS
 ) -> Generator[Ask, Any, NetworkFit]:
-    """Return the network after all steps; those that lack reports are left out.
+    """Ask all users for their gradients in each step, and return the trained network.
 
-    Raise TooFewReports if the first one does.
+    A step with too few reports is skipped. Raise TooFewReports if the first step has too few.
     """
     (cohort,) = run.cohorts([run.num_users])
     run.planned_steps = steps

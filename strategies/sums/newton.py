@@ -16,16 +16,17 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort
 from .budget import Budget
 
-_BOUND = 3.0  # of scores, in sizes of residuals times the largest length of a weighted row
-_CLEAR = 2.0  # eigenvalues of the users' matrix are this many norms of its noise, at least
+_BOUND = 3.0  # bound on scores, in units of the residuals' size and a weighted row's largest length
+_CLEAR = 2.0  # norms of the noise that eigenvalues of the users' matrix have to exceed
 
 
 @dataclass(frozen=True)
 class NewtonStep:
-    """A step from coefficients to those of least squares, and its covariance.
+    """A step from coefficients to the least squares coefficients, and its covariance.
 
-    Both are of the chosen features, over their scales, and last of a constant where these features
-    have their means. ``is_known`` is False if noise hides an eigenvalue of the users' matrix.
+    Both have an entry for each chosen feature, in units of the feature's scale. The last entry is
+    for the constant, if features are centred at their means. ``is_known`` is False if noise hides
+    an eigenvalue of the users' matrix.
     """
 
     move: Floats
@@ -42,11 +43,12 @@ def ask_step(
     size: float,
     share: float,
 ) -> Generator[Ask, Any, NewtonStep]:
-    """Return the step to least squares, in which rows longer than usual weigh less.
+    """Return the step to the least squares coefficients, where unusually long rows weigh less.
 
-    ``model`` is coefficients and an offset, whose residuals have this size, and ``place`` features'
-    means and scales. The covariance is that of known noise and of users as a sample of a
-    population: scores vary between users as they do in the sums, however residuals are distributed.
+    ``model`` has coefficients and an offset, ``size`` is the size of the model's residuals, and
+    ``place`` has the features' means and scales. The covariance covers the known noise and the
+    sampling of users from a population. The second part is estimated from users' squared scores,
+    so it holds for any distribution of residuals.
     """
     columns = len(chosen) + 1
     bounds = np.array([_BOUND * size * math.sqrt(columns), columns, 1.0])
@@ -68,14 +70,14 @@ def ask_step(
     move = inverse @ score
     spreads, axes = np.linalg.eigh(squares / max(found.count, 1))
     sampling = axes @ np.diag(np.maximum(spreads, 0.0)) @ axes.T
-    # An entry off the diagonal has half the variance of one on it.
+    # An entry off the diagonal has half the variance of an entry on the diagonal.
     by_matrix = noise[1] ** 2 / 2 * (move @ move * np.eye(columns) + np.outer(move, move))
     middle = sampling + noise[0] ** 2 * np.eye(columns) + by_matrix
     return NewtonStep(move, inverse @ middle @ inverse, bool(values[0] > least))
 
 
 def noise_of_matrix(budget: Budget, columns: int, share: float) -> float:
-    """Return what the smallest eigenvalue of the users' matrix has to exceed."""
+    """Return the threshold that the smallest eigenvalue of the users' matrix has to exceed."""
     mechanism = budget.ball(columns * (columns + 2), NormalEquations.radius, share)
     return _CLEAR * _norm(budget.error(mechanism) * columns / EQUATIONS[1], columns)
 
@@ -86,7 +88,10 @@ def _norm(noise: float, columns: int) -> float:
 
 
 def _symmetric(entries: Floats, columns: int) -> Floats:
-    """Return the matrix of an upper triangle whose entries off the diagonal are root 2 as large."""
+    """Return the symmetric matrix with this upper triangle.
+
+    In ``entries``, the entries off the diagonal are multiplied by the root of 2.
+    """
     upper = np.zeros((columns, columns))
     upper[np.triu_indices(columns)] = entries
     upper = (upper + upper.T) / math.sqrt(2)

@@ -16,28 +16,31 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort
 from .budget import Budget
 
-#: Share of the budget for the size of errors of a model, or of a constant; and for R2.
+#: Shares of the budget: for the size of the errors of a model, or of a constant; and for R2.
 SIZE, R2 = 0.04, 0.12
 _ABOVE = 4  # octaves above the most frequent one in which there may be users
-# The share of the users with larger numbers from which a size is told: as small as noise allows.
+# A size is computed from the numbers that a share of the users exceeds. The share is _CLEAR
+# standard errors by noise, and between these two limits.
 _CLEAR, _LEAST_BEYOND, _MOST_BEYOND = 5.0, 0.01, 0.3
-# Bound of errors in units of their size, at least; and by the cube root of signal over noise. The
-# noise grows with the square of the bound, and what lies beyond it falls as the bound's inverse
-# where numbers have three moments. Chosen on five laws, judged on others.
+# Smallest bound on errors in units of their size, and the bound over the cube root of the
+# signal-to-noise ratio. The noise grows with the square of the bound, and what lies beyond it falls
+# as the bound's inverse if numbers have three moments. Chosen on five distributions, judged on
+# others.
 _BOUND, _GROWTH = 2.5, 0.5
 # Mean square beyond the bound over that between half the bound and the bound, if the share of
 # errors beyond t falls as t to the power of -2.6.
 _BEYOND = 2.0
-_OPTIMISM = 0.015  # largest R2 gained by judging on the users of the model, on unseen tables
+# Largest excess of R2 on the users whom the model was fitted to, on tables not used for tuning.
+_OPTIMISM = 0.015
 _HIDDEN = (
     "R2 may be far lower: {:.0f} % of the squared errors may lie beyond the bound at which errors "
-    "are clipped, or more. Closer bounds or the target's logarithm, if few targets are large, more "
-    "users a node, fewer nodes or a larger epsilon would show."
+    "are clipped, or more. To know takes closer bounds (or the target's logarithm, if few targets "
+    "are large), more users a node, fewer nodes or a larger epsilon."
 )
 
 
 class Score(NamedTuple):
-    """R2 of a model over all users, with its standard error and a note if clipping hides most."""
+    """R2 of a model over all users, its standard error, and a note if clipping may hide much."""
 
     r2: float
     error: float
@@ -51,9 +54,10 @@ def ask_size(
     share: float = SIZE,
     most: float = math.inf,
 ) -> Generator[Ask, Any, float]:
-    """Return the standard deviation of normal numbers with as many large ones as the users'.
+    """Return the size of users' numbers, from the share of users with large ones.
 
-    No number is larger than ``most``.
+    It is the standard deviation of normal numbers with the same share of large ones. No number is
+    larger than ``most``.
     """
     mechanism = budget.cells(OCTAVES, share)
     found: Estimate = yield Ask(cohort, OctaveShares(question), mechanism)
@@ -78,10 +82,10 @@ def ask_r2(
 ) -> Generator[Ask, Any, Score]:
     """Return R2 of a model over all users.
 
-    ``sizes`` are those of the errors of the model and of the constant ``centre``, which are at most
-    ``most``; ``present`` is the share of the users who have rows. Errors are clipped. The standard
-    error includes how far R2 changes if they are clipped at half their bounds, and how far it is
-    lower if model and constant have the same heavy tail of clipped errors.
+    ``sizes`` has the size of the errors of the model and of the constant ``centre``. No error
+    exceeds ``most``. ``present`` is the share of the users who have rows. Errors are clipped. The
+    standard error includes how far R2 changes if errors are clipped at half their bounds, and how
+    much lower it is if the errors of model and constant have the same heavy tail beyond the bounds.
     """
     mechanism = budget.ball(4, ErrorPair.radius, R2)
     reach = max(_BOUND, _GROWTH / float(np.cbrt(budget.error(mechanism))))
@@ -106,10 +110,10 @@ def ask_r2(
 
 
 def _ratio(losses: Floats, noise: Floats) -> tuple[float, float, float]:
-    """Return the loss of a model over that of a constant, the latter, and the ratio's error.
+    """Return the ratio of a model's loss to a constant's, the constant's loss, and an error.
 
-    The error is that by noise. Where noise hides the second loss, the first one is taken for it: no
-    model is expected to be worse.
+    The third value is the error of the ratio by noise. If noise hides the constant's loss, the
+    model's loss replaces it, since no model is expected to be worse than the constant.
     """
     own, baseline = np.maximum(losses, 0.0).tolist()
     baseline = max(baseline, noise[1], min(own, 2 * noise[1]))

@@ -32,14 +32,15 @@ from .statistics import ask_means
 # Shares of the budget: of a size, of means and of squares, and of the three parts of the fit.
 _SIZE, _MEAN, _SQUARES = 0.02, 0.03, 0.05
 _EVERY, _CANDIDATES, _STEP = 0.3, 0.16, 0.13
-_PLACES = 2  # how often sizes and means are asked, each time around the last means
-_ROOM = 2.0  # bound of vectors, in sizes
-_WITHIN = 4.0  # bounds of targets, in sizes from their last mean
-_LEAST_VARIANCE = 0.1  # of a feature, over the mean one's
-_LEAST_SIGNAL = 4.0  # of one of the coefficients, if they explain half, over noise in one mean
-_STANDS_OUT = 3.0  # a coefficient that is kept, over the noise of a descent over all features
-_LEAST_REACHED = 0.1  # share of a coefficient that a descent over all features reaches, at least
-_NORMAL_MEDIAN = 0.6745  # of the absolute value of a standard normal number
+_PLACES = 2  # number of times that sizes and means are asked, each time around the last means
+_ROOM = 2.0  # bound on vectors, in units of their size
+_WITHIN = 4.0  # distance of the targets' bounds from their last mean, in units of their size
+_LEAST_VARIANCE = 0.1  # smallest variance of a feature, over the mean variance of all features
+# Smallest signal-to-noise ratio of a coefficient in one mean, if the coefficients explain half.
+_LEAST_SIGNAL = 4.0
+_STANDS_OUT = 3.0  # smallest coefficient that is kept, over the noise of the first descent
+_LEAST_REACHED = 0.1  # smallest share of a coefficient that the first descent is assumed to reach
+_NORMAL_MEDIAN = 0.6745  # median of the absolute value of a standard normal number
 _NOT_BETTER = (
     "The model may be no better than the targets' mean (R2 {:.2f}, give or take {:.2f}). More "
     "users a node, fewer nodes or a larger epsilon may show more."
@@ -55,7 +56,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Place:
-    """Means and scales of features and, last, of the target; the share of users who have rows."""
+    """Means and scales of the features and, last, the target; the share of users with rows."""
 
     means: Floats
     scales: Floats
@@ -74,12 +75,12 @@ def too_few(budget: Budget, dim: int, sparsity: int | None) -> TooFew | None:
 
 
 def _standing_out(coef: Floats, noise: float) -> int:
-    """Return how many coefficients are no noise; one at least."""
+    """Return the number of coefficients that exceed the noise, at least 1."""
     return max(int(np.sum(np.abs(coef) > _STANDS_OUT * noise)), 1)
 
 
 def ask_place(cohort: Cohort, budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
-    """Return where features and targets lie, and how far they vary."""
+    """Ask for means and scales of features and targets, and for the share of users with rows."""
     means, size, mean, of_target, present = np.zeros(dim), 0.0, 0.0, 0.0, 1.0
     for _ in range(_PLACES):
         size = yield from score.ask_size(cohort, budget, DistanceOctave(means), _SIZE)
@@ -105,12 +106,13 @@ def regress_sparsely(
 ) -> Generator[Ask, Any, tuple[LinearResult, Floats]]:
     """Return the linear model of the largest coefficients, by iterative hard thresholding.
 
-    A descent over all features keeps the ``2 * sparsity`` largest coefficients, and one over these
-    the ``sparsity`` largest, in units of the features' scales. A step by the normal equations of
-    the latter leads to least squares. By default the sparsity is the number of coefficients that
-    are larger than the noise of the first descent, which is measured by their median: most are
-    taken to be zero. ``rows`` is the typical number of a user's rows. Also return the features'
-    scales over the targets': times these, a coefficient has no unit.
+    A descent over all features keeps the ``2 * sparsity`` largest coefficients, and a second
+    descent over these keeps the ``sparsity`` largest, in units of the features' scales. A step by
+    the normal equations of the features that are left leads to least squares. If the sparsity is
+    None, it is the number of coefficients that are larger than the noise of the first descent. This
+    noise is measured by the median of all coefficients, most of which are assumed to be zero.
+    ``rows`` is the typical number of a user's rows. The second value returned is the features'
+    scales over the targets' scale. A coefficient times this ratio has no unit.
     """
     budget = Budget.of(run, delta)
     if refusal := too_few(budget, dim, sparsity):
@@ -149,7 +151,8 @@ def regress_sparsely(
         std_error[support] = np.sqrt(np.diag(step.covariance)[:-1]) / scales[support]
     else:
         notes.append(_NO_ERRORS)
-    # The first descent reached a part of each coefficient, so noise hid as much of those left out.
+    # The first descent reached only a part of each coefficient. So noise may have hidden larger
+    # coefficients among those left out.
     large = coef[support] * scales[support]
     reached = max(float(every[support] @ large) / float(large @ large), _LEAST_REACHED)
     left_out = coef == 0

@@ -15,15 +15,16 @@ from ldp_flower.validation import Floats
 from ..runtime import Ask, Cohort
 from .budget import Budget
 
-_CELL_ERROR, _MEAN_ERROR = 0.1, 0.1  # largest useful errors: of a share, of a mean in ranges
+# Largest useful standard errors: of a share, and of a mean in units of the column's range.
+_CELL_ERROR, _MEAN_ERROR = 0.1, 0.1
 
 
 @dataclass(frozen=True)
 class SumMeans:
     """Means of a number in [0, 1] in some groups, and the share of the users in each group.
 
-    All are of shape (groups,). Errors ``of_users`` are by noise alone; ``errors`` include that the
-    users are a sample of a population.
+    All arrays have the shape (groups,). ``of_users`` has the errors of the means by noise alone,
+    and ``errors`` includes the sampling of the users from a population.
     """
 
     means: Floats
@@ -31,7 +32,7 @@ class SumMeans:
     errors: Floats
     shares: Floats
     share_errors: Floats
-    total: "SumMeans | None" = None  # of all groups together, if there are several
+    total: "SumMeans | None" = None  # the same for all groups together, if there are several
 
 
 def ask_cells(
@@ -57,9 +58,9 @@ def ask_means(
 
 
 def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0.0) -> SumMeans:
-    """Return the means of noisy sums: first and second moment and presence, shape (3, groups).
+    """Return the means from noisy first and second moments and presence, shape (3, groups).
 
-    Presence is counted from ``middle_share``.
+    ``middle_share`` is the share of users present that is reported as 0.
     """
     first, second, held = moments
     shares = held / PRESENCE + middle_share
@@ -72,7 +73,7 @@ def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0
     mean = middle + 0.5
     variances = np.clip(square - mean**2, 0.0, 0.25)
     variance_errors = np.hypot(of_square, 2 * mean * of_users)
-    # One error up, so that the error of sampling is hardly ever stated too small.
+    # The variance is raised by one standard error, so that it is hardly ever too small.
     spread = np.minimum(variances + variance_errors, 0.25)
     return SumMeans(
         means=mean,
@@ -84,13 +85,16 @@ def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0
 
 
 def users_for_cells(epsilon: float, delta: float) -> int:
-    """Return how many users of one node know a share within .1."""
+    """Return the number of users on one node with which a share has an error by noise of .1."""
     noise = Budget(epsilon, delta, 1, 1).cells(2, 1.0).variance
     return math.ceil(math.sqrt(noise) / _CELL_ERROR)
 
 
 def users_for_means(epsilon: float, delta: float, groups: int, columns: int) -> int:
-    """Return how many users of one node know an average group's mean within .1 of its range."""
+    """Return the number of users on one node with which means of groups have an error of .1.
+
+    The error is by noise, for a group of average size, and in units of the column's range.
+    """
     question = Moments(np.zeros(1, np.int64), np.full(int(groups > 1), float(groups)), 0.0, 1.0)
     mechanism = Budget(epsilon, delta, 1, 1).ball(3 * groups, question.radius, 1 / columns)
     return math.ceil(groups * math.sqrt(mechanism.variance) / _MEAN_ERROR)

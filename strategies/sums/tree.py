@@ -23,12 +23,12 @@ from ..numerics.sample import clipped, sampling
 from ..runtime import Ask, Cohort
 from .budget import Budget
 
-_COARSE, _COARSE_SHARE = 256, 0.1
-_BRANCHES, _LEVELS = 4, 4
-_ENTRIES_Z = 3.0  # errors of the share of users with an entry
-_ATOM = 1e-9  # of the bounds' distance: width of the cell of the upper bound
-_ROUNDING = 1e-10  # of steps, by which an edge may miss a multiple
-_MASS_Z = 2.0  # errors of a coarse cell above which it counts as mass
+_COARSE, _COARSE_SHARE = 256, 0.1  # number of coarse cells, and their share of the budget
+_BRANCHES, _LEVELS = 4, 4  # number of cells into which a level divides a cell, and of levels
+_ENTRIES_Z = 3.0  # standard errors that the share of users with an entry has to exceed
+_ATOM = 1e-9  # width of the cell of the upper bound, over the distance of the bounds
+_ROUNDING = 1e-10  # largest distance of an edge from a multiple by rounding, in steps
+_MASS_Z = 2.0  # standard errors that the share of a coarse cell has to exceed to count
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Function:
 
     edges: Floats  # (cells + 1,), increasing, from bound to bound
     cells: Floats  # (cells,): unbiased estimates of the shares of all users
-    noise: Floats  # (cells, cells): covariance of these by noise
-    users: int
+    noise: Floats  # (cells, cells): covariance of these estimates by noise
+    users: int  # number of users
 
     @cached_property
     def present(self) -> float:
@@ -70,20 +70,20 @@ class Function:
 
     @cached_property
     def covariance(self) -> Floats:
-        """Covariance of these shares by noise, shape (cells + 1, cells + 1)."""
+        """Covariance of :attr:`below` by noise, shape (cells + 1, cells + 1)."""
         last = len(self.cells)
         slopes = (np.tril(np.ones((last + 1, last)), -1) - self._raw[:, None]) / self.present
         return np.asarray(slopes @ self.noise @ slopes.T)
 
     @property
     def sampling(self) -> Floats:
-        """Covariance of these shares as the users are a sample, shape (cells + 1, cells + 1)."""
+        """Covariance of :attr:`below` by sampling of the users, shape (cells + 1, cells + 1)."""
         below = self.below
         return np.asarray(np.minimum.outer(below, below) - np.outer(below, below)) / self._asked
 
     @property
     def variance(self) -> tuple[float, float]:
-        """Variance of entries over the bounds' distance, and its error for the population."""
+        """Variance of entries over the bounds' squared distance, and its standard error."""
         middles = (self.edges[1:] + self.edges[:-1]) / 2 / (self.edges[-1] - self.edges[0])
         squares = (middles - middles @ self.cells / self.present) ** 2
         variance = float(squares @ self.cells / self.present)
@@ -93,7 +93,10 @@ class Function:
         return variance, math.sqrt(float(slope @ self.noise @ slope) + sampling)
 
     def linear(self, normals: Floats) -> DistributionEstimates:
-        """Return the unbiased shares at the edges, for bands; ``normals`` has a row a cell."""
+        """Return unbiased estimates of the shares below the edges, from which bands are computed.
+
+        ``normals`` are standard normal numbers, with one row for each cell.
+        """
         inner = np.arange(1, len(self.cells))
         sums = np.tril(np.ones((len(self.cells),) * 2))
         each = self.noise + sampling(clipped(self.cells), self.users)
@@ -149,7 +152,7 @@ class Function:
         return Function(edges, np.add.reduceat(self.cells, starts), joined, self.users)
 
     def part_of_noise(self, levels: Floats) -> Floats:
-        """Return the part of the errors of quantiles that is by noise, from 0 to 1."""
+        """Return the part of the quantiles' errors that noise causes, from 0 to 1."""
         at, each = np.searchsorted(self.below, levels), np.diag(self.covariance)
         noise = np.maximum(each[at - 1], each[at])
         return np.asarray(np.sqrt(noise / (noise + levels * (1 - levels) / self._asked)))
@@ -162,7 +165,7 @@ def ask_function(
     ends: tuple[float, float],
     share: float = 1.0,
 ) -> Generator[Ask, Any, Function]:
-    """Return the distribution function of one column between its bounds."""
+    """Ask for histograms of a column, and return its distribution function between its bounds."""
     even = np.linspace(*ends, _COARSE + 1)
     coarse = yield from _ask(cohort, budget, coordinates, even, _COARSE_SHARE * share)
     edges = _adapted(even, coarse)
@@ -173,7 +176,7 @@ def ask_function(
         counts.append((yield from _ask(cohort, budget, coordinates, own, part)))
     solve, covariance = _level_weights()
     cells = solve @ np.concatenate([each.mean for each in counts])
-    # Where nodes were lost at some level, all levels count as if they had been.
+    # If nodes were lost at some level, all levels get the noise and the users of that level.
     noise = max(float(each.std_error[0]) for each in counts)
     users = min(each.count for each in (coarse, *counts))
     return Function(edges, cells, noise**2 * covariance, users)
@@ -191,9 +194,9 @@ def _ask(
 
 
 def _adapted(even: Floats, coarse: Estimate) -> Floats:
-    """Return the edges of cells that have equal parts of the coarse mass and of the range.
+    """Return the edges of cells of equal weight: half of it is coarse mass, and half is length.
 
-    The first and the last cell hold a bound alone, as many entries may be clipped to it.
+    The first and the last cell hold only a bound, since many entries may be clipped to it.
     """
     mass = np.where(coarse.mean > _MASS_Z * coarse.std_error, coarse.mean, 0.0)
     part = np.full(len(mass), 1 / len(mass))
@@ -217,7 +220,7 @@ def _level_weights() -> tuple[Floats, Floats]:
 
 
 def users_for_ranks(epsilon: float, delta: float, error: float) -> int:
-    """Return how many users of one node know ranks within an error by noise."""
+    """Return the number of users on one node with which ranks have at most this error by noise."""
     budget = Budget(epsilon, delta, 1, 1)
     noise = math.sqrt(budget.cells(2, (1 - _COARSE_SHARE) / _LEVELS).variance)
     return math.ceil(_LEVELS * noise / error)

@@ -41,7 +41,7 @@ def ask_mean_vector(
     # The noise of the number of users with rows moves the mean, too.
     of_users = noise / present * np.hypot(1.0, mean / FLAG)
     variance_error = noise / present * np.hypot(1 / SQUARE, 2 * mean)
-    # One error up, so that the error of sampling is hardly ever stated too small.
+    # The variances are raised by one standard error, so that they are hardly ever too small.
     variances = np.maximum(second / present - mean**2, 0.0) + variance_error
     sampling = np.sqrt(np.minimum(variances, 1.0) / (users * present))
     return MeanVector(
