@@ -56,7 +56,7 @@ class CellReports:
 
 @dataclass(frozen=True)
 class LocalFunction:
-    """A distribution function that is most precise at one level."""
+    """An estimated distribution function that is most precise near one level."""
 
     level: float  # level of the quantile
     # Increasing values, bounds included, and the function at these values
@@ -83,9 +83,11 @@ class LocalFunction:
 def estimated(
     cohorts: Sequence[CellReports], level: float, low: float, high: float, z: float
 ) -> tuple[LocalFunction, tuple[float, float]]:
-    """Return the distribution function around a quantile, and the quantile's interval.
+    """Estimate the distribution function near a quantile; return it with the quantile's interval.
 
-    The function is a straight line within a first interval, where the evidence shows no shape.
+    A first pass gives a preliminary interval, in which the data do not show the function's shape.
+    In the second pass, the function is therefore interpolated along a straight line there. ``z`` is
+    the half-width of intervals in standard errors.
     """
     function = _pooled(cohorts, _isotonic(cohorts, level, low, high))
     ends = inverted(cohorts, function, z)

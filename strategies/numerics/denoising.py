@@ -98,10 +98,10 @@ def shortened_slope(degrees: float, radius: Floats | float) -> Floats:
 
 
 def ridge_moments(columns_per_row: float, ridge: float) -> tuple[float, float]:
-    """Return the factor that ridge regression applies to coefficients, and its noise.
+    """Return the factor that ridge regression applies to coefficients, and their noise.
 
-    Features are independent and of unit scale; ``columns_per_row`` is their number over that of the
-    rows. The penalty ``ridge`` is in units of a feature's mean square. The factor is
+    Features are independent and of unit scale; ``columns_per_row`` is the number of features over
+    the number of rows. The penalty ``ridge`` is in units of a feature's mean square. The factor is
     ``E trace(S (S + ridge I)^-1) / k`` for the k features' second moments S. The noise,
     ``E trace(S (S + ridge I)^-2) / k``, is the variance of a coefficient, times the number of rows,
     over that of the residual.

@@ -25,11 +25,11 @@ _QUADRATIC = 4.0
 # last cell.
 _ENDS = 0.8
 _ROUGH = 1e-2  # scale of the part that is not smooth
-_LEVEL_SCALE, _CELL_SCALE = 1.0, 2.0  # of the common level of all cells, of a separate cell
+_LEVEL_SCALE, _CELL_SCALE = 1.0, 2.0  # scales of the level of all cells, and of a separate cell
 _APART_SHARE = 0.02  # prior share of a separate cell
-# Number of reports of the largest weight that are added to a variance, since counts may be small.
+# A variance is raised as if this many more reports had the largest weight: counts may be small.
 _ONE_MORE = 2.0
-_NOTHING = 1e-4  # smallest variance, over that of these reports; a smaller one is rounding error
+_NOTHING = 1e-4  # smallest variance, over this increase; a smaller one is rounding error
 # Largest number of Newton steps, and the gain in log probability below which they end.
 _STEPS, _STILL = 30, 1e-2
 
@@ -124,8 +124,10 @@ def _around(mode: Floats, off: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _LaplaceFit:
-    evidence: float
-    mode: Floats
+    """Normal approximation of the posterior under one prior, around the mode (Laplace)."""
+
+    evidence: float  # logarithm of the prior's evidence
+    mode: Floats  # mode of the independent normal numbers that ``root`` maps to the process
     precision: Floats  # Cholesky factor of the precision
     root: Floats  # matrix that maps independent normal numbers to the process
 

@@ -1,8 +1,8 @@
 """Quantile function of a column from a noisy histogram: lines between knots, in normal scores.
 
 Noise in empty cells would move mass to the ends of wide bounds. So knots are only where the mass
-between them stands out of the noise. Beyond the first and the last knot the tails are those of a
-normal distribution, as wide as the column is between this knot and its median.
+between them exceeds the noise. Beyond the first and the last knot the tails are those of a normal
+distribution, as wide as the column is between this knot and its median.
 """
 
 import numpy as np
@@ -10,9 +10,9 @@ from scipy.special import ndtri
 
 from ldp_flower.validation import Floats
 
-_CLEAR = 3.0  # standard errors of the mass between two knots, at least
-_OUTSIDE = 3.0  # score of a bound, if no knot is on its side of the median
-_EDGE = 1e-9  # smallest share whose score is taken
+_CLEAR = 3.0  # standard errors that the mass between two knots has to exceed
+_OUTSIDE = 3.0  # normal score of a bound, if no knot is on its side of the median
+_EDGE = 1e-9  # smallest share whose normal score is computed
 
 
 def knots(edges: Floats, shares: Floats, errors: Floats) -> Floats:
@@ -37,13 +37,13 @@ def knots(edges: Floats, shares: Floats, errors: Floats) -> Floats:
             found.append(place)
             below.append(below[-1] + mass)
             mass = variance = 0.0
-    # The mass beyond the last knot does not stand out, but may well be there.
+    # The mass beyond the last knot does not exceed its noise, but may well be there.
     total = below[-1] + max(mass, np.sqrt(variance) / 2)
     return np.stack([edges[[*found, -1]], [*(np.array(below) / max(total, _EDGE)), 1.0]])
 
 
 def quantiles(found: Floats, levels: Floats) -> Floats:
-    """Return quantiles at levels from 0 to 1, by the knots of :func:`knots`."""
+    """Return the quantiles at levels from 0 to 1; ``found`` is what :func:`knots` returned."""
     (low, *values, high), (_, *below, _) = found
     scores = ndtri(np.clip(below, _EDGE, 1 - _EDGE)).tolist()
     if not scores or scores[0] >= 0:

@@ -17,29 +17,31 @@ from ldp_flower.validation import Floats
 
 Codes = NDArray[np.int64]
 
-# More components fit more noise. Their number is this over the noise of a share, in shares of even
-# cells, within the limits. Chosen on four tables at three numbers of users.
+# More components fit more noise. Their number is _SIGNAL over the noise of a share, in units of the
+# share of equally frequent cells, within the limits. Chosen on four tables at three numbers of
+# users.
 _SIGNAL, _FEWEST, _MOST = 4.0, 8, 80
-# Fits from different starts, whose components are put together: as many as have the most components
-# together, up to this number.
+# Largest number of fits from different starts, whose components are joined. There are as many fits
+# as are needed for _MOST components together.
 _MOST_FITS = 5
 _STEPS, _STEP, _LAST_STEP = 400, 0.1, 0.002  # number of Adam's steps, first and last size
-_DECAYS = 0.9, 0.999  # of Adam's averages of gradients and of their squares
+_DECAYS = 0.9, 0.999  # decay rates of Adam's averages of gradients and of their squares
 _TINY = 1e-8
-_SIMULATIONS = 4  # number of simulated collections that tell the distance of a fit
-# Half-width of an interval of a distance: part of the distance, and standard deviations between
-# simulations. Real tables are rougher than those of a mixture, from which users are simulated.
+_SIMULATIONS = 4  # number of simulated collections from which a fit's distance is estimated
+# Half-width of an interval of a distance: a part of the distance, plus a number of standard
+# deviations between simulations. Real tables are rougher than the tables of simulated users, who
+# are drawn from a mixture.
 _SLACK, _DEVIATIONS = 0.2, 2.5
-_CLEAR = 2.0  # standard deviations beyond which a misfit is not by noise
+_CLEAR = 2.0  # standard deviations from which on noise does not explain a misfit
 
 
 @dataclass(frozen=True)
 class PairTable:
     """A measured table of two columns: unbiased shares and their standard errors by noise."""
 
-    columns: tuple[int, int]
+    columns: tuple[int, int]  # indices of the columns
     shares: Floats  # (cells of the first column, cells of the second)
-    std_error: Floats  # of the same shape
+    std_error: Floats  # standard errors, of the same shape
 
     @property
     def variance(self) -> float:
@@ -73,9 +75,9 @@ class ProductMixture:
 
 
 class Distances(NamedTuple):
-    """Total variation between a fit's tables and those of the users, with 95 % intervals."""
+    """Total variation between a fit's tables and the users' tables, with 95 % intervals."""
 
-    pairs: Floats  # (columns, columns): of each pair; of a single column on the diagonal
+    pairs: Floats  # (columns, columns): for each pair, and on the diagonal for each single column
     one_way: tuple[float, float, float]  # mean over columns, and the ends of its interval
     two_way: tuple[float, float, float]  # mean over the measured pairs, and its interval
 
@@ -117,9 +119,9 @@ def _fit(
     number: int,
     rng: Generator,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the weights of the components, and their cells' probabilities, all columns in a row.
+    """Return the weights of the components, and the probabilities of all columns' cells in each.
 
-    Adam (Kingma & Ba 2015) on the logarithms of both, from a random start.
+    Both are fitted by Adam (Kingma & Ba 2015), on their logarithms, from a random start.
     """
     firsts, sizes = starts[:-1], np.diff(starts)
 
@@ -156,11 +158,12 @@ def _fit(
 def distances(
     tables: Sequence[PairTable], sizes: Sequence[int], found: ProductMixture, users: int
 ) -> Distances:
-    """Return how far a fit's tables are from those of the users, from the known noise.
+    """Return how far a fit's tables are from the users' true tables, estimated by simulation.
 
-    As many users are drawn from the fit, their tables are measured with the same noise and fitted
-    again, and the new fit is compared with them. If the real measured tables are farther from their
-    fit than the simulated ones, the rest is what no mixture fits, and is added.
+    The same number of users is drawn from the fit. Their tables are measured with the same noise
+    and fitted again, and the new fit is compared with their true tables. If the real measured
+    tables are farther from their fit than the simulated ones, the difference is what no mixture
+    fits, and is added.
     """
     runs = [_simulated(tables, sizes, found, users, default_rng(s)) for s in range(_SIMULATIONS)]
     usual = np.array([misfit for _, misfit in runs])
@@ -187,7 +190,7 @@ def _simulated(
     users: int,
     rng: Generator,
 ) -> tuple[Floats, float]:
-    """Return the distances of a fit to users that are drawn from another fit, and its misfit."""
+    """Draw users from a fit and fit their noisy tables; return this fit's distances and misfit."""
     drawn = found.draw(users, rng)
     counted: dict[tuple[int, int], Floats] = {}
     measured = []

@@ -90,7 +90,10 @@ def crossing_posterior(
 
 
 def _core(grid: Floats, weights: Floats, lost: float, more: int) -> tuple[float, float]:
-    """Return the range of a grid without ``lost`` at each end, extended by ``more`` steps."""
+    """Return the range of a grid that holds all weight except ``lost`` at each end.
+
+    The range is extended by ``more`` steps of the grid on both sides.
+    """
     below = np.cumsum(weights)
     first = int(np.searchsorted(below, lost))
     last = min(int(np.searchsorted(below, 1 - lost)), len(grid) - 1)

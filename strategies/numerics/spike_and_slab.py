@@ -34,8 +34,8 @@ _NUM_SHARES = 8  # number of values of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
 _TINY = 1e-12
 _CHANCE = 0.01  # significance level at which estimates of one coefficient contradict each other
-# A coarse search looks at every 16th value, at least four standard deviations apart. The values
-# around one whose log-likelihood is lower than the largest by _HOPELESS are left out.
+# A coarse search evaluates every 16th value; these are at least four standard deviations apart. If
+# the log-likelihood of a value is _HOPELESS below the largest, the values around it are left out.
 _STRIDE, _HOPELESS = 16, 300.0
 _COARSEST, _FINEST = 0.005, 0.00025  # largest and smallest step of the grid of values
 # Possible ratios of a local score's mean to the coefficient times the square root of a user's rows:
@@ -69,7 +69,7 @@ class Vote:
 
     counts: Floats  # (dim,): number of reports that support each feature
     num_reports: int
-    # Probabilities that a report supports a feature in its user's set, and one outside it
+    # Probabilities that a report supports a feature in its user's set, and a feature outside it
     own: float
     other: float
     set_size: int  # number of features of a user's set, below dim

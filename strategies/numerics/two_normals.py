@@ -39,7 +39,7 @@ def ranked(covariance: float, std_error: float, share: float, z: float) -> Ranke
 
     covariance: Mean of ``(1 or 0 - share) * sign(score - mean score)``.
     share: The class's share, within (0, 1).
-    z: Half-width of the intervals that errors are concluded from, in standard errors.
+    z: Half-width of the intervals from which errors are computed, in standard errors.
     """
     most = _covariance(_MAX_DISTANCE, share)
     possible = float(np.clip(covariance, -most, most))

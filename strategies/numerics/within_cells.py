@@ -1,4 +1,4 @@
-"""Positions of rows within cells, such that columns go together there as they do between cells."""
+"""Positions of rows within cells, with the correlations that columns have between cells."""
 
 import numpy as np
 from numpy.random import Generator
@@ -10,15 +10,15 @@ from ldp_flower.validation import Floats
 _SWEEPS = 5  # number of Gibbs sweeps; the cells already fix most of a score
 _LEAST = 0.02  # smallest eigenvalue of the correlation matrix, so that no score is certain
 _NEWTON = 8  # number of Newton steps for a correlation
-_EDGE = 1e-9  # smallest probability whose normal score is taken
+_EDGE = 1e-9  # smallest probability whose normal score is computed
 
 
 def positions(codes: NDArray[np.int64], rng: Generator) -> Floats:
     """Return positions from 0 to 1 in rank within the cells of columns of numbers.
 
-    Every row has normal scores, one for each column, between those at the ends of its cell. Scores
-    are drawn from a joint normal distribution within these limits by Gibbs sampling. Their
-    correlations are those that have the cells' mean scores go together as they do.
+    Every row has normal scores, one for each column, between the scores of the ends of its cell.
+    Scores are drawn from a joint normal distribution within these limits by Gibbs sampling. Its
+    correlations are chosen such that the cells' mean scores have the moments that rows show.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ def _correlations(middle: Floats) -> Floats:
 
     Let k be the part of a score's variance that is between cells. If two scores have the
     correlation r, the product of their mean scores is a series in r, ``k k' r`` and further odd
-    powers, which is ``sqrt(k k')`` at 1. All of these are taken for ``r**3``.
+    powers, which is ``sqrt(k k')`` at 1. All higher powers are approximated by one term in
+    ``r**3``.
     """
     moments = middle.T @ middle / len(middle)
     between = np.diag(moments).clip(_EDGE, 1.0)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.validation import Floats
 
-#: Candidate shares of the squared distance to the zero that a step may leave.
+#: Candidate rates at which the variance of a direction grows with its squared distance to the zero.
 LEFT = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 _SLOPE_ERROR = 0.5  # prior standard deviation of the common slope
 # Smallest and largest common slope. _MIN_SLOPE is also the smallest ratio of a coordinate's slope
@@ -34,10 +34,10 @@ class Zero:
     ``std_error`` includes the uncertainty of slopes, ``noise`` does not.
     """
 
-    place: Floats
+    place: Floats  # position of the zero
     std_error: Floats
     noise: Floats
-    slopes: Floats
+    slopes: Floats  # slope of the direction in each coordinate
 
 
 def largest_noise(number: int) -> float:
@@ -65,7 +65,7 @@ def zero_of_line(
         Function of a zero that returns the mean squared distance of every position from it, shape
         (steps,), in the units of positions.
     left : sequence of float
-        Candidate shares of that distance that steps may leave. The most likely one is used.
+        Candidate rates at which variances grow with that distance. The most likely one is used.
     """
 
     def fitted(far: Floats, clear: NDArray[np.bool_]) -> tuple[float, Zero]:
@@ -78,7 +78,7 @@ def zero_of_line(
     number = positions.shape[1]
     zero = fitted(np.zeros((len(positions), 1)), np.zeros(number, bool))[1]
     for _ in range(_ROUNDS):
-        # Coordinates whose error is mostly that of the slope count as clear too. Otherwise slopes
+        # Coordinates whose error comes mostly from the slope count as clear, too. Otherwise slopes
         # would never be fitted.
         error = np.minimum(zero.std_error, _MAX_ERROR_OVER_NOISE * zero.noise)
         clear = np.abs(zero.place) > largest_noise(number) * error
