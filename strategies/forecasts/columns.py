@@ -19,10 +19,11 @@ from .populations import Drawn, Rng, SyntheticPopulation, alike_within, offsets_
 #: Standard deviation of a number, and the distance of its mean from the middle of the bounds, both
 #: in distances of the bounds.
 SPREAD = 1 / 8
-_MOST_VALUES, _FEWEST, _MOST = 1_000_000, 2000, 10_000  # limits on what is drawn
-_MOST_STAND_IN = 4000  # limit on the users who are drawn with noise at the node
+# Largest number of values that are drawn; smallest and largest number of users.
+_MOST_VALUES, _FEWEST, _MOST = 1_000_000, 2000, 10_000
+_MOST_STAND_IN = 4000  # largest number of users who are drawn with noise at the node
 _POINTS = 1025  # number of values at which a distribution function is judged
-_STAND_IN = 10  # number of users whom a user represents at most
+_STAND_IN = 10  # largest number of users whom one drawn user represents
 # A strategy that states its standard errors states nearly the same ones in every run.
 _STATED, _MEASURED = 3, 12  # numbers of runs
 _MEAN, _QUARTILES = 1, slice(3, 6)  # rows of a description, as in pandas
@@ -31,8 +32,8 @@ HUMP_SHAPE = (
     "A column of numbers has one hump. Its standard deviation, and the distance of its mean from "
     "the middle, are an eighth of the distance of the bounds."
 )
-OWN_ENTRY = "Every user has an entry, and numbers are no multiples of a round step."
-_ROWS = "Of the variance of a user's rows {:.0%} is between users."
+OWN_ENTRY = "Every user has an entry, and numbers are not multiples of a round step."
+_ROWS = "Of the variance of rows, {:.0%} is between users."
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Columns:
 
     entries: Mapping[str, NDArray[Any]]
     offsets: NDArray[np.int64]  # (drawn users + 1,): index of each user's first row
-    users: int  # number of users whom these represent
+    users: int  # number of users whom the drawn users represent
 
     def variance(self, name: str) -> float:
         """Return the variance of users' mean entries, divided by the number of users."""
@@ -57,6 +58,7 @@ class Columns:
         return np.asarray(up_to[np.searchsorted(self.entries[name][order], values, side)])
 
 
+#: A function of a result and of the columns of its users, which returns the error of the result.
 Judge = Callable[[Any, Columns], float]
 
 
@@ -68,9 +70,9 @@ class ColumnUsers(SyntheticPopulation):
     redrawn = True
 
     schema: Schema
-    judge: Judge  # error of a result
-    others: tuple[tuple[str, Judge], ...] = ()  # further errors, by name
-    variance_between: float = 0.0  # like that of Setting
+    judge: Judge  # function that returns the error of a result
+    others: tuple[tuple[str, Judge], ...] = ()  # names and functions of further errors
+    variance_between: float = 0.0  # share of the variance that is between users, as in Setting
     most_drawn: int = sys.maxsize
 
     @property
@@ -104,7 +106,7 @@ class ColumnUsers(SyntheticPopulation):
             declared = np.array(kind.declared, dtype=object)
             return np.asarray(declared[rng.integers(len(declared), size=offsets[-1])])
         normals = alike_within(offsets, 1, self.variance_between, rng)[:, 0]
-        if stand_in:  # as smooth as the column of the users whom they represent
+        if stand_in:  # make the column as smooth as the column of the users whom they represent
             normals[np.argsort(normals)] = ndtri((np.arange(len(normals)) + 0.5) / len(normals))
         place = 0.5 + SPREAD * (rng.choice([-1, 1]) + normals)
         return np.asarray(np.clip(kind.low + (kind.high - kind.low) * place, kind.low, kind.high))
@@ -124,7 +126,7 @@ def column_users(
     """Return users for a strategy that describes the named columns.
 
     stated: True if the error is a standard error that results state.
-    stand_in: True if few users stand in for many, so that mechanisms are those of so many.
+    stand_in: True if few users stand in for many, and use the mechanisms for the larger number.
     """
     numbers = [isinstance(schema.kind(name), Numeric) for name in names]
     users = ColumnUsers(
@@ -141,7 +143,8 @@ def column_users(
     most = int(np.clip(_MOST_VALUES / users.size, _FEWEST, _MOST))
     limits: dict[str, Any] = {"max_users": most}
     if setting.num_nodes is not None:
-        # Ranks of far more users would be finer than theirs. The noise falls with their number.
+        # Ranks of many more users would be finer than those of the users who stand in for them.
+        # Errors by noise are assumed to fall with the number of users.
         most = min(most, _MOST_STAND_IN)
         limits = {"most_drawn": most, "max_users": _STAND_IN * most, "power": 1.0}
     elif stand_in:
@@ -211,7 +214,7 @@ def _rank_error(columns: Columns, name: str, levels: Floats, values: Floats) -> 
 
 
 def error_of_function(result: Any, columns: Columns) -> float:
-    """Return the largest error of a distribution function."""
+    """Return the largest error of a result's distribution function."""
     kind = result.schema.kind(result.column)
     at = np.linspace(kind.low, kind.high, _POINTS)
     return float(np.abs(result.cdf(at) - columns.below(result.column, at)).max())

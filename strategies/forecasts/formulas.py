@@ -22,11 +22,11 @@ from ldp_flower.randomizers import (
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import Floats
 
-_ROWS = "The rows of one user differ as those of different users do."
-# Constants for quantiles: the ratio of errors to those without a search, and the part of users' own
-# variance that remains though all are asked. For bits they were fitted on 8 and 106 settings of 500
-# to 20,000 users; for cells, on 18 settings of 1,000 to 10,000 users at epsilon 3 to 6, 12 runs
-# each, with .74 to 1.2 times the errors at 1.5 to 4.
+_ROWS = "The rows of one user differ as much as rows of different users do."
+# Constants for quantiles: the ratio of errors to errors without a search, and the part of users'
+# own variance that remains though all users are asked. For bits they were fitted on 8 and 106
+# settings of 500 to 20,000 users; for cells, on 18 settings of 1,000 to 10,000 users at epsilon 3
+# to 6, 12 runs each. At epsilon 1.5 to 4, errors were .74 to 1.2 times as large as predicted.
 _BY_BITS, _BY_CELLS = (1.05, 0.72), (0.8, 0.25)
 # Constants for the largest error of a distribution function: factor of the smoothed noise, its
 # power, factors of the sampling of users and of rows, and the range of eight runs of ten. They were
@@ -35,11 +35,11 @@ _BY_BITS, _BY_CELLS = (1.05, 0.72), (0.8, 0.25)
 # .5 to 3 (seeds 9000-9007), since windows are narrower now.
 _NOISE, _POWER, _ASKED, _DRAWN, _RANGE = 1.25, 0.82, 0.52, 0.62, (0.65, 1.6)
 _HUMP = (
-    "The column has one hump, which takes a good part of the bounds; errors are half as large if "
-    "it is even, 1.5 times where its standard deviation is below a tenth of the bounds' distance, "
-    "and up to three times with two peaks or bounds that are far too wide."
+    "The column has one hump, which covers a good part of the bounds; errors are half as large if "
+    "the column is uniform, 1.5 times as large if its standard deviation is below a tenth of the "
+    "bounds' distance, and up to three times with two peaks or bounds that are far too wide."
 )
-_OWN_ENTRY = "Every user has an entry, and entries are no multiples of a round step."
+_OWN_ENTRY = "Every user has an entry, and entries are not multiples of a round step."
 
 
 def expected_quantiles(
@@ -55,8 +55,8 @@ def expected_quantiles(
 
     The errors are assumed to be independent and normal.
 
-    randomizers: The first one is that of the users who report about the quantiles.
-    noise: Variance that it adds to a user's report about a share.
+    randomizers: Mechanisms; users who report about the quantiles use the first one.
+    noise: Variance that the first mechanism adds to a user's report about a share.
     parts: Number of groups of users that report about different quantiles.
     """
     lost, sampled = _BY_CELLS if isinstance(randomizers[0], KRandomizedResponse) else _BY_BITS
@@ -90,9 +90,9 @@ def expected_function(
 ) -> Expectation:
     """Return the expected largest error of a distribution function.
 
-    The part from noise is a power of the error of the share below a middle threshold, if all users
-    report one bit on it: a smooth density averages noise. The part from the choice of the users who
-    are asked first is that of a sample.
+    The part from noise is a power of the error that the share below a middle threshold has if all
+    users report one bit on it: a smooth density averages noise. The part from the choice of users
+    is the error of a sample.
     """
     one = math.sqrt((RandomizedResponse(epsilon).variance - 1) / 4 / users)
     sampled = math.hypot(_ASKED / math.sqrt(rows), _DRAWN * math.sqrt(1 - 1 / rows))

@@ -27,7 +27,7 @@ def users_of(features: np.ndarray, rows: int) -> Users:
 
 
 def normal_users(dim: int, rows: int, num_users: int = 4000) -> Users:
-    """Return users with normal features."""
+    """Return users with normal features, whose targets are their first feature."""
     return users_of(normals(num_users * rows, dim), rows)
 
 
@@ -61,7 +61,8 @@ class Drawn:
 
     users: Users
     error: Callable[[Any], float]
-    others: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)  # by name
+    #: Functions that return further errors, by the name of the error.
+    others: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
 
 
 #: Largest number of all users' features together that a plan simulates if users send features; a
@@ -73,16 +74,16 @@ MAX_PLANNED = 2_000_000
 class SyntheticPopulation(ABC):
     """Base class of distributions of synthetic users."""
 
-    #: True if the error is that of a number, of which a series of collections can be planned.
+    #: True if the error is the error of a number, so that a series of collections can be planned.
     in_series: ClassVar[bool] = False
-    #: True if other users are drawn for every number of users, as the error is about these. Then
-    #: :meth:`draw` is given the number that they stand in for.
+    #: True if new users are drawn for every number of users, since the error is about the drawn
+    #: users. Then :meth:`draw` is given the number of users for whom they stand in.
     redrawn: ClassVar[bool] = False
 
     error: str  # name of the error, with its unit
     dim: int  # number of features, or of coordinates
     rows: float = 1  # mean number of a user's rows
-    # Like the fields of Expectation
+    # Texts on the plan's assumptions, and its notes, as in Expectation
     assumes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     # Largest number of users that is simulated if fewer users cannot stand in for their reports.
@@ -151,7 +152,7 @@ class LinearUsers(SyntheticPopulation):
     sparsity: int  # number of coefficients of one size; the others are zero
     length: float  # Euclidean length of the coefficients
     noise: float  # standard deviation of targets given the features
-    variance_between: float = 0.0  # like that of Setting, for features and noise
+    variance_between: float = 0.0  # share of the variance of features and noise between users
     # Features are plus or minus this number; if None, they are standard normal
     feature_size: float | None = None
     # Factor of all targets. If None, it is drawn from 1 to 2, so that scales may lie anywhere in an
@@ -211,7 +212,7 @@ def linear_users(
     users = LinearUsers(dim=dim, sparsity=sparsity, length=length, noise=noise, **others)
     more = "" if users.rows <= _MAX_ROWS else f", of whom {_MAX_ROWS} rows each are simulated"
     between = f"{users.variance_between:.0%} is between users{more}."
-    alike = f"Of the variance of features and noise {between}"
+    alike = f"Of the variance of features and noise, {between}"
     return replace(users, assumes=(assumed,) if users.rows == 1 else (assumed, alike))
 
 
@@ -244,7 +245,7 @@ class SphereUsers(SyntheticPopulation):
 
     error: str = LinearUsers.ERROR
     useless: float = 1.0
-    sparsity: int  # like that of LinearUsers
+    sparsity: int  # number of coefficients of one size; the others are zero
     radius: float  # length of a row
     l1_norm: float  # sum of the coefficients
 
@@ -287,7 +288,7 @@ class EvaluatedUsers(SyntheticPopulation):
 
 
 def rows_for(setting: Setting, guessed: int) -> float:
-    """Return the number of a user's rows: that of the setting, or else the strategy's guess."""
+    """Return the number of a user's rows, from the setting if it is given, or else ``guessed``."""
     return setting.rows_per_user if "rows_per_user" in setting.given() else guessed
 
 

@@ -36,7 +36,7 @@ SHARES = 0.05, 0.45  # range of the share of the rarer of two classes
 CONCENTRATION = 3.0
 _HELD_OUT = 3000  # number of rows of held-out users; there are at least 300 such users
 _TINY = 1e-9  # variance below which an axis is left out
-_BISECTIONS = 12
+_BISECTIONS = 12  # number of bisections for the AUC of classes
 
 USUAL_R2, USUAL_AUC = 0.5, 0.8  # defaults of the quality, which a plan states
 _TABLES = (
@@ -51,7 +51,7 @@ class TableUsers(SyntheticPopulation):
 
     schema: Schema  # schema of the table, with a target
     quality: float  # R2 or AUC of the best linear model
-    variance_between: float | None  # like that of Setting; if None, it is drawn for every table
+    variance_between: float | None  # as in Setting; if None, it is drawn for every table
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw a table, see :meth:`SyntheticPopulation.draw`.
@@ -134,7 +134,7 @@ class TableUsers(SyntheticPopulation):
 def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any) -> TableUsers:
     """Return the distribution of tables for a setting.
 
-    Raise ValueError if there are classes and the setting's quality is below .5, which is no AUC.
+    Raise ValueError if there are classes and the setting's quality, an AUC, is below .5.
     """
     name, usual = ("AUC", USUAL_AUC) if schema.classes else ("R2", USUAL_R2)
     quality = usual if setting.quality is None else setting.quality
@@ -189,9 +189,9 @@ def _explained(features: Floats, number: int, along: tuple[float, float], rng: R
 
 
 def mean_auc(classes: Floats, scores: Floats) -> float:
-    """Return the mean AUC over classes of their scores; for two classes, that of the second one.
+    """Return the mean over classes of the AUC of a class's scores.
 
-    ``scores`` has one column for each class.
+    For two classes, return the AUC of the second one. ``scores`` has one column for each class.
     """
     from scipy.stats import rankdata
 
