@@ -48,16 +48,17 @@ class Fit:
 
 _VOTERS = 0.5  # share of the users who vote
 _CANDIDATES = 1.5  # largest number of variables kept for the estimation, over the sparsity
-_FALSE_CANDIDATES = 4  # expected number of variables above the votes' threshold by chance
+_FALSE_CANDIDATES = 4  # number of variables that noise is expected to lift above the threshold
 _SIZES = 0.1  # largest share of the users who report on the targets' size
-# size_askers users estimate a size to some 15 %; this many times fewer, to a factor of about 1.5.
+# size_askers(epsilon) users estimate a size to some 15 %, and a quarter of them estimate it to a
+# factor of about 1.5.
 _ROUGHLY = 4
 _MIN_USERS_PER_COHORT = 8  # smallest number of users, over the smallest cohort
 _COEFFICIENT_Z = 2.0  # significance threshold for coefficients, in standard errors
 _PLANNED_SPARSITY = 8  # sparsity in a plan for which no strategy was constructed
 _UNSURE = (
     "The targets' scale, {:.3g}, is known to a factor of {:.2g} only, and coefficients are as "
-    "wrong as it is. Declare target_scale, or ask more users."
+    "wrong as the scale. Declare target_scale, or ask more users."
 )
 _MOST_UNSURE = 0.3  # largest error of the scale's logarithm without a note
 _VOTE_Z = 3.0  # significance threshold for a variable's votes, in standard deviations
@@ -86,7 +87,7 @@ class SelectedRegression(SparseStrategy):
         ``"auto"`` there is no vote if there are at most a third as many features as
         ``samples_per_user``.
     min_reports : int (default: 10)
-        Fewest reports with which a step goes on.
+        Smallest number of reports with which a step goes on.
 
     Raises
     ------
@@ -188,7 +189,7 @@ class SelectedRegression(SparseStrategy):
             if scale.error > _MOST_UNSURE:
                 notes.append(_UNSURE.format(scale.value, math.exp(scale.error)))
         if not coef.any():
-            notes.append("No coefficient clears the noise: zero is returned.")
+            notes.append("No coefficient exceeds the noise: all coefficients are returned as 0.")
         result = LinearResult(coef=coef, std_error=std_error, intercept=fit.intercept, notes=notes)
         return (yield from held_out.with_r2(result, fit.intercept, scale.value))
 

@@ -30,7 +30,7 @@ from ..sums.budget import Budget
 from ..sums.vectors import ask_mean_vector
 
 _NUM_WAVES = 12  # default for the largest number of waves
-# Share of shortened vectors above which a note says so, if it is above by two standard errors.
+# A note is made if the share of shortened vectors exceeds this share by two standard errors.
 _MAX_SHORTENED, _Z = 0.01, 2.0
 
 
@@ -70,7 +70,7 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
         Number of cohorts after the first one, for ``"auto"``. By default there are at most 12. With
         few users there are fewer.
     min_reports : int (default: 10)
-        Fewest reports with which a step goes on.
+        Smallest number of reports with which a step goes on.
 
     Notes
     -----
@@ -152,9 +152,10 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
             unit=self.bound,
             radius=self.bound,
             assumes=(
-                f"A mean of half the bound's length, and users' means that lie {spread:.2g} from "
-                "it (root mean square): as far as the means of rows within the bound do at most, "
-                f"if {between:.0%} of their variance is between users and no spread is declared.",
+                "The mean has half the bound's length. Users' means have a root mean square "
+                f"distance of {spread:.2g} from it: the declared spread, or else the largest "
+                f"distance for rows within the bound if {between:.0%} of the rows' variance is "
+                "between users.",
             ),
         )
 
