@@ -73,11 +73,11 @@ class CollectOnce(FeatureStrategy[R]):
 
     @abstractmethod
     def _by_moments(self, run: Run, everyone: Cohort) -> Once[R]:
-        """Run ``method="auto"``."""
+        """Ask ``everyone`` by ``method="auto"``, and return the result."""
 
     @abstractmethod
     def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
-        """Run ``method="paper"``."""
+        """Ask ``everyone`` by ``method="paper"``, and return the result."""
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

@@ -48,7 +48,7 @@ class KernelResult(LinearResult):
         self.arrays = ArrayRecord([self.coef, self.frequencies])
 
     def predict(self, features: ArrayLike) -> Floats:
-        """Return the function's values. Features are those of :meth:`LinearResult.predict`."""
+        """Return the function's values for ``features``, as in :meth:`LinearResult.predict`."""
         rows = as_rows(features, len(self.frequencies))
         mapped = fourier_features(rows, self.frequencies, self.length_scale)
         return np.asarray(mapped @ self.coef)
@@ -135,8 +135,8 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         page="collect-once",
     )
     no_plan = (
-        "What noise costs depends on how rough the function is and on the length scale that "
-        "is taken, which no public number shows: simulate it with functions like yours."
+        "The error by noise depends on how rough the function is and on the chosen length scale, "
+        "which no public number shows: simulate it with functions like yours."
     )
 
     num_features: int = 16

@@ -45,9 +45,9 @@ class GlmResult(LinearResult):
         return super().predict(features)
 
     def predict(self, features: ArrayLike) -> Floats:
-        """Return the expected targets. With labels -1 and 1, the sign is the likelier label.
+        """Return the expected targets for ``features``, as in :meth:`LinearResult.predict`.
 
-        Features are those of :meth:`LinearResult.predict`.
+        With labels -1 and 1, the sign of an expected target is the likelier label.
         """
         return value(self.mean_function, self.reach, self.decision_function(features))
 
