@@ -45,7 +45,7 @@ class TooFew:
         if self.needed is not None:
             sentences.append(f"At least {self.needed:,} {self.unit} are needed.")
         if self.useful is not None:
-            sentences.append(f"From {self.useful:,} {self.unit} on most relations show.")
+            sentences.append(f"Most relations are found from {self.useful:,} {self.unit} on.")
         if self.epsilon is not None:
             sentences.append(f"With these {self.unit} epsilon {self.epsilon:g} would do.")
         return " ".join(filter(None, [*sentences, self.advice]))

@@ -29,6 +29,7 @@ NAMES = [
     name for name, form in WIRE_TYPES.items() if not issubclass(form.kinds[-1], UpdateQuestion)
 ]
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
+BY_HAND = [7, 64]
 SLOW = ("lasso_features", "pursued_features", "teacher")  # fitted user by user
 FEW = [1, 3, 17]
 NUMBERS = {
@@ -227,7 +228,8 @@ def bits(array):
 def cases(dims):
     for name in NAMES:
         for dim in FEW if name.endswith(SLOW) else dims:
-            marks = () if dim in FEW else pytest.mark.slow
+            further = pytest.mark.long if dim in BY_HAND else pytest.mark.slow
+            marks = () if dim in FEW else further
             yield pytest.param(name, dim, id=f"{name}-{dim}", marks=marks)
 
 

@@ -138,10 +138,10 @@ def test_the_command_says_what_was_found(monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        *("TwoWay", "Correlation"),
+        "TwoWay",
         *(
             pytest.param(name, marks=pytest.mark.long)
-            for name in ("Quantiles", "Describe", "PrivateRegression", "Synthesize")
+            for name in ("Correlation", "Describe", "PrivateRegression", "Quantiles", "Synthesize")
         ),
     ],
 )

@@ -45,7 +45,17 @@ def numbers_for(protocol, num_users, num_features=12):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", [*SPARSE, *TABLES])
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        *(UserLevelMean, LdpIht, NonInteractiveIht, ConstrainedMean, PrivateClassification),
+        *(
+            pytest.param(protocol, marks=pytest.mark.long)
+            for protocol in (*SPARSE, PrivateRegression)
+            if protocol not in (UserLevelMean, LdpIht, NonInteractiveIht, ConstrainedMean)
+        ),
+    ],
+)
 def test_many_more_users_or_epsilon_make_it_better(protocol):
     """Of eight runs each; the seeds are fixed, and errors differ by factors."""
     few, many = (planned(protocol, 2.0, 8, **numbers_for(protocol, n)) for n in (1500, 15_000))
@@ -199,7 +209,7 @@ def lost(strategy, seed, users, rows, between):
     return np.var(wanted - found.predict(table)) / np.var(wanted) - 0.5, found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_regression_loses_about_what_was_expected():
     """The plan's range leaves out one run in ten at either end, its ends are of 24 runs.
 
