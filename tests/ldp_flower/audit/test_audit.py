@@ -289,8 +289,8 @@ class ClosedHalfSpaces(SubsetHypercube):
     ("mechanism", "reports", "at_least"),
     [
         (HalfTheNoise(1.0), 1200, 1.4),
-        (Unclipped(1.0), 1000, 4.0),
-        (Twice(1.0), 1600, 1.3),
+        pytest.param(Unclipped(1.0), 1000, 4.0, marks=pytest.mark.long),
+        pytest.param(Twice(1.0), 1600, 1.3, marks=pytest.mark.long),
         (ClosedHalfSpaces(1.0, 2), 8000, 1.1),  # truly log(1 + e) = 1.313
     ],
     ids=lambda value: type(value).__name__,

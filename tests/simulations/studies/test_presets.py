@@ -11,11 +11,11 @@ pytestmark = pytest.mark.usefixtures("repository_on_the_path")
     ("protocol", "runs"),
     [
         ("LdpIht", (7, 70)),
-        ("NonInteractiveIht", (14, 70)),
+        pytest.param("NonInteractiveIht", (14, 70), marks=pytest.mark.long),
         ("UserLevelMean", (5, 40)),
-        ("TwoRoundRegression", (10, 50)),
+        pytest.param("TwoRoundRegression", (10, 50), marks=pytest.mark.long),
         ("SparseRegression", (8, 40)),
-        ("LabelLdpIht", (4, 25)),
+        pytest.param("LabelLdpIht", (4, 25), marks=pytest.mark.long),
         ("PrivateEvaluation", (7, 70)),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_sweep_does_not_repeat_what_its_file_holds(tmp_path, monkeypatch):
     assert {float(row["error"]) for row in rows} == {float(np.sqrt(0.32))}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_several_processes_write_the_same_rows(tmp_path):
     from simulations.harness.runs import Task
     from simulations.user_level import runs

@@ -42,7 +42,7 @@ def plan(protocol, users, epsilon, rows=1, simulations=None):
 
 @pytest.mark.parametrize(
     "protocol",
-    [pytest.param(each, marks=pytest.mark.slow) if each is Describe else each for each in PLANNED],
+    [pytest.param(each, marks=pytest.mark.long) if each is Describe else each for each in PLANNED],
 )
 def test_more_users_and_more_epsilon_are_never_worse(protocol):
     users, epsilons = (24_000, 34_000, 80_000, 300_000), (0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8)
