@@ -47,6 +47,16 @@ def test_a_workflow_may_do_no_more_than_it_says(name):
         assert all("uses" in step for step in workflow["jobs"][job]["steps"])
 
 
+@pytest.mark.parametrize("name", ["tests", "release"])
+def test_actions_are_pinned_by_their_commits(name):
+    """A tag can be moved; beside the hash it tells readers and dependabot the version."""
+    text = (ROOT / f".github/workflows/{name}.yml").read_text("utf-8")
+    used = re.findall(r"uses: (.*)$", text, re.MULTILINE)
+    assert used
+    for each in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
+
+
 def test_every_python_that_is_named_is_tested():
     named = {
         match[1] for each in PROJECT["classifiers"] if (match := re.search(r":: (3\.\d+)$", each))
