@@ -2,10 +2,13 @@
 
 import re
 import tomllib
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import ldp_flower
 
@@ -63,6 +66,51 @@ def test_every_python_that_is_named_is_tested():
     }
     workflow = (ROOT / ".github/workflows/tests.yml").read_text("utf-8")
     assert named == set(re.findall(r'"(3\.\d+)"', workflow)) == {"3.11", "3.12", "3.13"}
+
+
+def pinned(*path):
+    """Return the names of the packages that a file pins."""
+    text = ROOT.joinpath(*path).read_text("utf-8")
+    return {canonicalize_name(name) for name in re.findall(r"^([\w.-]+)==", text, re.MULTILINE)}
+
+
+def needed(asked):
+    """Return the names of all packages that requirements install here, as far as they are here."""
+    found, todo = {}, list(map(Requirement, asked))
+    while todo:
+        each = todo.pop()
+        name = canonicalize_name(each.name)
+        new = {"", *each.extras} - found.setdefault(name, set())
+        found[name] |= new
+        try:
+            further = list(map(Requirement, requires(name) or ()))
+        except PackageNotFoundError:
+            continue
+        for extra in new:
+            todo += [
+                one for one in further if not one.marker or one.marker.evaluate({"extra": extra})
+            ]
+    return set(found) - {PROJECT["name"]}
+
+
+def test_all_that_is_installed_is_pinned():
+    extras = PROJECT["optional-dependencies"].values()
+    every = needed([*PROJECT["dependencies"], *(each for extra in extras for each in extra)])
+    # PyTorch's CUDA packages are those of its wheel for Linux on the index, and are not pinned.
+    cuda = {name for name in every if name.startswith(("nvidia-", "cuda-")) or name == "triton"}
+    assert every - cuda <= pinned("constraints.txt")
+
+
+def test_the_release_is_made_with_locked_packages():
+    wheel = pinned("packaging", "locked", "wheel.txt")
+    assert needed(PROJECT["dependencies"]) <= wheel <= pinned("constraints.txt")
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+    assert needed(tools["release"]) <= pinned("packaging", "locked", "tools.txt")
+    for name in ("wheel", "tools"):
+        text = (ROOT / "packaging" / "locked" / f"{name}.txt").read_text("utf-8")
+        entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
+        assert all("--hash=sha256:" in entry for entry in entries)
+        assert "://" not in text
 
 
 def test_the_changelog_says_nothing_twice():
