@@ -1,4 +1,7 @@
-"""Texts for people: formatted numbers, and the meaning of privacy parameters in words."""
+"""Texts for people: formatted numbers, and the meaning of privacy parameters in words.
+
+Numbers are formatted with ``z``, which shows a negative number that rounds to zero as zero.
+"""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +34,7 @@ def number(value: object) -> str:
         number = float(value)
         if math.isnan(number):
             return _MISSING
-        return f"{number:,.0f}" if 1000 <= abs(number) < 1e9 else f"{number:.4g}"
+        return f"{number:,.0f}" if 1000 <= abs(number) < 1e9 else f"{number:z.4g}"
     return str(value)
 
 
@@ -47,7 +50,7 @@ def numbers(values: Sequence[object]) -> list[str]:
     if not sizes or len(floats) < len(values) or max(sizes) > _SPAN * min(sizes):
         return [number(value) for value in values]
     decimals = min(max(3 - math.floor(math.log10(max(sizes))), 0), 9)
-    return [_MISSING if math.isnan(value) else f"{value:,.{decimals}f}" for value in floats]
+    return [_MISSING if math.isnan(value) else f"{value:z,.{decimals}f}" for value in floats]
 
 
 def to_error(value: float, error: float) -> str:
@@ -55,7 +58,7 @@ def to_error(value: float, error: float) -> str:
     if math.isnan(value) or not 0 < error < math.inf:
         return number(float(value))
     decimals = 1 - math.floor(math.log10(float(f"{error:.1e}")))
-    return f"{round(float(value), decimals):,.{max(decimals, 0)}f}"
+    return f"{round(float(value), decimals):z,.{max(decimals, 0)}f}"
 
 
 def with_error(value: float, error: float, gap: str = " ") -> str:
@@ -72,7 +75,7 @@ def by_error(values: Sequence[float], errors: Sequence[float]) -> list[str]:
 
 def percentage(value: float) -> str:
     """Return a share in percent, with three digits."""
-    return _MISSING if math.isnan(value) else f"{100 * value:.3g} %"
+    return _MISSING if math.isnan(value) else f"{100 * value:z.3g} %"
 
 
 def printable(text: str) -> str:

@@ -108,7 +108,7 @@ class CorrelationResult(Result):
         if len(names) <= _MOST_NAMED:
             for row, column in np.ndindex(self.correlation.shape):
                 value = self.correlation[row, column]
-                text = "–" if math.isnan(value) else f"{value:.2f}"
+                text = "–" if math.isnan(value) else f"{value:z.2f}"
                 dark = abs(value) > 0.6
                 axes.text(column, row, text, ha="center", va="center", color="w" if dark else "k")
         axes.set_xlabel("columns")
@@ -116,13 +116,13 @@ class CorrelationResult(Result):
 
     def _findings(self) -> list[str]:
         pairs = [
-            f"{self.columns[i]} and {self.columns[j]}: {self.correlation[i, j]:.2f} "
-            f"({self.lower[i, j]:.2f} to {self.upper[i, j]:.2f})"
+            f"{self.columns[i]} and {self.columns[j]}: {self.correlation[i, j]:z.2f} "
+            f"({self.lower[i, j]:z.2f} to {self.upper[i, j]:z.2f})"
             for i, j in combinations(range(len(self.columns)), 2)
             if not math.isnan(self.correlation[i, j])
         ]
         limits = zip(self.columns, *self.limits.T.tolist(), strict=True)
-        clipped = ", ".join(f"{name} to {low:.4g} and {high:.4g}" for name, low, high in limits)
+        clipped = ", ".join(f"{name} to {low:z.4g} and {high:z.4g}" for name, low, high in limits)
         found = f"These are correlations of numbers that are clipped at limits ({clipped})."
         return [*pairs, found] if pairs else []
 

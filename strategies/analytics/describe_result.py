@@ -168,7 +168,7 @@ class DescribeResult(Result):
 
 def _short(value: float) -> str:
     """Return a number with four significant digits, or with all digits before the point."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:z.4g}"
 
 
 def _cell(shown: object, error: float) -> str:

@@ -254,7 +254,7 @@ class LinearResult(CoefficientResult):
             reach = HALF_WIDTH_95 * self.r2_error
             same = self.privacy is not None and self.privacy.noise != "user"
             judges = "by the same users" if same else "by other users"
-            known = f"R2 {self.r2:.2f}, give or take {reach:.2f}, {judges}"
+            known = f"R2 {self.r2:z.2f}, give or take {reach:.2f}, {judges}"
             found.append(known if reach < MOST_OF_R2 else "R2 is not known")
         return found
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from ldp_flower.presentation.words import guarantee, number, numbers, percentage
+from ldp_flower.presentation.words import guarantee, number, numbers, percentage, to_error
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,13 @@ def test_a_column_has_as_many_decimals_each():
     assert numbers([1e-6, 3.0]) == ["1e-06", "3"]
     assert numbers(["a", 1.0]) == ["a", "1"]
     assert percentage(0.12345) == "12.3 %"
+
+
+def test_a_zero_has_no_sign():
+    assert number(-0.0) == "0" and percentage(-0.0) == "0 %"
+    assert numbers([-0.0, -1e-5, 1.0]) == ["0", "-1e-05", "1"]
+    assert numbers([-0.0, 1.0]) == ["0.000", "1.000"]
+    assert to_error(-0.04, 1.5) == "0.0" and to_error(-4.0, 150.0) == "0"
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
