@@ -13,6 +13,24 @@ class NoPlan(ValueError):
     """Error for a protocol whose expected error is not known; the message says why."""
 
 
+class WrongSetting(ValueError):
+    """Error for a number of a :class:`Setting` that a plan needs, or that it does not read.
+
+    Attributes
+    ----------
+    field : str
+        Name of the number in :class:`Setting`.
+    """
+
+    def __init__(self, field: str, text: str) -> None:
+        self.field, self._text = field, text
+        super().__init__(self.about(field))
+
+    def about(self, name: str) -> str:
+        """Return the message with another name of the number, such as that of an option."""
+        return self._text.format(name)
+
+
 class WouldRefuse(ValueError):
     """Error for a run that the protocol would refuse.
 

@@ -29,6 +29,14 @@ QUESTIONS = {
     "heavy-hitters": "HeavyHitters",
     "model": "LdpFedAvg",
 }
+#: Options that give the numbers of a setting.
+_OPTIONS = {
+    "num_features": "--features",
+    "rows_per_user": "--rows",
+    "quality": "--quality",
+    "variance_between": "--between",
+    "num_nodes": "--nodes",
+}
 _WIDTH = 60
 _DRIFT = 0.005  # assumed drift per collection, relative to the width; .036 in a year of weeks
 
@@ -110,6 +118,7 @@ def plan(
     Exit codes: 0 with an answer, also if the answer is that the error is not known; 3 if the run
     would be refused; 2 for a bad argument.
     """
+    from ..expectation import WrongSetting
     from ..planning import NoPlan, Setting
     from ..planning import plan as planned
     from ..planning.series import plan_series
@@ -165,6 +174,8 @@ def plan(
         else:
             console.print(Text(str(error)))
         return
+    except WrongSetting as error:
+        fail(error.about(_OPTIONS[error.field]), USAGE)
     except ValueError as error:
         fail(str(error), USAGE)
     if every:

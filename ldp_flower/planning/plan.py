@@ -7,7 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..expectation import Expectation, LowerBound, NoPlan, Plannable, Setting, WouldRefuse
+from ..expectation import (
+    Expectation,
+    LowerBound,
+    NoPlan,
+    Plannable,
+    Setting,
+    WouldRefuse,
+    WrongSetting,
+)
 from ..presentation import charts, page
 from ..presentation.page import Section, listed, table_of
 from ..presentation.words import TRUSTS, counted, guarantee, number
@@ -365,11 +373,8 @@ def plan(
         raise ValueError(f"Expected noise in {kind.noises} with {kind.__name__}, got {noise!r}.")
     if unread := setting.given() - {"num_users", "num_nodes"} - kind.plans_with:
         name = min(unread)
-        value = getattr(setting, name)
-        raise ValueError(
-            f"Expected no {name} with {kind.__name__}, whose plan does not depend on it, got "
-            f"{value!r}."
-        )
+        text = f"Expected no {{}} with {kind.__name__}, whose plan does not depend on it, got "
+        raise WrongSetting(name, f"{text}{getattr(setting, name)!r}.")
     epsilon = protocol.epsilon if epsilon is None else float(epsilon)
     return _made(kind, Variants(protocol, setting, epsilon, noise), target)
 

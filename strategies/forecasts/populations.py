@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.data.schema import Numeric, Schema
 from ldp_flower.data.users import Users
-from ldp_flower.expectation import Setting
+from ldp_flower.expectation import Setting, WrongSetting
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.validation import Floats
 
@@ -293,9 +293,8 @@ def rows_for(setting: Setting, guessed: int) -> float:
 
 
 def features_of(setting: Setting, protocol: type) -> int:
-    """Return the number of features; raise ValueError if the setting does not give it."""
+    """Return the number of features; raise WrongSetting if the setting does not give it."""
     if setting.num_features is None:
-        raise ValueError(
-            f"Expected num_features, which a plan of {protocol.__name__} needs, got None."
-        )
+        text = f"Expected {{}}, which a plan of {protocol.__name__} needs, got None."
+        raise WrongSetting("num_features", text)
     return setting.num_features

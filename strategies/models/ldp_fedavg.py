@@ -18,6 +18,7 @@ from ldp_flower.questions.sparse import keep_largest
 from ldp_flower.refusals import Reason, TooFew
 from ldp_flower.validation import Count, Positive, check_integer, check_number, check_unused
 
+from ..forecasts.populations import features_of
 from ..numerics.step_sizes import NoisyDescent
 from ..runtime import Ask, Card, LdpStrategy, Protocol, Result, Run, TooFewReports
 from ..runtime.at_node import AtNode
@@ -582,17 +583,13 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the strategy that a plan uses: a linear network of ``num_features`` parameters."""
-        if setting.num_features is None:
-            raise ValueError("Expected num_features, the model's parameters, got None.")
-        return cls(epsilon=epsilon, network=linear_network(setting.num_features))
+        return cls(epsilon=epsilon, network=linear_network(features_of(setting, cls)))
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the expected q of a model with ``num_features`` parameters and default rounds."""
         if self.noise != "user":
             return self._expected_of_nodes(setting)
-        if setting.num_features is None:
-            raise ValueError("Expected num_features, the model's parameters, got None.")
-        reporting = self._reporting(setting.num_features)
+        reporting = self._reporting(features_of(setting, type(self)))
         if refusal := self._refused(reporting, setting.num_users, self._rounds(0)):
             raise WouldRefuse(refusal)
         return expected(self._schedule(reporting, setting.num_users, self._rounds(0)), reporting)

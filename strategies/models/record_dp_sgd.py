@@ -21,6 +21,7 @@ from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import check_choice, check_integer, check_unused
 
+from ..forecasts.populations import features_of
 from ..runtime import Asked, Card, LdpStrategy, Run, TooFewReports, ask_on
 from ..runtime.facts import PrivacySpent
 from ..runtime.result import HALF_WIDTH_80
@@ -320,9 +321,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the strategy with its defaults, for a network of ``num_features`` parameters."""
-        if setting.num_features is None:
-            raise ValueError("Expected num_features, the network's parameters, got None.")
-        network = linear_network(setting.num_features)
+        network = linear_network(features_of(setting, cls))
         return cls(network, epsilon=epsilon, delta=_USUAL_DELTA, num_rounds=_USUAL_ROUNDS)
 
     def expect(self, setting: Setting) -> Expectation:

@@ -228,7 +228,9 @@ def test_an_expectation_has_a_range_around_its_value():
         ("regresion --users 50", 2, "Did you mean regression"),
         ("xyz --users 50", 2, "There is no 'xyz'. Questions: regression, classification, mean"),
         ("Known --users 50", 2, "Expected num_features for Known, got None."),
-        ("Known --users 50 --features 4 --rows 2", 2, "Expected no rows_per_user with Known"),
+        ("Known --users 50 --features 4 --rows 2", 2, "Expected no --rows with Known"),
+        ("Means --users 50 --quality 0.5", 2, "Expected no --quality with Means"),
+        ("counts --users 50", 2, "Expected --features, which a plan of Counts needs"),
         ("Known --users 50 --features 4 --quality 2", 2, "Expected 0 < quality < 1"),
         ("Known --users 50 --features 4 --epsilon -1", 2, "Expected epsilon > 0"),
         ("Known --users 0", 2, "--users"),
@@ -313,4 +315,4 @@ def test_too_few_users_for_a_step_are_refused_and_a_missing_number_is_an_error(n
     if sized and name not in ("Means", "Describe"):  # which plan one column by default
         told = CliRunner().invoke(commands.app, ["plan", name, "--users", "1600"])
         assert told.exit_code == 2
-        assert re.search("Expected (an integer )?(num_features|dim|domain_size)", told.stderr)
+        assert f"Expected --features, which a plan of {name} needs" in told.stderr

@@ -135,6 +135,16 @@ def test_bad_arguments_are_refused_at_once(arguments, words):
         Correlation(SCHEMA, epsilon=1.0, **arguments)
 
 
+@pytest.mark.parametrize(("columns", "users"), [(2, 2200), (5, 5400)])
+def test_a_plan_says_how_many_users_a_run_needs(columns, users):
+    schema = Schema({f"x{i}": Numeric(0, 1) for i in range(columns)})
+    few = Correlation(schema, epsilon=1.0).refusal(10, num_nodes=10)
+    assert few.needed == pytest.approx(users, rel=0.02)
+    assert f"{users:,} " in Correlation.no_plan
+    half = Correlation(schema, epsilon=2.0).refusal(10, num_nodes=10)
+    assert half.needed == pytest.approx(users / 2, rel=0.1)
+
+
 def test_too_few_users_are_refused():
     with pytest.raises(TooFewReports, match="are too few at epsilon 1"):
         simulate(Correlation(SCHEMA, epsilon=1.0), SCHEMA.users(people(500)), seed=0, num_nodes=10)
