@@ -135,7 +135,11 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         if not self.assigned:
             check_unused(self, "with arms that are not assigned", "allocation")
         if self.noise != "user":
-            check_unused(self, "with sums of nodes, which use no window", "window")
+            if not self.window:
+                raise ValueError(
+                    f"Expected no window with noise={self.noise!r}, got False: sums of nodes count "
+                    "all numbers within the bounds in any case. Leave window out."
+                )
             if self.assigned:
                 raise ValueError(
                     f"Expected assigned=False with noise={self.noise!r}, got True: in sums of "

@@ -29,6 +29,11 @@ def table(arms, seed=0, effect=4.0, law="beta"):
     return SCHEMA.users({"spend": numbers, "arm": np.array(["old", "new"])[arms]})
 
 
+def test_sums_of_nodes_have_no_window():
+    with pytest.raises(ValueError, match=r"got False: sums of nodes count .* Leave window out\."):
+        Difference(SCHEMA, "spend", by="arm", epsilon=1.0, noise="node", window=False)
+
+
 # ------------------------------------------------------------------------------ the arms
 
 
