@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Self
 
+import numpy as np
+from scipy.stats import chi2
+
 from ldp_flower.data.schema import Schema
+from ldp_flower.validation import Floats
 
 from .base import categories_of, columns_of
 from .cells import MOST_CELLS
 
+_LEVEL = 0.01  # chance that groups with the same mean are said to differ
 _MOST = MOST_CELLS // 2 - 1  # limit on the number of groups, each of which has two cells or more
 
 
@@ -45,3 +50,10 @@ class Groups:
     def names(self) -> list[str]:
         """Names of the groups; a single empty name without columns."""
         return [", ".join(group) for group in zip(*self.keys.values(), strict=True)] or [""]
+
+
+def differ(means: Floats, std_errors: Floats) -> bool:
+    """Return True if means of groups differ by more than their standard errors, by Cochran's Q."""
+    weights = std_errors**-2.0
+    excess = float(weights @ np.square(means - np.average(means, weights=weights)))
+    return excess > chi2.isf(_LEVEL, len(means) - 1)

@@ -12,7 +12,7 @@ from ldp_flower.data.schema import Categories, Numeric, Schema
 from ldp_flower.data.users import Users
 from ldp_flower.expectation import Setting
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.words import with_error
+from ldp_flower.presentation.words import number, to_error, with_error
 from ldp_flower.questions import Moments
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.refusals import TooFew
@@ -27,7 +27,7 @@ from ..sums.budget import Budget
 from ..sums.statistics import SumMeans, ask_means, users_for_means
 from .base import ColumnStrategy, columns_of, too_noisy
 from .cells import GroupMeans, Levels, cell_question
-from .groups import Groups
+from .groups import Groups, differ
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -374,6 +374,19 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
                 "users would have to have an entry there; texts, such as dates or '1,5', are no "
                 "numbers."
             )
+        for name, low, high, mean, error in zip(
+            self._names, *self._bounds, means, std_error, strict=True
+        ):
+            here = np.isfinite(mean)
+            if here.sum() > 1 and not differ(mean[here], error[here]):
+                most = float(error[here].max())
+                notes.append(
+                    f"The means of {name!r} in the groups by {self._groups.by!r} differ by no more "
+                    f"than their standard errors, which are up to {to_error(most, most)}. The "
+                    f"bounds, {number(low)} to {number(high)}, are {(high - low) / most:,.0f} "
+                    "times as wide: narrower bounds, more users or a larger epsilon would show "
+                    "smaller differences."
+                )
         return MeansResult(
             columns=self._names,
             groups=self._groups.names,

@@ -10,10 +10,10 @@ from scipy import stats
 from ldp_flower import Categories, Numeric, Schema, simulate
 from ldp_flower.clients.statistics import compute
 from ldp_flower.questions import CellShares, MessageError, TableCell
-from ldp_flower.strategies import Distribution, Quantiles, Result
+from ldp_flower.strategies import Distribution, Means, Quantiles, Result
 from ldp_flower.strategies.analytics.column import NumericColumn
 from ldp_flower.strategies.analytics.group_functions import GroupFunctions, adapted
-from ldp_flower.strategies.analytics.groups import Groups
+from ldp_flower.strategies.analytics.groups import Groups, differ
 from ldp_flower.strategies.runtime import TooFewReports
 
 SCHEMA = Schema({"x": Numeric(0, 200), "sort": Categories([*"abc"]), "flag": Categories([0, 1])})
@@ -161,3 +161,30 @@ def test_edges_are_dense_where_entries_are_and_span_the_range():
     assert edges[0] == 0 and edges[-1] == 8 and (np.diff(edges) > 0).all()
     assert ((edges > 2) & (edges < 3)).sum() == 4
     np.testing.assert_allclose(adapted(np.linspace(0, 8, 9), np.zeros(8), 4), [0, 2, 4, 6, 8])
+
+
+def test_means_that_noise_hides_are_said_to_be_hidden():
+    """Bounds of 200 times the means hide the groups' differences; those of 4 times do not."""
+    rng = np.random.default_rng(0)
+    sort = rng.choice([*"ab"], 6000)
+    table = {"sort": sort, "spend": np.where(sort == "a", 0.5, 1.5)}
+    found = []
+    for high in (200, 4):
+        schema = Schema({"sort": Categories([*"ab"]), "spend": Numeric(0, high)})
+        strategy = Means(schema, "spend", by="sort", epsilon=1.0)
+        found.append(simulate(strategy, schema.users(table), seed=0))
+    (note,) = found[0].notes
+    most = found[0].std_error.max()
+    assert note.startswith("The means of 'spend' in the groups by 'sort' differ by no more than")
+    assert f"0 to 200, are {200 / most:,.0f} times as wide: narrower bounds" in note
+    assert not found[1].notes
+
+
+def test_equal_means_seldom_differ():
+    """At a level of 1 %; 5 standard errors."""
+    rng = np.random.default_rng(0)
+    errors = np.array([0.5, 1.0, 3.0])
+    drawn = rng.normal(size=(2000, 3)) * errors
+    found = np.mean([differ(means, errors) for means in drawn])
+    assert abs(found - 0.01) < 5 * np.sqrt(0.01 * 0.99 / 2000)
+    assert differ(np.array([0.0, 0.0, 12.0]), errors)
