@@ -31,6 +31,12 @@ OPENING = re.compile(r"# [^\n]+\n\n(?:```\{eval-rst\}.*?```\n\n)?(\w[^?]*\?)", r
 MARKUP = re.compile(r"\[([^]]*)\]\([^)]*\)|[`*]")
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
+#: Files that a page has in place of comments with their names.
+EMBEDDED = {
+    "explorer": ["docs/figures/explorer.json"],
+    "one-report": ["packaging/npm/client.js", "docs/figures/one-report.js"],
+}
+
 #: Words by which a newcomer searches, for the page that answers: entries of the site's index.
 SEARCHED = {
     "analytics": "federated analytics; private mean; private median; private quantiles; A/B test;"
@@ -40,6 +46,7 @@ SEARCHED = {
     "planning": "how many users; how many users do I need; sample size; number of users; power",
     "concepts": "what is epsilon; local differential privacy; randomized response; privacy budget",
     "explorer": "choose epsilon; which epsilon",
+    "one-report": "JavaScript; browser; npm; randomized response; what is sent",
     "noise": "trusted node; central differential privacy; discrete Gaussian; hospitals;"
     " distributed differential privacy",
     "secure-sums": "secure aggregation; SecAgg; secure sum",
@@ -187,10 +194,6 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
         readme = _with_links(ROOT, (ROOT / "README.md").read_text("utf-8"))
         source[0] = source[0].replace("<!-- README.md -->", readme)
         app.env.note_dependency(str(ROOT / "README.md"))
-    if docname == "explorer":
-        grid = ROOT / "docs" / "figures" / "explorer.json"
-        source[0] = source[0].replace("<!-- explorer.json -->", grid.read_text("utf-8").strip())
-        app.env.note_dependency(str(grid))
     if docname == f"{COPIES}/simulations/README":
         below = [f"/{COPIES}/{page}" for page in _copied() if len(page.parts) > 2]
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(below) + "\n```\n"
@@ -205,6 +208,9 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
     if inside.name == "table":  # what a study writes has no title
         source[0] = f"# The table of {inside.parent.parent}\n\n{source[0]}"
     source[0] = _with_links((folder / inside).parent, source[0])
+    for path in (ROOT / name for name in EMBEDDED.get(docname, ())):
+        source[0] = source[0].replace(f"<!-- {path.name} -->", path.read_text("utf-8").strip())
+        app.env.note_dependency(str(path))
     if described := OPENING.match(source[0]):
         text = json.dumps(" ".join(MARKUP.sub(r"\1", described[1]).split()))
         source[0] = f"---\nmyst:\n  html_meta:\n    description: {text}\n---\n{source[0]}"

@@ -1,4 +1,4 @@
-"""The sliders of docs/explorer.md, in a browser without a window, and their numbers."""
+"""The pages docs/explorer.md, with its numbers, and docs/one-report.md, in a browser."""
 
 import fcntl
 import json
@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from ldp_flower.planning import Setting, expectation
+from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.strategies import Means
 
 DOCS = Path(__file__).parents[1] / "docs"
 GRID = json.loads((DOCS / "figures" / "explorer.json").read_text("utf-8"))
+CONF = runpy.run_path(str(DOCS / "conf.py"))
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -73,7 +75,7 @@ class Browser:
         )
         for end in (reads, writes, *ends):
             os.close(end)
-        self._number, self._session, self._rest = 0, None, b""
+        self._number, self._session, self._rest, self._width = 0, None, b"", width
 
     def __enter__(self):
         return self
@@ -99,11 +101,12 @@ class Browser:
                 assert "error" not in reply, reply
                 return reply["result"]
 
-    def open(self, page, width):
+    def open(self, page):
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        shape = {"deviceScaleFactor": 1, "mobile": self._width < 500}
+        size = {"width": self._width, "height": 900, **shape}
         self.ask("Emulation.setDeviceMetricsOverride", **size)
         self.ask("Page.navigate", url=page.as_uri())
         for _ in range(1000):
@@ -123,27 +126,30 @@ class Browser:
             self.ask("Input.dispatchKeyEvent", type=kind, **code)
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """Return the page as the site has it, without the theme around it."""
-    text = (DOCS / "explorer.md").read_text("utf-8")
+def page_without_theme(name, folder):
+    """Write a page's block of HTML as the site has it, and return its path."""
+    text = (DOCS / f"{name}.md").read_text("utf-8")
     (block,) = re.findall(r"```\{raw\} html\n(.*?)```", text, re.DOTALL)
-    block = block.replace("<!-- explorer.json -->", json.dumps(GRID))
-    folder = tmp_path_factory.mktemp("site")
+    for path in (DOCS.parent / part for part in CONF["EMBEDDED"][name]):
+        block = block.replace(f"<!-- {path.name} -->", path.read_text("utf-8"))
     shutil.copytree(DOCS / "_static", folder / "_static")
     view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
     style = '<link rel="stylesheet" href="_static/site.css">'
     text = f'<!doctype html><meta charset="utf-8">{view}{style}<article>{block}</article>'
-    (folder / "explorer.html").write_text(text, "utf-8")
-    return folder / "explorer.html"
+    (folder / f"{name}.html").write_text(text, "utf-8")
+    return folder / f"{name}.html"
+
+
+@pytest.fixture(scope="module", params=["explorer", "one-report"])
+def page(request, tmp_path_factory):
+    return page_without_theme(request.param, tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(params=[1200, 390])
-def browser(page, request):
+def browser(request):
     if CHROMIUM is None:
         pytest.skip("needs Chromium (chromium of Debian)")
     with Browser(request.param) as browser:
-        browser.open(page, request.param)
         yield browser
 
 
@@ -154,7 +160,8 @@ def caption(question):
     return f"document.querySelector('[data-question={question}] figcaption').textContent"
 
 
-def test_the_page_by_keyboard_wide_and_on_a_phone(browser):
+def test_the_page_by_keyboard_wide_and_on_a_phone(browser, tmp_path):
+    browser.open(page_without_theme("explorer", tmp_path))
     assert "at most 88 % of the time" in browser.value(PERSON)
     browser.key("Tab")
     assert browser.value("document.activeElement.name") == "epsilon"
@@ -185,8 +192,46 @@ def test_the_page_by_keyboard_wide_and_on_a_phone(browser):
     assert browser.value(high)
 
 
+def shown(name):
+    return f"document.querySelector('[data-show={name}]').textContent"
+
+
+def pressed(name):
+    return f"document.querySelector('[name={name}]').click()"
+
+
+def test_a_report_is_drawn_in_the_browser(browser, tmp_path):
+    browser.open(page_without_theme("one-report", tmp_path))
+    assert "nothing yet" in browser.value(shown("leaves"))
+    browser.value(pressed("next"))
+    first = json.loads(browser.value(shown("leaves")))
+    assert re.fullmatch(r"0[0-3]00000000", first["payload"])
+    assert "the answer pear" in browser.value(shown("stays"))
+    assert "1 of 4 spent" in browser.value(shown("stays"))
+    browser.value(pressed("same"))
+    assert json.loads(browser.value(shown("leaves"))) == first
+    assert "1 of 4 spent" in browser.value(shown("stays"))
+    for _ in range(4):
+        browser.value(pressed("next"))
+    assert json.loads(browser.value(shown("leaves")))["error"][0] == 102
+    assert "depends on the ledger only" in browser.value(shown("reads"))
+    browser.value(pressed("many"))
+    cells = "[...document.querySelectorAll('tbody tr')].map(row => row.innerText.split('\\t'))"
+    law = KRandomizedResponse(1.0, 4)
+    rows = browser.value(cells)
+    assert [name for _, name, *_ in rows] == ["apple", "pear", "plum", "no answer"]
+    own = float(law.own)
+    for byte, (_, _, percent, count) in enumerate(rows):
+        share = own if byte == 1 else (1 - own) / 3
+        assert float(percent.split()[0]) == pytest.approx(100 * share, abs=0.051)
+        # 6 standard errors of the browser's own randomness.
+        assert abs(int(count) - 1000 * share) < 6 * math.sqrt(1000 * share * (1 - share))
+    assert browser.value("document.documentElement.scrollWidth <= window.innerWidth")
+
+
 def test_the_page_loads_nothing_from_elsewhere(page):
-    for text in (page.read_text("utf-8"), (DOCS / "_static" / "explorer.js").read_text("utf-8")):
-        assert set(re.findall(r"https?://[^\s\"']*", text)) <= {"http://www.w3.org/2000/svg"}
-        assert not re.search(r"[\"'(]//", text)
-        assert not re.search(r"\b(?:fetch|XMLHttpRequest|import|WebSocket|sendBeacon)\b", text)
+    text = page.read_text("utf-8")
+    for each in (text, *(path.read_text("utf-8") for path in (DOCS / "_static").glob("*.js"))):
+        assert set(re.findall(r"https?://[^\s\"']*", each)) <= {"http://www.w3.org/2000/svg"}
+        assert not re.search(r"[\"'(]//", each)
+        assert not re.search(r"\b(?:fetch|XMLHttpRequest|import|WebSocket|sendBeacon)\b", each)

@@ -1,1 +1,1 @@
-"""A client in another language, and the test vectors of the wire format."""
+"""The test vectors of the wire format, for clients in other languages."""

@@ -1,7 +1,8 @@
-"""The wire format is what docs/wire-format.md says: this client and another one reply the same."""
+"""The wire format is what docs/wire-format.md says: clients in Python and in JavaScript agree."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,20 +12,22 @@ import pytest
 from flwr.app import Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+import ldp_flower
 from ldp_flower import InProcessGrid
 from ldp_flower.guarantee.messages import Query, Report, pack, unpack
+from ldp_flower.randomizers.two_level import TwoLevel
 from ldp_flower.strategies import Counts, Means
 
-FOLDER = Path(__file__).parents[2] / "simulations" / "wire_client"
-CLIENT = FOLDER / "client.mjs"
+ROOT = Path(__file__).parents[2]
+FOLDER, PACKAGE = ROOT / "simulations" / "wire_client", ROOT / "packaging" / "npm"
 KEPT = json.loads((FOLDER / "vectors.json").read_text("utf-8"))
 # Answers messages of many users, each with a ledger of its own.
 SEVERAL = """
-const { Client } = await import(process.env.CLIENT);
+const { Client, FileLedger } = await import(process.env.CLIENT);
 const { createInterface } = await import("node:readline");
 for await (const line of createInterface({ input: process.stdin })) {
   const { user, ledger, message } = JSON.parse(line);
-  console.log(JSON.stringify(new Client(user, ledger).answer(message)));
+  console.log(JSON.stringify(new Client(user, new FileLedger(ledger)).answer(message)));
 }
 """
 node = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js (nodejs of Debian)")
@@ -42,42 +45,61 @@ def test_the_vectors_are_what_this_client_replies():
 def test_the_tables_of_the_page_are_those_of_the_code(table):
     from simulations.wire_client.tables import TABLES
 
-    page = (FOLDER.parents[1] / "docs" / "wire-format.md").read_text("utf-8")
+    page = (ROOT / "docs" / "wire-format.md").read_text("utf-8")
     shown = page.partition(f"<!-- {table} -->\n")[2].partition("\n<!-- end -->")[0]
     assert shown.splitlines() == list(TABLES[table]())
 
 
-def asked(user, messages, folder, words=()):
-    """Return what the other client replies to messages, one after the other."""
-    (folder / "user.json").write_text(json.dumps(user))
+@node
+def test_the_package_passes_its_own_tests():
+    """They compare its bytes with the vectors, and the law of its reports."""
     done = subprocess.run(
-        ["node", str(CLIENT), str(folder / "user.json"), str(folder / "ledger.json")],
-        input="".join(json.dumps(message) + "\n" for message in messages),
-        env={**os.environ, "RECORDED_WORDS": " ".join(words)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        ["node", "--test", str(PACKAGE)], capture_output=True, text=True, timeout=120
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stdout
+    assert int(re.search(r"^# pass (\d+)$", done.stdout, re.MULTILINE)[1]) >= len(KEPT) + 4
 
 
 @node
-@pytest.mark.parametrize("vector", KEPT, ids=lambda vector: vector["name"])
-def test_another_client_replies_the_same(vector, tmp_path):
-    messages = [{"type": "query.census"}, vector["query"], vector["query"]]
-    census, reply, again = asked(vector["user"], messages, tmp_path, vector["words"])
-    assert vector["census"] in (None, census.get("census"))
-    assert reply == again == vector["reply"]
+def test_both_draw_at_the_same_thresholds():
+    settings = [(e, n) for e in (1e-6, 0.1, 1 / 3, 1.0, 7.5, 100.0) for n in (1, 2, 3, 100, 254)]
+    script = (
+        f"import {{ threshold }} from {json.dumps(str(PACKAGE / 'client.js'))};"
+        f"for (const [e, n] of {json.dumps(settings)}) console.log(threshold(e, n).toString());"
+    )
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", script],
+        **{"capture_output": True, "text": True, "check": True, "timeout": 60},
+    )
+    assert list(map(int, done.stdout.split())) == [
+        TwoLevel(epsilon, 1, num).threshold for epsilon, num in settings
+    ]
+
+
+def test_the_package_has_the_version_and_the_licence_of_the_library():
+    about = json.loads((PACKAGE / "package.json").read_text("utf-8"))
+    assert about["version"] == ldp_flower.__version__ and about["license"] == "Apache-2.0"
+    assert "dependencies" not in about
+    named = [path for entry in about["exports"].values() for path in entry.values()]
+    assert {path.removeprefix("./") for path in named} == set(about["files"])
+    assert all((PACKAGE / name).exists() for name in about["files"])
 
 
 @node
 def test_what_was_spent_is_spent(tmp_path):
-    """Eight reports of epsilon 0.5 each are 4."""
+    """Eight reports of epsilon 0.5 each are 4, also over two processes with one ledger."""
     vector = KEPT[0]
     steps = [{**vector["query"]["config"], "step": step} for step in range(1, 11)]
     messages = [{**vector["query"], "config": config} for config in steps]
-    replies = asked(vector["user"], messages, tmp_path)
+    (tmp_path / "user.json").write_text(json.dumps(vector["user"]))
+    replies = []
+    for some in (messages[:5], messages[5:]):
+        done = subprocess.run(
+            ["node", PACKAGE / "node.js", tmp_path / "user.json", tmp_path / "ledger.json"],
+            input="".join(json.dumps(message) + "\n" for message in some),
+            **{"capture_output": True, "text": True, "check": True, "timeout": 60},
+        )
+        replies += map(json.loads, done.stdout.splitlines())
     assert [reply.get("error", [0])[0] for reply in replies] == [0] * 8 + [102] * 2
 
 
@@ -93,7 +115,7 @@ class Elsewhere:
     def __enter__(self):
         self.process = subprocess.Popen(
             ["node", "--input-type=module", "-e", SEVERAL],
-            env={**os.environ, "CLIENT": str(CLIENT)},
+            env={**os.environ, "CLIENT": str(PACKAGE / "node.js")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,9 +1,6 @@
-// A second client, in JavaScript: one user who answers Counts and Means, by docs/wire-format.md.
-// node client.mjs USER.json LEDGER.json: a message a line on standard input, a reply a line.
-// Needs nothing but Node.js. It shows the format; it is no product: its ledger is a JSON file.
-import { randomBytes, createHash } from "node:crypto";
-import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from "node:fs";
-import { createInterface } from "node:readline";
+// The client of one user, who answers Counts and Means by docs/wire-format.md of ldp-flower.
+// It has no dependencies and runs in browsers and in Node.js. A ledger keeps what the user has
+// spent and the replies for it; node.js has one that is a file.
 
 const MASK = (1n << 64n) - 1n, GOLDEN = 0x9e3779b97f4a7c15n, WORDS = 1n << 64n;
 const MALFORMED = 100, FORBIDDEN = 101, EXHAUSTED = 102, MISCONFIGURED = 103;
@@ -30,10 +27,9 @@ export function derive(...parts) {
 
 // -------------------------------------------------------------------------- randomness, secret
 
-const recorded = (process.env.RECORDED_WORDS ?? "").split(" ").filter(Boolean);  // for test vectors
-function word() {
-  if (recorded.length) return BigInt(recorded.shift());
-  return randomBytes(8).readBigUInt64LE();
+function systemWord() {
+  const [low, high] = crypto.getRandomValues(new Uint32Array(2));
+  return (BigInt(high) << 32n) | BigInt(low);
 }
 const uniform = (bits) => (Number(bits >> 12n) + 0.5) * 2 ** -52;
 
@@ -56,14 +52,14 @@ export function threshold(epsilon, numUnlikely) {  // of one likely output and s
   const likely = WORDS << 400n, unlikely = expRoundedDown(epsilon) * (WORDS / BigInt(numUnlikely));
   return (WORDS * unlikely) / (likely + unlikely);
 }
-function kRandomizedResponse(value, { epsilon, domain_size: size }) {
+function kRandomizedResponse(value, { epsilon, domain_size: size }, word) {
   const fallback = Number(word() % BigInt(size)), likely = word(), index = word();
   const own = Number.isInteger(value) && value >= 0 && value < size ? value : fallback;
   if (likely < threshold(epsilon, size - 1)) return own;
   const other = Number(index % BigInt(size - 1));
   return other + (other >= own ? 1 : 0);
 }
-function randomizedResponse(value, { epsilon, radius }) {
+function randomizedResponse(value, { epsilon, radius }, word) {
   const clipped = Number.isFinite(value) ? Math.min(Math.max(value / radius, -1), 1) : 0;
   const positive = uniform(word()) < (1 + clipped) / 2, likely = word();
   word();  // which of one likely output
@@ -118,23 +114,26 @@ const QUESTIONS = { table_cell: tableCell, level_rounding: levelRounding };
 
 // ------------------------------------------------------------------------------------ messages
 
-const TYPES = { "<f8": [8, "readDoubleLE"], "<i8": [8, "readBigInt64LE"] };
-function unpack(layout, payload) {
+const READS = { "<f8": "getFloat64", "<i8": "getBigInt64" };
+const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+function unpack(layout, hex) {
+  const payload = new DataView(bytesOf(hex).buffer);
   const arrays = {};
   let at = 0;
   for (const [name, dtype, shape] of JSON.parse(layout)) {
-    const [size, read] = TYPES[dtype] ?? malformed("Expected a layout of arrays that fits its payload.");
-    if (shape.length !== 1 || !(shape[0] >= 0) || at + shape[0] * size > payload.length) malformed("Expected a layout of arrays that fits its payload.");
-    arrays[name] = Array.from({ length: shape[0] }, (_, i) => Number(payload[read](at + i * size)));
-    at += shape[0] * size;
+    const read = READS[dtype] ?? malformed("Expected a layout of arrays that fits its payload.");
+    if (shape.length !== 1 || !(shape[0] >= 0) || at + shape[0] * 8 > payload.byteLength) malformed("Expected a layout of arrays that fits its payload.");
+    arrays[name] = Array.from({ length: shape[0] }, (_, i) => Number(payload[read](at + i * 8, true)));
+    at += shape[0] * 8;
   }
-  if (at !== payload.length) malformed("Expected a layout of arrays that fits its payload.");
+  if (at !== payload.byteLength) malformed("Expected a layout of arrays that fits its payload.");
   return arrays;
 }
 function parsed(message) {
   const config = { ...message.config };
   if (config.version !== 1) malformed("Expected message format version 1.");
-  const arrays = unpack(config.layout, Buffer.from(message.payload, "hex"));
+  const arrays = unpack(config.layout, message.payload);
   const take = (prefix) => Object.fromEntries(Object.entries(config).filter(([key]) => key.startsWith(prefix)).map(([key, v]) => [key.slice(prefix.length), v]));
   const mechanism = take("randomizer."), param = take("param.");
   const kind = MECHANISMS[mechanism.name] ?? malformed("Refused randomizer.");
@@ -150,17 +149,17 @@ function parsed(message) {
 
 // ---------------------------------------------------------------------------------- the client
 
+export class MemoryLedger {
+  kept = { spent: 0, replies: {} };
+  read() { return structuredClone(this.kept); }
+  commit(ledger) { this.kept = structuredClone(ledger); }
+}
+
 export class Client {
-  constructor(user, ledgerPath) { this.user = user; this.path = ledgerPath; }
-  ledger() { return existsSync(this.path) ? JSON.parse(readFileSync(this.path, "utf8")) : { spent: 0, replies: {} }; }
-  commit(ledger) {  // on the disk before the reply leaves
-    const file = openSync(`${this.path}.new`, "w");
-    writeSync(file, JSON.stringify(ledger)); fsyncSync(file); closeSync(file);
-    renameSync(`${this.path}.new`, this.path);
-  }
+  constructor(user, ledger, word = systemWord) { Object.assign(this, { user, ledger, word }); }
   census() {
     const { group, features, "max-epsilon": most } = this.user;
-    const exhausted = this.ledger().spent + 0.001 > most ? 1 : 0;
+    const exhausted = this.ledger.read().spent + 0.001 > most ? 1 : 0;
     return { census: { group, first: 0, users: 1, seeded: 0, rehearsing: 0, simulated: 0, exhausted, features: features.length } };
   }
   report(message) {
@@ -169,16 +168,16 @@ export class Client {
     if (mechanism.epsilon < 0.001 || mechanism.epsilon > this.user["max-epsilon"]) throw new Refusal(FORBIDDEN);
     const place = derive(config.salt, 1, 0, this.user.group, 0) >> 1n;
     if (place < BigInt(config.low) || place >= BigInt(config.high)) malformed("The query addresses no user of this node.");
-    const { features, target } = this.user, ledger = this.ledger();
-    const digest = createHash("sha256").update(JSON.stringify([Object.entries(config).sort(), message.payload])).digest("hex");
-    if (!(digest in ledger.replies)) {
+    const { features, target } = this.user, ledger = this.ledger.read();
+    const query = JSON.stringify([Object.entries(config).sort(), message.payload]);
+    if (!(query in ledger.replies)) {
       if (ledger.spent + mechanism.epsilon > this.user["max-epsilon"]) throw new Refusal(EXHAUSTED);
-      const report = run(compute(features, target ?? NaN, question, word()), mechanism);
+      const report = run(compute(features, target ?? NaN, question, this.word()), mechanism, this.word);
       ledger.spent += mechanism.epsilon;
-      ledger.replies[digest] = Buffer.from([report, 0, 0, 0, 0]).toString("hex");  // reports, slots
-      this.commit(ledger);
+      ledger.replies[query] = hexOf([report, 0, 0, 0, 0]);  // reports, slots
+      this.ledger.commit(ledger);  // before the reply leaves
     }
-    return { config: { version: 1, layout: '[["reports", "|u1", [1]], ["slots", "<u4", [1]]]' }, payload: ledger.replies[digest] };
+    return { config: { version: 1, layout: '[["reports", "|u1", [1]], ["slots", "<u4", [1]]]' }, payload: ledger.replies[query] };
   }
   answer(message) {
     try {
@@ -187,10 +186,4 @@ export class Client {
       return error instanceof Refusal ? { error: [error.code, error.message] } : { error: [104, "The client failed; its log says why."] };
     }
   }
-}
-
-if (process.argv[1]?.endsWith("client.mjs")) {
-  const [, , user, ledger] = process.argv, client = new Client(JSON.parse(readFileSync(user, "utf8")), ledger);
-  // JSON's numbers are doubles: those of more than 53 bits (salt, low, high, group) come as texts.
-  for await (const line of createInterface({ input: process.stdin })) console.log(JSON.stringify(client.answer(JSON.parse(line))));
 }
