@@ -46,7 +46,7 @@ SEARCHED = {
     "planning": "how many users; how many users do I need; sample size; number of users; power",
     "concepts": "what is epsilon; local differential privacy; randomized response; privacy budget",
     "explorer": "choose epsilon; which epsilon",
-    "one-report": "JavaScript; browser; npm; randomized response; what is sent",
+    "one-report": "npm; browser; what is sent",
     "noise": "trusted node; central differential privacy; discrete Gaussian; hospitals;"
     " distributed differential privacy",
     "secure-sums": "secure aggregation; SecAgg; secure sum",

@@ -1,5 +1,6 @@
 """What a release says about itself, it says the same everywhere."""
 
+import json
 import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires
@@ -22,6 +23,11 @@ def test_the_version_is_said_in_one_place():
     assert CITATION["version"] == ldp_flower.__version__
     newest = re.search(r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert newest[1] == ldp_flower.__version__
+    recipe = yaml.safe_load((ROOT / "packaging" / "conda" / "recipe.yaml").read_text("utf-8"))
+    npm = json.loads((ROOT / "packaging" / "npm" / "package.json").read_text("utf-8"))
+    assert recipe["context"]["version"] == npm["version"] == ldp_flower.__version__
+    node = (ROOT / "docs" / "node" / "kubernetes.yaml").read_text("utf-8")
+    assert f"ldp-flower-node:{ldp_flower.__version__}\n" in node
     guide = (ROOT / "docs" / "deployment.md").read_text("utf-8")
     assert set(re.findall(r"ldp_flower-(.*?)-py3", guide)) == {ldp_flower.__version__}
 

@@ -12,7 +12,6 @@ import pytest
 from flwr.app import Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-import ldp_flower
 from ldp_flower import InProcessGrid
 from ldp_flower.guarantee.messages import Query, Report, pack, unpack
 from ldp_flower.randomizers.two_level import TwoLevel
@@ -76,10 +75,9 @@ def test_both_draw_at_the_same_thresholds():
     ]
 
 
-def test_the_package_has_the_version_and_the_licence_of_the_library():
+def test_the_package_has_what_it_names():
     about = json.loads((PACKAGE / "package.json").read_text("utf-8"))
-    assert about["version"] == ldp_flower.__version__ and about["license"] == "Apache-2.0"
-    assert "dependencies" not in about
+    assert about["license"] == "Apache-2.0" and "dependencies" not in about
     named = [path for entry in about["exports"].values() for path in entry.values()]
     assert {path.removeprefix("./") for path in named} == set(about["files"])
     assert all((PACKAGE / name).exists() for name in about["files"])
