@@ -36,11 +36,8 @@ def test_the_figures_caption_has_the_numbers_of_the_flights_table():
 
 
 def test_the_research_example(capsys):
-    rng = np.random.default_rng(0)
-    x = rng.poisson(0.7, (60_000, 64)).astype(float)
-    y = 3 + 0.6 * x[:, 3] - 0.8 * x[:, 40] + rng.laplace(0, 0.3, 60_000)
-    names = {"X": x, "y": y}
-    exec(RESEARCH, names)
+    names: dict[str, object] = {}
+    exec(PEOPLE + RESEARCH, names)
     assert names["result"].support.tolist() == [3, 40]
     assert np.linalg.norm(names["result"].coef[[3, 40]] - [0.6, -0.8]) < 0.06
     assert not names["result"].notes and abs(names["result"].intercept - 3) < 0.3
