@@ -42,7 +42,9 @@ SEARCHED = {
     "analytics": "federated analytics; private mean; private median; private quantiles; A/B test;"
     " private histogram; private counts; differentially private statistics; correlation",
     "your-own-data": "pandas; DataFrame; CSV; local differential privacy python; scikit-learn;"
-    " private regression; private classification; logistic regression",
+    " private regression; private classification; logistic regression; polars; DuckDB;"
+    " Hugging Face; flwr-datasets",
+    "flower-app": "flwr new; Flower Hub; quickstart; ClientApp; ServerApp",
     "planning": "how many users; how many users do I need; sample size; number of users; power",
     "concepts": "what is epsilon; local differential privacy; randomized response; privacy budget",
     "explorer": "choose epsilon; which epsilon",

@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,25 @@ def test_the_tutorial_with_your_own_data(tmp_path, monkeypatch, capsys):
     context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
     names["server"](grid, context)
     assert "sector=private" in capsys.readouterr().out and (tmp_path / "wage.html").exists()
+
+
+def test_the_flower_app_of_five_minutes(capsys):
+    page = (DOCS / "flower-app.md").read_text("utf-8")
+    client: dict[str, object] = {}
+    server: dict[str, object] = {}
+    for names, text in zip(
+        (client, server), re.findall(r"```python\n(.*?)```", page, re.DOTALL), strict=True
+    ):
+        exec(text, names)
+    assert client["SCHEMA"] == server["SCHEMA"]
+    about = tomllib.loads(re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1])
+    for path in about["tool"]["flwr"]["app"]["components"].values():
+        assert f"`{path.partition(':')[0].replace('.', '/')}.py`" in page
+    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
+    server["app"](InProcessGrid(client["app"], 4), context)
+    office, shop = re.findall(r"^wage (?:office|shop): ([\d.]+) ±", capsys.readouterr().out, re.M)
+    # Standard errors are 1.5, of the system's randomness.
+    assert abs(float(office) - 26) < 9 and abs(float(shop) - 20) < 9
 
 
 def test_the_example_of_a_series(capsys):
