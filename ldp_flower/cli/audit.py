@@ -219,7 +219,7 @@ def _audit_protocol(
     of_networks = protocol == OF_NETWORKS
     if of_networks and noise != "user":
         fail(f"Expected no --noise with {OF_NETWORKS}, whose noise is always at the node.", USAGE)
-    with failing(ValueError), failing(RuntimeError, code=FAILED):
+    with failing(ImportError, ValueError), failing(RuntimeError, code=FAILED):
         found: list[Any] = (
             [_step(epsilon, dim, reports, seed)]
             if of_networks

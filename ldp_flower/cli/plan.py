@@ -176,7 +176,7 @@ def plan(
         return
     except WrongSetting as error:
         fail(error.about(_OPTIONS[error.field]), USAGE)
-    except ValueError as error:
+    except (ImportError, ValueError) as error:
         fail(str(error), USAGE)
     if every:
         if as_json:

@@ -21,6 +21,7 @@ from ldp_flower.planning import (
 )
 from ldp_flower.presentation.words import number
 from ldp_flower.randomizers import RandomizedResponse
+from ldp_flower.randomizers.real_valued import dp_sgd
 from ldp_flower.refusals import TooFew
 from ldp_flower.strategies import catalogue
 
@@ -242,6 +243,13 @@ def test_the_command_answers_with_its_exit_code(known, given, code, said):
     assert said in " ".join(told.output.split())
     if code in (0, 3) and "Nobody" not in said:
         assert max(map(len, told.output.splitlines())) <= 60
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setattr(dp_sgd, "find_spec", lambda name: None)
+    for given in ("plan RecordDpSgd --users 10 --rows 500 --features 650", "audit RecordDpSgd"):
+        told = CliRunner().invoke(commands.app, given.split())
+        assert told.exit_code == 2 and 'pip install "ldp-flower[accounting]"' in told.output
 
 
 def test_the_command_writes_the_page(known, tmp_path):
