@@ -94,8 +94,9 @@ class Sweep(Generic[T]):
         columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn())
         columns = (*columns, TimeElapsedColumn(), TimeRemainingColumn())
         screen = get_console()
-        # In a file or a pipe, the progress would be one truncated line.
-        hidden = not (screen.is_terminal or screen.is_jupyter)
+        # In a file or a pipe, the progress would be one truncated line. In a notebook without
+        # ipywidgets, rich warns at every step, and its warnings end in a RecursionError.
+        hidden = not screen.is_terminal
         with Progress(*columns, console=screen, disable=hidden) as progress:
             bar = progress.add_task("runs", total=len(tasks), completed=len(tasks) - len(todo))
             for task in self.run_all(todo, path, processes):

@@ -1,6 +1,9 @@
 """Sweeps: every point once, whatever interrupts them."""
 
+import warnings
+
 import pytest
+from rich.console import Console
 
 from ldp_flower.compare.sweep import rows_of, sweep
 
@@ -21,6 +24,13 @@ def test_every_point_of_the_grid_is_a_row(tmp_path):
 def test_several_processes_give_the_same_rows(tmp_path):
     one, two = (sweep(dict, GRID, seeds=2, path=tmp_path / f"{n}.csv", processes=n) for n in (1, 2))
     assert one == two and len(two) == 8
+
+
+def test_a_notebook_shows_no_progress(tmp_path, monkeypatch):
+    monkeypatch.setattr("ldp_flower.compare.sweep.get_console", lambda: Console(force_jupyter=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(sweep(area, GRID, seeds=1, path=tmp_path / "runs.csv")) == 4
 
 
 def test_what_the_file_holds_is_not_run_again(tmp_path):
