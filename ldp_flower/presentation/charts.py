@@ -54,10 +54,17 @@ _LONGEST_LABEL = 40  # characters
 @contextmanager
 def style() -> Iterator[None]:
     """Use the common style inside this context only."""
-    from matplotlib import rc_context
+    import matplotlib
 
-    with rc_context(STYLE):  # type: ignore[arg-type]
+    # rc_context would also restore what a notebook's backend sets when it is first used, and the
+    # notebook would show no later figure.
+    settings: Any = matplotlib.rcParams
+    before = {name: settings[name] for name in STYLE}
+    settings.update(STYLE)
+    try:
         yield
+    finally:
+        settings.update(before)
 
 
 def detached_axes(height: float) -> "Axes":

@@ -110,6 +110,18 @@ def test_drawing_changes_no_settings_and_knows_no_pyplot():
     assert axes.figure not in map(pyplot.figure, pyplot.get_fignums())
 
 
+def test_a_notebooks_backend_keeps_what_it_sets_during_the_first_figure():
+    import matplotlib
+
+    before = matplotlib.is_interactive()
+    try:
+        with charts.style():
+            matplotlib.interactive(not before)
+        assert matplotlib.is_interactive() != before
+    finally:
+        matplotlib.interactive(before)
+
+
 def test_a_long_table_says_how_much_is_left_out():
     table = pd.DataFrame({"a": range(50)})
     text = table_of(table, 10)
