@@ -80,9 +80,10 @@ _about = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 project = _about["name"]
 release = importlib.metadata.version(project)
 language = "en"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["node", "figures", "upstream"]
 myst_heading_anchors = 4  # as the repository's browser has them
+nb_execution_mode = "off"  # tests/test_notebooks.py runs notebooks and compares what they keep
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # docstrings say types, with shapes
@@ -188,6 +189,8 @@ def _on_site(target: Path) -> str:
 
 
 def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
+    if app.env.doc2path(docname).suffix == ".ipynb":
+        return  # notebooks have whole addresses, since they are read elsewhere, too
     inside = Path(docname)
     folder = ROOT / ("" if inside.parts[0] == COPIES else "docs")
     if inside.parts[0] == COPIES:

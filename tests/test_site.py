@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ASIDE = {"repository", "upstream"}  # copies that a build makes; drafts for other projects
 PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if not ASIDE & {*page.parts})
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -23,7 +24,7 @@ def test_a_page_opens_with_what_it_answers(page):
         assert title.startswith("# ") and "?" in opening, opening
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.stem)
 def test_every_page_is_in_the_index(page):
     index = (ROOT / "docs" / "index.md").read_text("utf-8")
     name = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
