@@ -11,7 +11,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
-INK, GREY, TRUSTED, OPEN, EDGE = "#22313f", "#6b7280", "#e3f1ee", "#f6ece6", "#b0532c"
+from ldp_flower.presentation.charts import GREEN, GREY, INK, RED
+
+TRUSTED, OPEN = "#e3f1ee", "#f6ece6"
 WIDTH, HEIGHT = 1.66, 1.16
 
 
@@ -122,21 +124,20 @@ def draw(path: Path) -> None:
     figure.subplots_adjust(0, 0, 1, 1)
     axes.set(xlim=(0, 9.8), ylim=(0.2, 6.5))
     axes.axis("off")
-    green = "#0b7a75"
     for low, high, colour in [(2.62, 6.4, TRUSTED), (0.3, 2.22, OPEN)]:
         axes.axhspan(low, high, 0.008, 0.992, color=colour)
-    axes.plot([0.08, 9.72], [2.42, 2.42], color=EDGE, lw=2, ls=(0, (5, 3)))
+    axes.plot([0.08, 9.72], [2.42, 2.42], color=RED, lw=2, ls=(0, (5, 3)))
     at = {station.title: station for station in STATIONS}
     for one, other in pairwise(_WAY):
         _between(axes, at[one], at[other], INK)
-    _between(axes, at["check"], at["statistic"], green)
-    _between(axes, at["strategy"], at["check"], EDGE)
+    _between(axes, at["check"], at["statistic"], GREEN)
+    _between(axes, at["strategy"], at["check"], RED)
     for station in STATIONS:
-        _box(axes, station, green if station.y > 2 else EDGE)
+        _box(axes, station, GREEN if station.y > 2 else RED)
     words = [
-        (0.2, 6.16, "CLIENT, beside the data: trusted, and checked by its operator", green, "left"),
-        (0.2, 2.0, "SERVER: not trusted", EDGE, "left"),
-        (6.0, 2.42, "trust boundary", EDGE, "center"),
+        (0.2, 6.16, "CLIENT, beside the data: trusted, and checked by its operator", GREEN, "left"),
+        (0.2, 2.0, "SERVER: not trusted", RED, "left"),
+        (6.0, 2.42, "trust boundary", RED, "center"),
     ]
     for x, y, text, colour, side in words:
         font = {"color": colour, "fontsize": 9.5, "fontweight": "bold"}
@@ -144,7 +145,7 @@ def draw(path: Path) -> None:
         frame = {"facecolor": behind, "edgecolor": "none", "pad": 2}
         axes.text(x, y, text, ha=side, va="center", bbox=frame, **font)
     asked = "question, randomizer, cohort: a Query"
-    axes.text(3.07, 2.0, asked, color=EDGE, fontsize=8.5, va="center")
+    axes.text(3.07, 2.0, asked, color=RED, fontsize=8.5, va="center")
     axes.text(8.68, 2.0, "1-2 bytes a user", color=INK, fontsize=8.5, ha="right", va="center")
     figure.savefig(path, dpi=130, facecolor="white")
 

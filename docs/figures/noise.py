@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
+from ldp_flower.presentation.charts import BLUE, GREEN, INK, RED
 from ldp_flower.questions import Moments
 from ldp_flower.randomizers import RandomizedResponse
 from ldp_flower.strategies.sums.budget import Budget
@@ -15,7 +16,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 EPSILON, DELTA = 1.0, 1e-6
-INK, GREEN, BLUE, EDGE = "#22303c", "#0f766e", "#2563eb", "#b5502e"
 MOMENTS = Moments(np.zeros(1, np.int64), np.zeros(0), 0.0, 1.0)
 
 
@@ -32,7 +32,7 @@ def at_nodes(users: float, nodes: int, honest: int = 1) -> float:
 
 def _curves(axes: Axes) -> None:
     users = np.geomspace(1e3, 1e6, 60)
-    axes.loglog(users, [at_user(n) for n in users], color=EDGE, lw=2.2, label="at every user")
+    axes.loglog(users, [at_user(n) for n in users], color=RED, lw=2.2, label="at every user")
     for nodes, style in ((100, ":"), (10, "-")):
         errors = [at_nodes(n, nodes) for n in users]
         axes.loglog(users, errors, color=GREEN, lw=2.2, ls=style, label=f"at {nodes} nodes")
@@ -72,9 +72,9 @@ def _panel(axes: Axes, noise: str, colour: str) -> None:
             axes.annotate("", (3, 1.2), (place, 2.5), arrowprops=arrow)
     axes.text(3, 2.9, node, ha="center", va="center", fontsize=9, bbox=box, color=INK)
     axes.annotate("", (3, 1.2), (3, 2.4), arrowprops=arrow)
-    axes.plot([0.2, 5.8], [1.8, 1.8], color=EDGE, lw=1.4, ls=(0, (5, 3)))
+    axes.plot([0.2, 5.8], [1.8, 1.8], color=RED, lw=1.4, ls=(0, (5, 3)))
     seen = "sees only the sum of all nodes" if noise == "shared" else "trusted with nothing"
-    axes.text(3, 0.8, f"server: {seen}", ha="center", fontsize=9, color=EDGE)
+    axes.text(3, 0.8, f"server: {seen}", ha="center", fontsize=9, color=RED)
     axes.text(3, 0.1, f"you trust {trusted}", ha="center", fontsize=9, color=colour, weight="bold")
 
 
@@ -83,7 +83,7 @@ def draw(path: Path) -> None:
     figure, axes = plt.subplots(
         1, 4, figsize=(16, 3.9), layout="constrained", width_ratios=[1, 1, 1.1, 1.3]
     )
-    places = zip(("user", "node", "shared"), (EDGE, GREEN, BLUE), strict=True)
+    places = zip(("user", "node", "shared"), (RED, GREEN, BLUE), strict=True)
     for own, (noise, colour) in zip(axes, places, strict=False):
         _panel(own, noise, colour)
     _curves(axes[-1])

@@ -9,7 +9,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
-INK, GREEN, TRUSTED, EDGE = "#22313f", "#0b7a75", "#e3f1ee", "#b0532c"
+from ldp_flower.presentation.charts import GREEN, INK, RED
+
+TRUSTED = "#e3f1ee"
 WIDTH, HEIGHT = 2.5, 1.3
 STATIONS = [  # title, what happens, centre
     ("rows", "all flights of one\naircraft, however many", 1.5, 3.3),
@@ -42,7 +44,7 @@ def draw(path: Path) -> None:
         last = title == "byte"
         box = (x - WIDTH / 2, y - HEIGHT / 2), WIDTH, HEIGHT
         style = {"boxstyle": "round,pad=0,rounding_size=0.1", "facecolor": "white", "lw": 1.5}
-        axes.add_patch(FancyBboxPatch(*box, edgecolor=EDGE if last else GREEN, **style))
+        axes.add_patch(FancyBboxPatch(*box, edgecolor=RED if last else GREEN, **style))
         font = {"ha": "center", "va": "center", "color": INK}
         axes.text(x, y + 0.35, title, fontsize=17, fontweight="bold", **font)
         axes.text(x, y - 0.2, says, fontsize=11.5, linespacing=1.3, **font)
