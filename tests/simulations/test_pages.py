@@ -3,6 +3,7 @@
 import importlib
 import re
 import shlex
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "simulations").rglob("README.md"))
 COMMAND = re.compile(r"python -m (simulations[\w.]*)([^`\n#]*)")
+STUDIES = [page for page in PAGES if page.parent.parent.name == "studies"]
+# The line below a table of results, or about a folder of runs.
+MADE = re.compile(
+    r"\*(?:\[published\]\(published\): m|M)ade (?:by|of) .+; (?:no seeds|seeds? .+); "
+    r"commit [0-9a-f]{8}\.\*"
+)
 PUBLISHED = sorted((ROOT / "simulations").rglob("published/runs.csv"))
 # Drawn before runs were kept here, and not to be added to.
 WITHOUT_RUNS = {
@@ -85,6 +92,31 @@ def test_every_command_and_room_is_in_the_index():
 def test_links_and_pictures_exist(page):
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def end_of_results(lines):
+    """Yield the place after each table of which most cells are numbers."""
+    at = 0
+    while at < len(lines):
+        rows = list(takewhile(lambda line: line.startswith("|"), lines[at:]))
+        at += len(rows) or 1
+        cells = [cell.strip() for row in rows[2:] for cell in row.strip("|").split("|")[1:]]
+        if sum(bool(re.match(r"[-~<>*]*[\d.]", cell)) for cell in cells) > len(cells) / 2:
+            yield at
+
+
+@pytest.mark.parametrize("page", STUDIES, ids=lambda page: page.parent.name)
+def test_results_say_by_which_command_with_which_seeds_and_when(page):
+    lines = page.read_text("utf-8").splitlines()
+    for at in end_of_results(lines):
+        assert lines[at] == "" and MADE.fullmatch(lines[at + 1]), lines[at - 1]
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.parents[1].name)
+def test_published_runs_say_by_which_command_with_which_seeds_and_when(path):
+    lines = (path.parents[1] / "README.md").read_text("utf-8").splitlines()
+    (made,) = [line for line in lines if line.startswith("*[published](published): made by")]
+    assert MADE.fullmatch(made)
 
 
 def test_pictures_are_of_the_runs_that_are_kept_here():
