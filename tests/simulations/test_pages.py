@@ -21,6 +21,7 @@ MADE = re.compile(
     r"commit [0-9a-f]{8}\.\*"
 )
 PUBLISHED = sorted((ROOT / "simulations").rglob("published/runs.csv"))
+COLOURS_BEFORE = {(11, 122, 117), (176, 83, 44)}  # green and red until e4326584
 # Drawn before runs were kept here, and not to be added to.
 WITHOUT_RUNS = {
     "architecture.png",  # of names
@@ -128,6 +129,18 @@ def test_pictures_are_of_the_runs_that_are_kept_here():
     for picture in pictures:
         if picture.name not in WITHOUT_RUNS:
             assert source_of(picture) in kept, picture.name
+
+
+def test_every_picture_says_by_which_command_with_which_seeds_and_when():
+    table = (ROOT / "docs" / "gallery.md").read_text("utf-8").partition("## Where pictures")[2]
+    rows = re.findall(
+        r"^\| \[([\w-]+)\]\(\1\.png\) \| .+ \| .+ \| [0-9a-f]{8}(\*?) \|$", table, re.M
+    )
+    assert [name for name, _ in rows] == sorted(p.stem for p in (ROOT / "docs").glob("*.png"))
+    for name, star in rows:
+        with Image.open(ROOT / "docs" / f"{name}.png") as image:
+            pixels = {colour for _, colour in image.convert("RGB").getcolors(1 << 24)}
+        assert bool(star) == bool(pixels & COLOURS_BEFORE), name
 
 
 def test_pictures_have_a_ground_of_their_own_on_a_dark_page():
