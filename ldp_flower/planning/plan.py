@@ -204,12 +204,12 @@ class Plan:
         return [
             Section("", [self._asked(), _NO_DATA]),
             Section("What to expect", [*self.sentences(), figure]),
+            Section("What this rests on", [listed(expected.assumes)] if expected else []),
             Section(
                 "What no protocol can beat", [listed([str(each) for each in self.lower_bounds])]
             ),
             Section(f"What it costs each {whom}", [self._costs()]),
             Section("What is protected", [self._protection()]),
-            Section("What this rests on", [listed(expected.assumes)] if expected else []),
             Section("What to know", [listed(expected.notes)] if expected else []),
             Section("What it does not know", [listed(_UNKNOWN)]),
             Section("Other numbers", [table_of(self._numbers())]),

@@ -182,6 +182,10 @@ def test_the_page_says_what_it_rests_on_and_what_it_does_not_know(tmp_path):
     ):
         assert said in text
     assert "<svg" in text
+    # Assumptions stand beside the number, on the page as in the text.
+    after = text.partition("What to expect")[2].partition("What it costs")[0]
+    assert made.sentences()[0] in after and "Distances are as they are." in after
+    assert "Distances are as they are." in str(made)
 
 
 @pytest.mark.parametrize(
