@@ -1,5 +1,7 @@
 """The study of series: populations are what they say, and its table is made of its runs."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -44,3 +46,18 @@ def test_a_run_is_kept_and_reported(tmp_path, capsys):
     assert len(runs) == 1 and 0 < runs["past_error"][0] < 0.1
     assert "drift" in capsys.readouterr().out
     assert table(runs).title == "Levels"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("row", "more"), [("panels", []), ("noise at ten nodes", ["--nodes", "10"])]
+)
+def test_the_published_errors_at_nodes_are_what_the_code_gives(row, more, tmp_path):
+    from simulations.studies.recurring import __main__ as study
+
+    given = "drift --users 4000 --weeks 12 --epsilons 2 --seeds 12 --first-seed 2000 --processes 1"
+    study.main([*given.split(), *more, "--output", str(tmp_path)])
+    (found,) = pd.read_csv(tmp_path / "table.csv", dtype=str).to_dict("records")
+    today, past = (f"{found[k][1:]} ({found[f'{k} missed, %']})" for k in ("today", "past"))
+    page = Path(study.__file__).with_name("README.md").read_text("utf-8")
+    assert f"\n|{row}|{found['raw'][1:]}|{today}|{past}|\n" in page
