@@ -56,4 +56,4 @@ def differ(means: Floats, std_errors: Floats) -> bool:
     """Return True if means of groups differ by more than their standard errors, by Cochran's Q."""
     weights = std_errors**-2.0
     excess = float(weights @ np.square(means - np.average(means, weights=weights)))
-    return excess > chi2.isf(_LEVEL, len(means) - 1)
+    return bool(excess > chi2.isf(_LEVEL, len(means) - 1))
