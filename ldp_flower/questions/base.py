@@ -22,6 +22,7 @@ from ..validation import Floats, check_number, plain
 Arrays = Mapping[str, NDArray[Any]]
 Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
 
+MOST_MARKS = 1 << 12  # largest number of marks that a message can request
 _MAX_INTEGER = 1 << 53  # a float can represent all integers up to this number
 
 
@@ -354,6 +355,14 @@ def name_of(kinds: Sequence[type[Question]], link: str = "identity") -> str:
     for kind in reversed(kinds[:-1]):
         name = kind.stem + name + kind.suffix
     return name
+
+
+def check_marks(name: str, marks: Marks, increasing: bool = False) -> None:
+    """Raise MessageError if an array does not list places on a scale, or too many."""
+    if marks.ndim != 1 or marks.dtype != np.float64 or not 1 <= len(marks) <= MOST_MARKS:
+        raise MessageError(f"Expected from 1 to {MOST_MARKS} floats in {name}.")
+    if increasing and (np.diff(marks) <= 0).any():
+        raise MessageError(f"Expected {name} that increase.")
 
 
 def check_together(**given: object) -> None:

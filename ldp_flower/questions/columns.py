@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from .base import (
+    MOST_MARKS,
     AboutColumns,
     Coordinates,
     Marks,
@@ -15,10 +16,11 @@ from .base import (
     PerValue,
     Rows,
     Signed,
+    check_marks,
     check_together,
 )
 
-_MOST_MARKS, _MOST_CELLS = 1 << 12, 1 << 16  # largest numbers that a message can request
+_MOST_CELLS = 1 << 16  # largest number that a message can request
 _MOST_NUMBERS = 4  # columns of numbers in one table
 
 
@@ -31,13 +33,6 @@ class OneColumn(AboutColumns):
         super().__post_init__()
         if self.coordinates.shape != (1,):
             raise MessageError("Expected one column.")
-
-    def _check_marks(self, name: str, increasing: bool) -> None:
-        marks: Marks = getattr(self, name)
-        if marks.ndim != 1 or marks.dtype != np.float64 or not 1 <= len(marks) <= _MOST_MARKS:
-            raise MessageError(f"Expected from 1 to {_MOST_MARKS} floats in {name}.")
-        if increasing and (np.diff(marks) <= 0).any():
-            raise MessageError(f"Expected {name} that increase.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +54,7 @@ class SharesBelow(OneColumn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_marks("thresholds", increasing=False)
+        check_marks("thresholds", self.thresholds)
 
     def width(self, num_features: int) -> int:
         """Return the number of coordinates of a value: the number of thresholds."""
@@ -83,7 +78,7 @@ class Cell(OneColumn, OneNumber):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_marks("edges", increasing=True)
+        check_marks("edges", self.edges, increasing=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +121,9 @@ class Cells(AboutColumns):
             raise MessageError("Expected integers as sizes.")
         if edges.ndim != 2 or edges.dtype != np.float64 or (np.diff(edges) < 0).any():
             raise MessageError("Expected edges that do not decrease, a row for each column.")
-        if len(edges) > _MOST_NUMBERS or edges.shape[1] > _MOST_MARKS:
+        if len(edges) > _MOST_NUMBERS or edges.shape[1] > MOST_MARKS:
             raise MessageError(
-                f"Expected at most {_MOST_NUMBERS} numbers with {_MOST_MARKS} edges each."
+                f"Expected at most {_MOST_NUMBERS} numbers with {MOST_MARKS} edges each."
             )
         if not (sizes >= 1).all() or self.num_cells > _MOST_CELLS:
             raise MessageError(f"Expected at most {_MOST_CELLS} cells.")

@@ -18,6 +18,7 @@ from .base import (
     Question,
     Rows,
     Signed,
+    check_marks,
 )
 from .columns import Cells, OneColumn
 from .regression import ClassQuestion, NumClasses
@@ -70,7 +71,7 @@ class BinShares(OneColumn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_marks("edges", increasing=True)
+        check_marks("edges", self.edges, increasing=True)
 
     def width(self, num_features: int) -> int:
         """Return the number of coordinates of a value: the number of bins."""
