@@ -35,7 +35,7 @@ from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
 
 from ..arithmetic import class_labels
-from . import means, records, regression, selection, sizes, sums  # noqa: F401 -- they register
+from . import means, records, regression, scores, selection, sizes, sums  # noqa: F401 -- they register
 from .registry import DRAWING, STATISTICS
 
 _CLIP = 3.0  # standardised numbers lie within this distance of 0

@@ -189,7 +189,7 @@ def class_coefficients(users: Users, question: q.ClassCoefficients) -> Floats:
     return weighted_coefficients(users, residual, question)
 
 
-def _of_class(users: Users, place: float, yes: float, no: float) -> Floats:
+def of_class(users: Users, place: float, yes: float, no: float) -> Floats:
     """Return ``yes`` for rows of the class number ``place``, ``no`` for rows of another class.
 
     A row without a class has NaN.
@@ -200,7 +200,7 @@ def _of_class(users: Users, place: float, yes: float, no: float) -> Floats:
 @answers(q.ClassStep)
 def class_step(users: Users, question: q.ClassStep) -> Floats:
     """Return each user's value for the question :class:`ClassStep`."""
-    residual = _of_class(users, question.place, 1.0, -1.0) - tanh(
+    residual = of_class(users, question.place, 1.0, -1.0) - tanh(
         dot(users.features, question.theta)
     )
     unit, length = directions(ridge_coefficients(users, users.features, residual, question.ridge))
@@ -214,7 +214,7 @@ def class_step(users: Users, question: q.ClassStep) -> Floats:
 @answers(q.ClassShare)
 def class_share(users: Users, question: q.ClassShare) -> Floats:
     """Return each user's value for the question :class:`ClassShare`."""
-    halves = _of_class(users, question.place, 0.5, -0.5)
+    halves = of_class(users, question.place, 0.5, -0.5)
     return mean_over_rows(users, halves, np.ones((len(halves), 1)))
 
 
@@ -228,6 +228,6 @@ def mean_score(users: Users, question: q.MeanScore) -> Floats:
 @answers(q.Ranking)
 def ranking(users: Users, question: q.Ranking) -> Floats:
     """Return each user's value for the question :class:`Ranking`."""
-    above = _of_class(users, question.place, 1.0, 0.0) - question.share
+    above = of_class(users, question.place, 1.0, 0.0) - question.share
     signs = np.sign(dot(users.features, question.theta))
     return mean_over_rows(users, above * signs, np.ones((len(signs), 1)))

@@ -17,7 +17,7 @@ from .records import entries_of, rows_codes, steps_of, valid_items
 from .registry import answers
 
 
-def _shares(users: Users, places: Floats, num_cells: int) -> Floats:
+def shares_of_rows(users: Users, places: Floats, num_cells: int) -> Floats:
     """Return the share of each user's rows in each cell, shape (users, num_cells).
 
     ``places`` holds the cell of each row.
@@ -32,7 +32,7 @@ def _shares(users: Users, places: Floats, num_cells: int) -> Floats:
 @answers(q.CellShares)
 def cell_shares(users: Users, question: q.CellShares) -> Floats:
     """Return each user's value for the question :class:`CellShares`."""
-    return _shares(users, rows_codes(users, question), question.num_cells)
+    return shares_of_rows(users, rows_codes(users, question), question.num_cells)
 
 
 @answers(q.BinShares)
@@ -40,14 +40,14 @@ def bin_shares(users: Users, question: q.BinShares) -> Floats:
     """Return each user's value for the question :class:`BinShares`."""
     entries = entries_of(users, int(question.coordinates[0]))
     places = np.searchsorted(question.edges, entries, side="left")
-    return _shares(users, places.astype(np.float64), len(question.edges) + 1)
+    return shares_of_rows(users, places.astype(np.float64), len(question.edges) + 1)
 
 
 @answers(q.GrainShares)
 def grain_shares(users: Users, question: q.GrainShares) -> Floats:
     """Return each user's value for the question :class:`GrainShares`."""
     entries = entries_of(users, int(question.coordinates[0]))
-    shares = _shares(users, steps_of(entries, question), question.num_steps + 2)
+    shares = shares_of_rows(users, steps_of(entries, question), question.num_steps + 2)
     shares[users.num_rows == 0, -1] = 1.0
     return shares
 
@@ -67,7 +67,7 @@ def moments(users: Users, question: q.Moments) -> Floats:
     """Return each user's value for the question :class:`Moments`."""
     cells, number = question.num_cells, int(question.coordinates[-1])
     codes = rows_codes(users, question)
-    shares = _shares(users, codes, cells)
+    shares = shares_of_rows(users, codes, cells)
     scale = question.high - question.low
     unit = np.clip((entries_of(users, number) - question.low) / scale, 0.0, 1.0)
     own = np.where(codes[:, None] == np.arange(cells), unit[:, None], 0.0)

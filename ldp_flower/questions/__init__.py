@@ -11,6 +11,7 @@ from .features import *
 from .networks import *
 from .registry import *
 from .regression import *
+from .scores import *
 from .sizes import *
 from .sums import *
 from .transformed import *

@@ -10,7 +10,15 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from . import columns, features, regression, sizes, sums, updates  # noqa: F401 -- define the questions
+from . import (  # noqa: F401 -- they define the questions
+    columns,
+    features,
+    regression,
+    scores,
+    sizes,
+    sums,
+    updates,
+)
 from .base import Arrays, FieldSpec, MessageError, Per, Question, name_of, slots
 from .transformed import TransformedQuestion
 from .updates import UpdateQuestion

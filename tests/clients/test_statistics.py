@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from math import comb, prod
 
 import numpy as np
@@ -135,6 +135,11 @@ CASES = {
     "class_share": ({"place": np.array([1.0])}, {"num_classes": 3.0}),
     "mean_score": ({"theta": THETA / 3}, {}),
     "ranking": ({"theta": THETA, "place": np.array([1.0])}, {"share": 0.3, "num_classes": 3.0}),
+    "ranking_curve": (
+        {"theta": THETA, "place": np.array([1.0]), "thresholds": np.array([0.4, -0.3, 0.1])},
+        {"share": 0.3, "num_classes": 3.0},
+    ),
+    "score_shares": ({"theta": THETA, "edges": np.array([-0.4, 0.1, 0.5])}, {}),
     "residual_coefficients on a support": (
         {"theta": THETA, "weights": np.array([2.0, 0.5]), "coordinates": np.array([5, 1])},
         {"ridge": 0.3},
@@ -303,12 +308,16 @@ def naive_cell(case, x, y):
 def naive_class(case, x, y):
     """Rows of class 1 are those whose target is 1."""
     if not len(x):
-        return np.zeros(DIM if case.startswith("class_step") else 1)
+        width = 6 if case == "ranking_curve" else 1
+        return np.zeros(DIM if case.startswith("class_step") else width)
     own = np.round(y) == 1
     if case == "class_share":
         return [own.mean() - 0.5]
     if case == "mean_score":
         return [np.mean([np.clip(row @ THETA / 3, -1, 1) for row in x])]
+    if case == "ranking_curve":
+        signs = [np.sign(x @ THETA - threshold) for threshold in (0.4, -0.3, 0.1)]
+        return [*(np.mean((own - 0.3) * each) for each in signs), *0.35 * np.mean(signs, axis=1)]
     if case == "ranking":
         return [np.mean((own - 0.3) * np.sign(x @ THETA))]
     residual = np.where(own, 1, -1) - np.tanh(x @ THETA / 3)
@@ -376,7 +385,13 @@ def naive(case, x, y):
         own = np.sqrt((squares + 4 * typical) / (len(x) + 4))
         order = np.argsort(-np.abs(x.sum(axis=0) / own), kind="stable")[:3] if len(x) else [-1] * 3
         return sorted(order)
-    if case in ("class_share", "mean_score", "ranking") or case.startswith("class_step"):
+    if case == "score_shares":
+        scores, edges = x @ THETA, np.array([-np.inf, -0.4, 0.1, 0.5, np.inf])
+        counts = [((low < scores) & (scores <= high)).sum() for low, high in pairwise(edges)]
+        return np.array(counts) / max(len(x), 1)
+    if case in ("class_share", "mean_score", "ranking", "ranking_curve") or case.startswith(
+        "class_step"
+    ):
         return naive_class(case, x, y)
     if case.startswith("class_"):
         labels = np.array([1.0 if target > 0 else -1.0 for target in y])

@@ -1,0 +1,80 @@
+"""Questions for noise at the node about a classifier's scores: their histogram and their ranking.
+
+The score of a row is ``<x, theta>``.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .base import AboutFeatures, Marks, PerFeature, Signed, check_marks
+from .regression import ClassQuestion, NumClasses
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreShares(AboutFeatures):
+    """The share of the user's rows whose score is in each cell, shape (users, edges + 1).
+
+    The ``edges`` between the cells increase. A score on an edge is in the cell below it. The value
+    is zero without rows.
+    """
+
+    stem: ClassVar[str] = "score_shares"
+
+    theta: PerFeature
+    edges: Marks
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_marks("edges", self.edges, increasing=True)
+
+    def width(self, num_features: int) -> int:
+        """Return the number of cells."""
+        return len(self.edges) + 1
+
+
+#: Weight of the signs in :class:`RankingCurve`, over the largest number that a row counts.
+SIGNS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class RankingCurve(ClassQuestion):
+    """The ranking of one class against the others at k thresholds, shape (users, 2 k).
+
+    The sign of a row at a threshold is that of its score less the threshold. The first k numbers
+    are those of :class:`~.regression.Ranking`: a row of the class with index ``place`` counts
+    ``1 - share``, another row ``-share``, and this is multiplied by the sign. The others are the
+    signs, times :attr:`weight`. All are means over the user's rows. The value is zero without rows,
+    and no longer than :attr:`radius`.
+    """
+
+    stem: ClassVar[str] = "ranking_curve"
+
+    theta: PerFeature
+    place: Signed
+    share: float
+    thresholds: Marks
+    num_classes: NumClasses
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_marks("thresholds", self.thresholds)
+
+    @property
+    def _largest(self) -> float:
+        """Largest number that a row counts."""
+        return max(self.share, abs(1 - self.share))
+
+    @property
+    def weight(self) -> float:
+        """Weight of the signs."""
+        return SIGNS * self._largest
+
+    @property
+    def radius(self) -> float:
+        """Largest length of a value."""
+        return math.sqrt(len(self.thresholds)) * math.hypot(self._largest, self.weight)
+
+    def width(self, num_features: int) -> int:
+        """Return twice the number of thresholds."""
+        return 2 * len(self.thresholds)
