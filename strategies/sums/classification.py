@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 
 from ldp_flower.data.schema import Schema
-from ldp_flower.questions import CellShares, ClassMoves, Question, Ranking, RidgeMove
-from ldp_flower.randomizers import Estimate
+from ldp_flower.questions import CellShares, ClassMoves, Question, RidgeMove
 from ldp_flower.refusals import TooFew
 from ldp_flower.validation import Floats
 
-from ..numerics.two_normals import Ranked, ranked
-from ..runtime import Ask, Cohort, Run, TooFewReports
-from ..runtime.result import HALF_WIDTH_95
+from ..runtime import Ask, Run, TooFewReports
 from .budget import Budget
 from .descent import LOGISTIC, STEPS, ask_centres, descend, times_too_few
+from .ranking import QUESTIONS, ask_auc
 from .statistics import ask_cells
 
 # Shares of the budget: of the mean features, of the classes, of the scores.
@@ -42,29 +40,6 @@ class Classified:
     auc_error: float
 
 
-def ask_auc(
-    cohort: Cohort,
-    budget: Budget,
-    theta: Floats,
-    place: int,
-    classes: Floats,
-    share: float,
-) -> Generator[Ask, Any, Ranked]:
-    """Return the AUC of a class's model over all users' rows, as if scores were normal.
-
-    ``theta`` is such that the mean score is 0; ``classes`` are the shares of all classes. One
-    number is asked for, which needs the least noise: how much more often rows of the class score
-    above the mean than other rows do.
-    """
-    own = float(classes[place])
-    mechanism = budget.ball(1, max(own, 1 - own), share)
-    question = Ranking(theta, float(place), own, len(classes))
-    found: Estimate = yield Ask(cohort, question, mechanism)
-    sampling = math.sqrt(own * (1 - own) / max(found.count, 1))
-    error = math.hypot(float(found.std_error[0]), sampling)
-    return ranked(float(found.mean[0]), error, own, HALF_WIDTH_95)
-
-
 def places_of(num_classes: int) -> list[int]:
     """Return the classes that have a model: the second of two, otherwise all."""
     return [1] if num_classes == 2 else list(range(num_classes))
@@ -87,7 +62,7 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     if refusal := too_few(budget, dim, number):
         raise TooFewReports(refusal)
     (cohort,) = run.cohorts([run.num_users])
-    run.planned_steps = STEPS + 2 + len(places)
+    run.planned_steps = STEPS + 2 + QUESTIONS * len(places)
     question = CellShares(np.array([dim]), np.array([float(number)]))
     classes = yield from ask_cells(cohort, budget, question, _CLASSES)
     whole = max(float(classes.mean.sum()), _MIN_CLASS_SHARE)
@@ -116,8 +91,8 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     share = _SCORES / len(places)
     found = []
     for place, theta in zip(places, of_mean, strict=True):
-        found.append((yield from ask_auc(cohort, budget, theta, place, shares, share)))
+        found.append((yield from ask_auc(cohort, budget, schema, theta, place, shares, share)))
     weights = shares[places] / shares[places].sum()
-    aucs = np.array([[each.auc, each.std_error] for each in found])
-    error = float(np.linalg.norm(weights * aucs[:, 1]))
-    return Classified(thetas, shares, errors, float(weights @ aucs[:, 0]), error)
+    aucs, auc_errors = np.array(found).T
+    error = float(np.linalg.norm(weights * auc_errors))
+    return Classified(thetas, shares, errors, float(weights @ aucs), error)
