@@ -90,12 +90,13 @@ def regress(
     means = yield from ask_centres(cohort, budget, dim, length, _MEANS)
     means[0] = 0.0  # the constant stays
     one = np.eye(1, dim)[0]
-    start = (low + (high - low) * float(targets.means[0])) * one
+    # Long rows are shortened, so that a prediction at the mean features need not be the mean.
+    mean, mean_error = low + (high - low) * float(targets.means[0]), float(targets.of_users[0])
     share = _DESCENT * (1 - _STEP if intervals else 1)
-    found = yield from descend(cohort, budget, start, lambda c: RidgeMove(c, means), share)
-    theta, centre = found - (found @ means) * one, float(found[0])
+    found = yield from descend(cohort, budget, mean * one, lambda c: RidgeMove(c, means), share)
+    theta = found - (found @ means) * one
     sizes = []
-    for model in (theta, centre * one):
+    for model in (theta, mean * one):
         question = ResidualOctave(model, 0.0)
         sizes.append((yield from score.ask_size(cohort, budget, question, most=high - low)))
     covariance = None
@@ -112,6 +113,7 @@ def regress(
         else:
             covariance = np.full_like(covariance, np.nan)
     judged = yield from score.ask_r2(
-        *(cohort, budget, theta, 0.0, centre, (sizes[0], sizes[1])), present, high - low
+        *(cohort, budget, theta, 0.0, mean, (sizes[0], sizes[1]), present, high - low),
+        centre_error=(high - low) * mean_error,
     )
     return Regressed(theta, judged, covariance)

@@ -79,13 +79,16 @@ def ask_r2(
     sizes: tuple[float, float],
     present: float,
     most: float = math.inf,
+    centre_error: float = 0.0,
 ) -> Generator[Ask, Any, Score]:
     """Return R2 of a model over all users.
 
     ``sizes`` has the size of the errors of the model and of the constant ``centre``. No error
-    exceeds ``most``. ``present`` is the share of the users who have rows. Errors are clipped. The
-    standard error includes how far R2 changes if errors are clipped at half their bounds, and how
-    much lower it is if the errors of model and constant have the same heavy tail beyond the bounds.
+    exceeds ``most``. ``present`` is the share of the users who have rows. The centre is an unbiased
+    estimate of the mean, with the standard error ``centre_error``. Errors are clipped. The standard
+    error includes how far R2 changes if errors are clipped at half their bounds, and how much lower
+    it is if model and constant have the same heavy tail of clipped errors, or the model alone if
+    this may hide most of R2.
     """
     mechanism = budget.ball(4, ErrorPair.radius, R2)
     reach = max(_BOUND, _GROWTH / float(np.cbrt(budget.error(mechanism))))
@@ -94,16 +97,19 @@ def ask_r2(
     found: Estimate = yield Ask(cohort, question, mechanism)
     noise = float(found.std_error[0])
     whole, half = found.mean.reshape(2, 2) / np.array([[1.0], [HALF]]) + present / 2
-    losses, halves = whole * bounds**2, half * bounds**2 / 4
-    ratio, baseline, error = _ratio(losses, noise * bounds**2)
+    # A centre beside the mean adds its squared distance to the constant's loss.
+    beside = np.array([0.0, centre_error**2])
+    losses, halves = whole * bounds**2 - beside, half * bounds**2 / 4 - beside
+    ratio, baseline, error = _ratio(losses, np.hypot(noise * bounds**2, math.sqrt(2) * beside))
     notes, clipped = list[str](), 0.0
     if (bounds < most).any():
-        other, *_ = _ratio(halves, noise / HALF * bounds**2 / 4)
+        other, *_ = _ratio(halves, np.hypot(noise / HALF * bounds**2 / 4, math.sqrt(2) * beside))
         beyond = _BEYOND * max(float(losses[0] - halves[0]), 0.0)
         clipped = math.hypot(other - ratio, (1 - ratio) * beyond / (baseline + beyond))
         own = max(float(losses[0]), 0.0)
         if beyond > own / 2:
             notes.append(_HIDDEN.format(100 * beyond / (beyond + own)))
+            clipped = max(clipped, beyond / baseline)
     # Squares of normal residuals vary by twice their squared mean; both losses are of one user.
     sampling = 2 * ratio / math.sqrt(max(found.count * present, 1))
     return Score(1 - ratio, math.hypot(error, sampling, clipped, _OPTIMISM), notes)

@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 from ldp_flower import Categories, Numeric, Schema, Users
 from ldp_flower.planning.in_memory import run_in_memory
 from ldp_flower.questions import ResidualOctave
-from ldp_flower.strategies import PrivateClassification
+from ldp_flower.strategies import PrivateClassification, PrivateRegression
 from ldp_flower.strategies.sums import score
 from ldp_flower.strategies.sums.budget import Budget
 
@@ -132,3 +132,19 @@ def test_auc_of_skewed_columns_is_within_three_errors(bound):
     true = (ranks[is_one].sum() - own * (own + 1) / 2) / (own * (len(table) - own))
     assert abs(found.score - true) < 3 * found.score_std_error
     assert found.score_std_error < 0.05
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_r2_in_wide_bounds_is_within_three_errors(seed):
+    """Most rows are near a corner of the bounds, so that they are shortened for mean features."""
+    rng = np.random.default_rng([seed, 9])
+    table = pd.DataFrame(rng.lognormal(size=(8000, 3)), columns=["a", "b", "c"])
+    table["y"] = 0.6 * table.a + 0.3 * table.b + 0.5 * rng.gamma(2.0, size=len(table))
+    columns = {name: Numeric(0, 60) for name in "abc"}
+    schema = Schema(columns, "y", Numeric(0, 40))
+    strategy = PrivateRegression(schema, epsilon=EPSILON, noise="node")
+    found = run_in_memory(strategy, schema.users(table), seed, num_nodes=NODES).result
+    true = 1 - np.mean((table.y - schema.in_units(schema.features(table) @ found.coef)) ** 2) / (
+        table.y.var()
+    )
+    assert abs(found.score - true) < 3 * found.score_std_error
