@@ -87,8 +87,8 @@ def ask_r2(
     exceeds ``most``. ``present`` is the share of the users who have rows. The centre is an unbiased
     estimate of the mean, with the standard error ``centre_error``. Errors are clipped. The standard
     error includes how far R2 changes if errors are clipped at half their bounds, and how much lower
-    it is if model and constant have the same heavy tail of clipped errors, or the model alone if
-    this may hide most of R2.
+    it is if model and constant have the same heavy tail of clipped errors, or each its own, as far
+    as noise does not explain their difference.
     """
     mechanism = budget.ball(4, ErrorPair.radius, R2)
     reach = max(_BOUND, _GROWTH / float(np.cbrt(budget.error(mechanism))))
@@ -104,12 +104,15 @@ def ask_r2(
     notes, clipped = list[str](), 0.0
     if (bounds < most).any():
         other, *_ = _ratio(halves, np.hypot(noise / HALF * bounds**2 / 4, math.sqrt(2) * beside))
-        beyond = _BEYOND * max(float(losses[0] - halves[0]), 0.0)
-        clipped = math.hypot(other - ratio, (1 - ratio) * beyond / (baseline + beyond))
-        own = max(float(losses[0]), 0.0)
+        own, (beyond, of_constant) = ratio * baseline, _BEYOND * np.maximum(losses - halves, 0.0)
+        whole_constant = baseline + of_constant
+        by_noise = _BEYOND * noise * np.hypot(1.0, 0.25 / HALF) * bounds**2
+        excess = (own + beyond) / whole_constant - ratio
+        excess -= math.hypot(by_noise[0], ratio * by_noise[1]) / whole_constant
+        same_tail = (1 - ratio) * beyond / (baseline + beyond)
+        clipped = math.hypot(other - ratio, max(same_tail, excess))
         if beyond > own / 2:
             notes.append(_HIDDEN.format(100 * beyond / (beyond + own)))
-            clipped = max(clipped, beyond / baseline)
     # Squares of normal residuals vary by twice their squared mean; both losses are of one user.
     sampling = 2 * ratio / math.sqrt(max(found.count * present, 1))
     return Score(1 - ratio, math.hypot(error, sampling, clipped, _OPTIMISM), notes)

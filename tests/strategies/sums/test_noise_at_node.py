@@ -181,7 +181,7 @@ def test_several_classes_are_fitted_at_once():
     people, test = table[:5000], table[5000:]
     strategy = PrivateClassification(schema, epsilon=EPSILON, noise="node")
     fit = simulate(strategy, schema.users(people), seed=0, num_nodes=4)
-    assert fit.coef.shape == (3, 4) and len(fit.steps) == 1 + 40 + 5
+    assert fit.coef.shape == (3, 4) and len(fit.steps) == 1 + 2 + 40 + 3 * 3
     found = fit.predict_proba(test)
     shares = (test.choice.to_numpy()[:, None] == fit.classes).mean(axis=0)
     aucs = [roc_auc_score(test.choice == each, found[:, i]) for i, each in enumerate(fit.classes)]
