@@ -112,6 +112,7 @@ html_copy_source = False
 def _copied() -> Iterator[Path]:
     """Yield the pages that lie outside ``docs``, relative to the repository's root."""
     yield from (page.relative_to(ROOT) for page in ROOT.glob("*.md") if page.stem != "README")
+    yield Path("packaging/npm/README.md")
     for page in sorted((ROOT / "simulations").rglob("*.md")):
         if "results" not in page.parts:
             yield page.relative_to(ROOT)
@@ -200,7 +201,11 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = source[0].replace("<!-- README.md -->", readme)
         app.env.note_dependency(str(ROOT / "README.md"))
     if docname == f"{COPIES}/simulations/README":
-        below = [f"/{COPIES}/{page}" for page in _copied() if len(page.parts) > 2]
+        below = [
+            f"/{COPIES}/{page}"
+            for page in _copied()
+            if page.parts[0] == "simulations" and len(page.parts) > 2
+        ]
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(below) + "\n```\n"
     if inside.name == "CHANGELOG":
         source[0] = f"---\nnosearch: true\n---\n{source[0]}"
