@@ -14,6 +14,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
 from ..runtime import Ask, Cohort
+from ..runtime.result import HALF_WIDTH_95
 from .budget import Budget
 
 #: Shares of the budget: for the size of the errors of a model, or of a constant; and for R2.
@@ -30,6 +31,8 @@ _BOUND, _GROWTH = 2.5, 0.5
 # Mean square beyond the bound over that between half the bound and the bound, if the share of
 # errors beyond t falls as t to the power of -2.6.
 _BEYOND = 2.0
+# The 95 % quantile of a squared standard normal number, less its mean.
+_FARTHER = 2.84
 # Largest excess of R2 on the users whom the model was fitted to, on tables not used for tuning.
 _OPTIMISM = 0.015
 _HIDDEN = (
@@ -100,11 +103,16 @@ def ask_r2(
     # A centre beside the mean adds its squared distance to the constant's loss.
     beside = np.array([0.0, centre_error**2])
     losses, halves = whole * bounds**2 - beside, half * bounds**2 / 4 - beside
-    ratio, baseline, error = _ratio(losses, np.hypot(noise * bounds**2, math.sqrt(2) * beside))
+    ratio, baseline, error = _ratio(losses, noise * bounds**2)
+    own = ratio * baseline
+    # How much lower R2 is if that distance is as large as at the end of a 95 % interval. No model
+    # is expected to be worse than the constant.
+    least = max(baseline - _FARTHER * centre_error**2, own)
+    by_centre = max(own / least - ratio, 0.0) / HALF_WIDTH_95 if own else 0.0
     notes, clipped = list[str](), 0.0
     if (bounds < most).any():
-        other, *_ = _ratio(halves, np.hypot(noise / HALF * bounds**2 / 4, math.sqrt(2) * beside))
-        own, (beyond, of_constant) = ratio * baseline, _BEYOND * np.maximum(losses - halves, 0.0)
+        other, *_ = _ratio(halves, noise / HALF * bounds**2 / 4)
+        beyond, of_constant = _BEYOND * np.maximum(losses - halves, 0.0)
         whole_constant = baseline + of_constant
         by_noise = _BEYOND * noise * np.hypot(1.0, 0.25 / HALF) * bounds**2
         excess = (own + beyond) / whole_constant - ratio
@@ -115,7 +123,7 @@ def ask_r2(
             notes.append(_HIDDEN.format(100 * beyond / (beyond + own)))
     # Squares of normal residuals vary by twice their squared mean; both losses are of one user.
     sampling = 2 * ratio / math.sqrt(max(found.count * present, 1))
-    return Score(1 - ratio, math.hypot(error, sampling, clipped, _OPTIMISM), notes)
+    return Score(1 - ratio, math.hypot(error, sampling, clipped, by_centre, _OPTIMISM), notes)
 
 
 def _ratio(losses: Floats, noise: Floats) -> tuple[float, float, float]:
