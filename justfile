@@ -15,6 +15,11 @@ test *paths="tests":
 slow:
     pytest -n 3 --dist worksteal -m "slow and not long"
 
+# Which test runs which line, in half an hour; `coverage html --show-contexts` shows it.
+coverage:
+    pytest -n 2 --dist loadfile --cov=ldp_flower --cov=strategies --cov=clients \
+        --cov-context=test --cov-report=
+
 # The site, without warnings.
 site:
     python -m sphinx -W docs site
