@@ -17,7 +17,7 @@ export interface Entries {
   spent: number;
   replies: Record<string, string>;
 }
-/** What was spent, and the replies for it. `commit` returns when the entries are safe. */
+/** What was spent, and the replies for it. `commit` returns when the entries are safe; it returns no promise. */
 export interface Ledger {
   read(): Entries;
   commit(entries: Entries): void;

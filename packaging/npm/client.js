@@ -74,10 +74,26 @@ const MECHANISMS = {
 
 // ----------------------------------------------------------------------------------- questions
 
+const MOST_CELLS = 65536;
+const positive = number(1, MOST_CELLS, true), finite = (v) => Number.isFinite(v);
+
+// Checks that depend on no entry of the user, so that a refusal tells nothing about them.
+function check({ coordinates, sizes, levels, low, high, instead }, compute, mechanism, numFeatures) {
+  if (!sizes?.every(positive) || !(levels === undefined || (positive(levels) && levels > 1))) malformed("Expected integers as sizes, and levels from 2.");
+  if (!coordinates?.every((c) => c >= 0 && c <= numFeatures)) malformed("Expected coordinates of the user's columns.");
+  let at = 0;
+  for (const size of sizes) at += coordinates[at] === numFeatures ? 1 : size;
+  if (at + (levels ? 1 : 0) !== coordinates.length) malformed("Expected the coordinates of all columns.");
+  if (levels ? !(finite(low) && finite(high) && low < high) : low !== undefined || high !== undefined) malformed("Expected low < high with levels, and neither without.");
+  const cells = sizes.reduce((a, b) => a * b, 1) * (levels ?? 1);
+  if (cells > MOST_CELLS) malformed(`Expected at most ${MOST_CELLS} cells.`);
+  if (compute === levelRounding ? !levels || instead : instead && !(instead.length === cells && instead.every((w) => finite(w) && w > 0))) malformed("Expected a positive weight for each cell in instead, of a table cell.");
+  const size = compute === levelRounding ? undefined : cells + (instead ? 0 : 1);
+  if (mechanism.domain_size !== size || (mechanism.radius !== undefined && mechanism.radius < 0.5)) malformed("Expected a mechanism for the question's values.");
+}
 // Where a user's one row falls: its cell, and how far its number is from one level to the next.
 function placed(row, target, { coordinates, sizes, levels, low, high }) {
   const columns = [...row, target];
-  if (coordinates.some((c) => !Number.isInteger(c) || c < 0 || c > row.length)) malformed("Expected coordinates of the user's columns.");
   let at = 0, cell = 0;
   const entries = coordinates.map((c) => columns[c]);
   for (const size of sizes) {
@@ -87,7 +103,6 @@ function placed(row, target, { coordinates, sizes, levels, low, high }) {
     at += width;
   }
   const share = levels ? (entries[at] - low) / (high - low) : 0;
-  if (at + (levels ? 1 : 0) !== coordinates.length) malformed("Expected the coordinates of all columns.");
   const there = entries.every((e) => Number.isFinite(e));
   return { there, cell, place: levels ? Math.min(Math.max(share, 0), 1) * (levels - 1) : 0 };
 }
@@ -114,7 +129,10 @@ const QUESTIONS = { table_cell: tableCell, level_rounding: levelRounding };
 
 // ------------------------------------------------------------------------------------ messages
 
+const FIELDS = ["version", "layout", "statistic", "salt", "low", "high", "step"], ARRAYS = ["coordinates", "high", "instead", "low", "sizes"];
 const READS = { "<f8": "getFloat64", "<i8": "getBigInt64" };
+const own = (table, name, text) => (typeof name === "string" && Object.hasOwn(table, name) ? table[name] : malformed(text));
+const isWord = (v) => (typeof v === "string" ? /^\d{1,20}$/.test(v) : Number.isSafeInteger(v) && v >= 0);
 const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 function unpack(layout, hex) {
@@ -122,7 +140,8 @@ function unpack(layout, hex) {
   const arrays = {};
   let at = 0;
   for (const [name, dtype, shape] of JSON.parse(layout)) {
-    const read = READS[dtype] ?? malformed("Expected a layout of arrays that fits its payload.");
+    const read = own(READS, dtype, "Expected a layout of arrays that fits its payload.");
+    if (!ARRAYS.includes(name) || name in arrays || (name === "coordinates") !== (dtype === "<i8")) malformed(`Refused array ${name}.`);
     if (shape.length !== 1 || !(shape[0] >= 0) || at + shape[0] * 8 > payload.byteLength) malformed("Expected a layout of arrays that fits its payload.");
     arrays[name] = Array.from({ length: shape[0] }, (_, i) => Number(payload[read](at + i * 8, true)));
     at += shape[0] * 8;
@@ -130,20 +149,22 @@ function unpack(layout, hex) {
   if (at !== payload.byteLength) malformed("Expected a layout of arrays that fits its payload.");
   return arrays;
 }
-function parsed(message) {
+function parsed(message, numFeatures) {
   const config = { ...message.config };
   if (config.version !== 1) malformed("Expected message format version 1.");
+  const extra = Object.keys(config).find((key) => !FIELDS.includes(key) && !key.startsWith("randomizer.") && key !== "param.levels");
+  if (extra) malformed(`Unknown field ${extra}.`);
+  if (!["salt", "low", "high", "step"].every((key) => isWord(config[key]))) malformed("Expected integers as salt, low, high and step.");
   const arrays = unpack(config.layout, message.payload);
   const take = (prefix) => Object.fromEntries(Object.entries(config).filter(([key]) => key.startsWith(prefix)).map(([key, v]) => [key.slice(prefix.length), v]));
   const mechanism = take("randomizer."), param = take("param.");
-  const kind = MECHANISMS[mechanism.name] ?? malformed("Refused randomizer.");
+  const kind = own(MECHANISMS, mechanism.name, "Refused randomizer.");
   delete mechanism.name;
   const known = Object.keys(kind.fields);
   if (Object.keys(mechanism).sort().join() !== known.sort().join() || !known.every((f) => kind.fields[f](mechanism[f]))) malformed("Refused randomizer.");
-  const compute = QUESTIONS[config.statistic] ?? malformed("Unknown statistic.");
+  const compute = own(QUESTIONS, config.statistic, "Unknown statistic.");
   const question = { sizes: arrays.sizes, coordinates: arrays.coordinates, levels: param.levels, low: arrays.low?.[0], high: arrays.high?.[0], instead: arrays.instead };
-  if (!question.sizes || !question.coordinates) malformed("Expected the arrays ['coordinates', 'sizes'].");
-  if (compute === levelRounding && !question.levels) malformed("Expected levels, and nothing instead.");
+  check(question, compute, mechanism, numFeatures);
   return { config, mechanism, run: kind.run, compute, question };
 }
 
@@ -162,20 +183,31 @@ export class Client {
     const exhausted = this.ledger.read().spent + 0.001 > most ? 1 : 0;
     return { census: { group, first: 0, users: 1, seeded: 0, rehearsing: 0, simulated: 0, exhausted, features: features.length } };
   }
+  keep(ledger) {
+    if (typeof this.ledger.commit(ledger)?.then === "function") throw new TypeError("Expected a ledger whose commit returns when the entries are safe, got a promise.");
+  }
+  value(compute, question, word) {  // a user never stays silent because of its data
+    try { return compute(this.user.features, this.user.target ?? NaN, question, word); } catch { return NaN; }
+  }
   report(message) {
-    if (!(this.user["max-epsilon"] > 0)) throw new Refusal(MISCONFIGURED);
-    const { config, mechanism, run, compute, question } = parsed(message);
+    if (!(this.user["max-epsilon"] > 0 && finite(this.user["max-epsilon"]))) throw new Refusal(MISCONFIGURED);
+    const { config, mechanism, run, compute, question } = parsed(message, this.user.features.length);
     if (mechanism.epsilon < 0.001 || mechanism.epsilon > this.user["max-epsilon"]) throw new Refusal(FORBIDDEN);
     const place = derive(config.salt, 1, 0, this.user.group, 0) >> 1n;
     if (place < BigInt(config.low) || place >= BigInt(config.high)) malformed("The query addresses no user of this node.");
-    const { features, target } = this.user, ledger = this.ledger.read();
-    const query = JSON.stringify([Object.entries(config).sort(), message.payload]);
-    if (!(query in ledger.replies)) {
-      if (ledger.spent + mechanism.epsilon > this.user["max-epsilon"]) throw new Refusal(EXHAUSTED);
-      const report = run(compute(features, target ?? NaN, question, this.word()), mechanism, this.word);
+    const ledger = this.ledger.read(), query = JSON.stringify([Object.entries(config).sort(), message.payload]);
+    const isNew = !Object.hasOwn(ledger.replies, query);
+    if (isNew) {
+      if (!(ledger.spent + mechanism.epsilon <= this.user["max-epsilon"])) throw new Refusal(EXHAUSTED);
       ledger.spent += mechanism.epsilon;
-      ledger.replies[query] = hexOf([report, 0, 0, 0, 0]);  // reports, slots
-      this.ledger.commit(ledger);  // before the reply leaves
+      ledger.replies[query] = "";
+      this.keep(ledger);  // paid before data are read
+    }
+    if (!ledger.replies[query]) {
+      // A process that ended while it computed is not tried again: its answer is about no data.
+      const word = this.word(), value = isNew ? this.value(compute, question, word) : NaN;
+      ledger.replies[query] = hexOf([run(value, mechanism, this.word), 0, 0, 0, 0]);  // reports, slots
+      this.keep(ledger);  // before the reply leaves
     }
     return { config: { version: 1, layout: '[["reports", "|u1", [1]], ["slots", "<u4", [1]]]' }, payload: ledger.replies[query] };
   }

@@ -24,9 +24,11 @@ KEPT = json.loads((FOLDER / "vectors.json").read_text("utf-8"))
 SEVERAL = """
 const { Client, FileLedger } = await import(process.env.CLIENT);
 const { createInterface } = await import("node:readline");
+const ledgers = {};
 for await (const line of createInterface({ input: process.stdin })) {
   const { user, ledger, message } = JSON.parse(line);
-  console.log(JSON.stringify(new Client(user, new FileLedger(ledger)).answer(message)));
+  if (!(ledger in ledgers)) { FileLedger.create(ledger); ledgers[ledger] = new FileLedger(ledger); }
+  console.log(JSON.stringify(new Client(user, ledgers[ledger]).answer(message)));
 }
 """
 node = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js (nodejs of Debian)")
@@ -90,6 +92,8 @@ def test_what_was_spent_is_spent(tmp_path):
     steps = [{**vector["query"]["config"], "step": step} for step in range(1, 11)]
     messages = [{**vector["query"], "config": config} for config in steps]
     (tmp_path / "user.json").write_text(json.dumps(vector["user"]))
+    create = ["node", PACKAGE / "node.js", "--create", tmp_path / "ledger.json"]
+    subprocess.run(create, check=True, timeout=60)
     replies = []
     for some in (messages[:5], messages[5:]):
         done = subprocess.run(
