@@ -168,7 +168,7 @@ def ledger_serve(
     ] = "127.0.0.1",
     max_epsilon: MaxEpsilon = None,
     every: Annotated[
-        float, typer.Option(min=1.0, help="Seconds between two readings of the ledger.")
+        float, typer.Option(min=1.0, max=86_400.0, help="Seconds between two readings.")
     ] = 60.0,
 ) -> None:
     """Serve totals of the ledger in the file PATH to Prometheus, until stopped.

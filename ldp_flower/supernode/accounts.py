@@ -18,6 +18,14 @@ from ..monitoring.gauges import Gauge, as_text
 from ..presentation.page import Markup, Section, page
 from ..presentation.words import printable
 
+# Copies of what the report reads. Tables of this name then mean the copies, so that the node can
+# commit while the report is computed.
+_COPIES = {
+    "spent": "SELECT user, epsilon, delta FROM main.spent",
+    "charge": "SELECT user, reply, epsilon, delta FROM main.charge",
+    "reply": "SELECT number, created, run, statistic, mechanism FROM main.reply",
+    "renewal": "SELECT created, user, epsilon, delta FROM main.renewal",
+}
 _USERS = """
     SELECT user, epsilon, delta,
         (SELECT TOTAL(epsilon) FROM charge WHERE charge.user = spent.user) AS "for life"
@@ -28,7 +36,7 @@ _PAID = """
         TOTAL(epsilon) AS epsilon, TOTAL(delta) AS delta,
         MIN(created) AS first, MAX(created) AS last
     FROM reply LEFT JOIN charge ON charge.reply = number
-        LEFT JOIN {studies} AS book ON book.reply = number
+        LEFT JOIN book ON book.reply = number
     GROUP BY 1 ORDER BY MIN(created), 1
 """
 _BY = ("run", "DATE(created) AS day", f"COALESCE(id, '{NO_STUDY}') AS study")
@@ -81,18 +89,20 @@ class Accounts:
 
     @classmethod
     def of(cls, path: Path, max_epsilon: float | None = None) -> "Accounts":
-        """Read a ledger in one transaction; raise LedgerError if it cannot be read."""
+        """Copy a ledger in one transaction and read the copy; raise LedgerError if it cannot."""
         with LedgerFile(path).open() as connection:
-            connection.execute("BEGIN")  # all queries read the same state
-            book = studies_of_replies(connection)
+            connection.execute("BEGIN")  # all copies are of the same state
+            copies = _COPIES | {"book": f"SELECT reply, id FROM {studies_of_replies(connection)}"}
+            for name, query in copies.items():
+                connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
+            period = began_at(connection)
+            connection.execute("COMMIT")
+            connection.execute("CREATE INDEX temp.charges_of_users ON charge (user)")
+            connection.execute("CREATE INDEX temp.charges_of_replies ON charge (reply)")
             users = pd.read_sql_query(_USERS, connection)
-            runs, days, studies = (
-                pd.read_sql_query(_PAID.format(by=by, studies=book), connection) for by in _BY
-            )
+            runs, days, studies = (pd.read_sql_query(_PAID.format(by=by), connection) for by in _BY)
             asked = pd.read_sql_query(_ASKED, connection)
             renewals = pd.read_sql_query(_RENEWALS, connection)
-            period = began_at(connection)
-            connection.execute("ROLLBACK")
         if max_epsilon is not None:
             users["left"] = (max_epsilon - users.epsilon).clip(lower=0.0)
         if (studies.study == NO_STUDY).all():
