@@ -410,7 +410,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             estimate yet. The store keeps the reports that were collected.
         ValueError
             If the store cannot be used or belongs to another run, if there is a seed and a node
-            is not simulated, or if an argument is out of range.
+            is not simulated, if a callback is not a function, or if an argument is out of range.
         """
         if evaluate_config:
             raise ValueError(

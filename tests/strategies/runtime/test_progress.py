@@ -117,3 +117,9 @@ def test_the_servers_own_evaluation_is_among_the_metrics():
     progress = Progress(strategy="S", result=result)
     assert progress.metrics() == {"evaluate.accuracy": 0.5}
     assert replace(progress, result=Result()).metrics() == {}
+
+
+@pytest.mark.parametrize("callbacks", [print, "abc", [None], 3])
+def test_what_is_no_list_of_functions_is_refused_before_anybody_is_asked(callbacks):
+    with pytest.raises(ValueError, match="Expected callbacks to be a list of functions, got "):
+        simulate(MEANS, PEOPLE, seed=1, callbacks=callbacks)
