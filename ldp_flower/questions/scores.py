@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import AboutFeatures, Marks, PerFeature, Signed, check_marks
+from .base import AboutFeatures, Marks, MessageError, PerFeature, Signed, check_marks
 from .regression import ClassQuestion, NumClasses
 
 
@@ -33,6 +33,8 @@ class ScoreShares(AboutFeatures):
         return len(self.edges) + 1
 
 
+#: Largest number of thresholds that a message can request: each takes numbers of all rows.
+MOST_THRESHOLDS = 64
 #: Weight of the signs in :class:`RankingCurve`, over the largest number that a row counts.
 SIGNS = 0.5
 
@@ -44,8 +46,9 @@ class RankingCurve(ClassQuestion):
     The sign of a row at a threshold is that of its score less the threshold. The first k numbers
     are those of :class:`~.regression.Ranking`: a row of the class with index ``place`` counts
     ``1 - share``, another row ``-share``, and this is multiplied by the sign. The others are the
-    signs, times :attr:`weight`. All are means over the user's rows. The value is zero without rows,
-    and no longer than :attr:`radius`.
+    signs, times :attr:`weight`. All numbers are means over the user's rows, in which rows of
+    unknown classes count 0. The value is zero without rows. Its Euclidean length is at most
+    :attr:`radius`.
     """
 
     stem: ClassVar[str] = "ranking_curve"
@@ -59,6 +62,8 @@ class RankingCurve(ClassQuestion):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_marks("thresholds", self.thresholds)
+        if len(self.thresholds) > MOST_THRESHOLDS:
+            raise MessageError(f"Expected at most {MOST_THRESHOLDS} thresholds.")
 
     @property
     def _largest(self) -> float:

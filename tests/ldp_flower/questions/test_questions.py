@@ -522,6 +522,7 @@ def test_a_digest_is_what_ledgers_have_of_it():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: RankingCurve(A, 1.0, 0.25, np.arange(65.0), 2), "Expected at most 64 thresholds"),
         (lambda: Gradient(np.array([np.nan])), "finite numbers in array 'theta'"),
         (lambda: Gradient(A, row_bound=np.inf), "finite float for 'row_bound', got inf"),
         (lambda: Gradient(A, row_bound=0.0), "Expected positive numbers"),
