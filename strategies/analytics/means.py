@@ -381,11 +381,11 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             if here.sum() > 1 and not differ(mean[here], error[here]):
                 most = float(error[here].max())
                 notes.append(
-                    f"The means of {name!r} in the groups by {self._groups.by!r} differ by no more "
-                    f"than their standard errors, which are up to {to_error(most, most)}. The "
-                    f"bounds, {number(low)} to {number(high)}, are {(high - low) / most:,.0f} "
-                    "times as wide: narrower bounds, more users or a larger epsilon would show "
-                    "smaller differences."
+                    f"The means of {name!r} in the groups by {self._groups.by!r} do not differ by "
+                    "more than noise and sampling explain. Their standard errors are up to "
+                    f"{to_error(most, most)}. The bounds, {number(low)} to {number(high)}, are "
+                    f"{(high - low) / most:,.0f} times as wide: narrower bounds, more users or "
+                    "a larger epsilon would show smaller differences."
                 )
         return MeansResult(
             columns=self._names,

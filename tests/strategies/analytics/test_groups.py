@@ -175,7 +175,9 @@ def test_means_that_noise_hides_are_said_to_be_hidden():
         found.append(simulate(strategy, schema.users(table), seed=0))
     (note,) = found[0].notes
     most = found[0].std_error.max()
-    assert note.startswith("The means of 'spend' in the groups by 'sort' differ by no more than")
+    assert note.startswith(
+        "The means of 'spend' in the groups by 'sort' do not differ by more than"
+    )
     assert f"0 to 200, are {200 / most:,.0f} times as wide: narrower bounds" in note
     assert not found[1].notes
 
