@@ -40,10 +40,11 @@ EMBEDDED = {
 #: Words by which a newcomer searches, for the page that answers: entries of the site's index.
 SEARCHED = {
     "analytics": "federated analytics; private mean; private median; private quantiles; A/B test;"
-    " private histogram; private counts; differentially private statistics; correlation",
+    " private histogram; private counts; differentially private statistics; correlation;"
+    " average; average salary; average by group; group by; median; percentile; p-value; churn rate",
     "your-own-data": "pandas; DataFrame; CSV; local differential privacy python; scikit-learn;"
     " private regression; private classification; logistic regression; polars; DuckDB;"
-    " Hugging Face; flwr-datasets",
+    " Hugging Face; flwr-datasets; CSV file; missing values; outliers; data frame",
     "flower-app": "flwr new; Flower Hub; quickstart; ClientApp; ServerApp",
     "planning": "how many users; how many users do I need; sample size; number of users; power",
     "concepts": "what is epsilon; local differential privacy; randomized response; privacy budget",
@@ -53,25 +54,30 @@ SEARCHED = {
     " distributed differential privacy",
     "secure-sums": "secure aggregation; SecAgg; secure sum",
     "model-updates": "federated learning; private federated learning; federated averaging;"
-    " Flower app; flower strategy; DP-FedAvg; LocalDpMod",
+    " Flower app; flower strategy; DP-FedAvg; LocalDpMod; Keras; TensorFlow; neural network",
     "silos": "DP-SGD; Opacus; cross-silo; PyTorch",
     "models-as-data": "export a network; torch.export; MONAI",
     "heavy-hitters": "most frequent items; frequency estimation; top k; frequent words",
     "recurring": "every week; longitudinal; RAPPOR; monitoring; memoization",
     "recipes": "funnel; retention; conversion",
-    "which-method": "compare methods; central or local; accuracy of local differential privacy",
-    "threat-model": "malicious server; poisoning; attack",
-    "accounting": "privacy accountant; composition; audit; delta",
-    "deployment": "deploy; production; SuperNode; SuperLink; ledger; policy",
+    "which-method": "compare methods; central or local; accuracy of local differential privacy;"
+    " random forest; shuffle model; gradient boosting",
+    "threat-model": "malicious server; poisoning; attack; GDPR; membership inference; attacker",
+    "accounting": "privacy accountant; composition; audit; delta; budget exhausted; epsilon spent",
+    "deployment": "deploy; production; SuperNode; SuperLink; ledger; policy; Docker;"
+    " docker compose; Kubernetes; install",
     "approved-studies": "ethics board; approval; governance; consent",
     "scale": "million users; Ray; cluster; memory; speed",
-    "randomizers": "Laplace; Gaussian mechanism; variance; mechanisms",
-    "wire-format": "JavaScript; other languages; protocol buffers",
+    "randomizers": "Laplace; Laplace noise; Gaussian mechanism; variance; mechanisms",
+    "wire-format": "JavaScript; other languages; protocol buffers; Android;"
+    " android app; iPhone; iOS; phone",
     "gallery": "notebooks; examples",
     "monitoring": "Prometheus; OpenTelemetry; Grafana; MLflow; Weights & Biases; TensorBoard;"
     " callbacks; metrics",
+    "migration": "upgrade; renamed; deprecated; old names",
     "command-line": "commands; CLI; shell completion",
-    "coverage": "confidence intervals; standard errors; coverage",
+    "coverage": "confidence intervals; confidence interval; standard errors; standard deviation;"
+    " coverage; error bars",
     "add-a-protocol": "extend; own protocol; own statistic; contribute",
 }
 

@@ -31,6 +31,12 @@ def test_every_page_is_in_the_index(page):
     assert name == "index" or re.search(rf"^{name}$", index, re.MULTILINE)
 
 
+def test_no_line_is_a_comment_to_the_site():
+    """A line that begins with a percent sign is left out of a page, in the middle of a sentence."""
+    for page in [*PAGES, *(ROOT / "simulations").rglob("*.md")]:
+        assert not re.search(r"^ {0,3}%", page.read_text("utf-8"), re.MULTILINE), page
+
+
 def test_words_of_the_search_are_of_pages():
     conf = (ROOT / "docs" / "conf.py").read_text("utf-8")
     found = {

@@ -41,9 +41,10 @@ const firstByte = (reply) => parseInt(reply.payload.slice(0, 2), 16);
 
 function show(reply) {
   const { client, words } = device, { spent } = client.ledger.read();
-  const drawn = words.map((word) => word.toString(16).padStart(16, "0")).join(" ") || "none yet";
-  shown("stays").textContent = `the answer ${reading(answer())}, the random words ${drawn}, and a ledger: ${spent} of ${MOST} spent.`;
-  shown("leaves").textContent = reply ? JSON.stringify(reply) : "nothing yet";
+  const drawn = words.map((word) => word.toString(16).padStart(16, "0")).join(" ");
+  shown("stays").textContent = `the answer ${reading(answer())}, ${drawn ? `the random words ${drawn}` : "no random words yet"}, and a ledger: ${spent} of ${MOST} spent.`;
+  form.elements.same.disabled = step === 0;
+  shown("leaves").textContent = reply ? JSON.stringify(reply) : "nothing yet: this is a new device";
   const times = Math.exp(epsilon()).toLocaleString("en", { maximumSignificantDigits: 2 });
   shown("reads").textContent = !reply ? ""
     : reply.error ? "A refusal, which depends on the ledger only."
@@ -70,7 +71,7 @@ function restart() {
 
 form.addEventListener("input", restart);
 form.elements.next.addEventListener("click", () => { step += 1; show(device.client.answer(query())); });
-form.elements.same.addEventListener("click", () => { step = Math.max(step, 1); show(device.client.answer(query())); });
+form.elements.same.addEventListener("click", () => { show(device.client.answer(query())); });
 form.elements.many.addEventListener("click", () => {
   const counts = Array(FRUIT.length + 1).fill(0);
   step = Math.max(step, 1);
