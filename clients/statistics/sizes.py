@@ -79,13 +79,15 @@ def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
 def shortened(values: Floats, question: q.Shortened | q.NetworkGradient) -> Floats:
     """Return vectors clipped to a question's radius, with one more number that tells of clipping.
 
-    The number is ``question.told``, or minus that if the vector was clipped.
+    The number is ``question.told``, or minus that if the vector was clipped. A vector with a number
+    that is not finite, as of a user without a target, counts as 0 and was not clipped. Otherwise
+    servers would take such users for clipped ones and raise the radius.
     """
-    known = np.asarray(np.isfinite(values).all(axis=1))
-    unit, lengths = directions(np.where(known[:, None], values, 0.0))
+    known = np.isfinite(values).all(axis=1, keepdims=True)
+    unit, lengths = directions(np.where(known, values, 0.0))
     kept = unit * np.minimum(lengths, question.radius)[:, None]
     told = np.where(lengths <= question.radius, question.told, -question.told)
-    return np.where(known[:, None], np.concatenate([kept, told[:, None]], axis=1), np.nan)
+    return np.concatenate([kept, told[:, None]], axis=1)
 
 
 def octave_shares(values: Floats, question: q.OctaveShares) -> Floats:

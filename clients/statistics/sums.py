@@ -15,6 +15,7 @@ from ldp_flower.validation import Floats
 from ..arithmetic import dot, mean_over_rows, ridge_coefficients, sum_over_rows
 from .records import entries_of, rows_codes, steps_of, valid_items
 from .registry import answers
+from .regression import of_class
 
 
 def shares_of_rows(users: Users, places: Floats, num_cells: int) -> Floats:
@@ -148,7 +149,7 @@ def class_moves(users: Users, question: q.ClassMoves) -> Floats:
     rows, score = users.features - question.means, LINKS["logistic"].score
     thetas = question.thetas.reshape(question.num_classes, -1)
     left = (
-        -score(dot(rows, theta), (users.targets == place).astype(np.float64))
+        -score(dot(rows, theta), of_class(users, place, 1.0, 0.0))
         for place, theta in enumerate(thetas)
     )
     return _moves(users, rows, left)

@@ -252,7 +252,7 @@ class Shortened(TransformedQuestion):
     """The inner question's values, clipped to the length ``radius``, with a clipping indicator.
 
     The last coordinate is the indicator: ``told`` if the length of the value is at most ``radius``,
-    ``-told`` if it is longer. A user without a value has NaN.
+    ``-told`` if it is longer. The value of a user without one is 0, and is not clipped.
     """
 
     stem: ClassVar[str] = "shortened_"

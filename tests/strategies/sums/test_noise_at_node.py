@@ -300,3 +300,25 @@ def test_others_refuse_and_name_those_that_have_it(name):
 def test_arguments_without_effect_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_users_without_a_target_do_not_raise_the_radius(epsilon):
+    """A radius that grows at each step would have noise that hides the slopes. Of classes, too."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 8000)
+    y = np.where(rng.random(8000) < 0.1, np.nan, x + rng.normal(0, 0.5, 8000))
+    schema = Schema({"x": Numeric(-1, 1)}, "y", Numeric(-3, 3))
+    people = schema.users({"x": x, "y": y})
+    fit = simulate(
+        PrivateRegression(schema, epsilon=epsilon, noise="node"), people, seed=0, num_nodes=10
+    )
+    slope = (fit.predict({"x": [1.0]}) - fit.predict({"x": [-1.0]}))[0] / 2
+    assert abs(slope - 1) < 0.15
+    classes = Schema({"x": Numeric(-1, 1)}, "y", Categories(["low", "high"]))
+    names = np.where(np.isnan(y), None, np.where(y > 0, "high", "low"))
+    strategy = PrivateClassification(classes, epsilon=epsilon, noise="node")
+    found = simulate(strategy, classes.users({"x": x, "y": names}), seed=0, num_nodes=10)
+    assert abs(found.shares[1] - np.mean(y[~np.isnan(y)] > 0)) < 0.03
+    sure = found.predict_proba({"x": [0.8]})[0, 1]
+    assert 0.85 < sure < 0.99
