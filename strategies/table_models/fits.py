@@ -14,7 +14,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.presentation.page import INTERVAL
 from ldp_flower.validation import Floats
 
-from ..runtime.coefficients import CoefficientResult, in_units, units_of
+from ..runtime.coefficients import MOST_OF_R2, CoefficientResult, in_units, units_of
 from ..runtime.result import HALF_WIDTH_95
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class RegressionFit(TableFit):
 
     def _evaluation(self) -> str:
         low, high = self.score_interval
-        if np.isnan(low):
+        if np.isnan(low) or high - low > 2 * MOST_OF_R2:
             return "R2 is not known: noise hides how far the target varies"
         return f"R2 = {self.score:.2f} on {self._judges} ({low:.2f} to {high:.2f})"
 
