@@ -212,6 +212,8 @@ def _audit_protocol(
     noise: str,
     as_json: bool,
 ) -> None:
+    if protocol == "LdpFedAvg":
+        fail("LdpFedAvg is audited with an app: ldp-flower audit --app FOLDER.", USAGE)
     if protocol not in AUDITED:
         fail(unknown(protocol, (), AUDITED), USAGE)
     if noise not in NOISE:
