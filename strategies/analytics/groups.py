@@ -14,7 +14,7 @@ from ldp_flower.validation import Floats
 from .base import categories_of, columns_of
 from .cells import MOST_CELLS
 
-_LEVEL = 0.01  # chance that groups with the same mean are said to differ
+_LEVEL = 0.05  # chance that groups with the same mean are said to differ
 _MOST = MOST_CELLS // 2 - 1  # limit on the number of groups, each of which has two cells or more
 
 
