@@ -545,9 +545,9 @@ class UsersNode(Node):
         return asked + of_columns(query.question, names), mechanism
 
     def take(self, slots: Slots) -> Users:
-        """Return the users in some slots, each with at most as many rows as the policy allows.
+        """Return the users with the indices ``slots``, each with its rows up to the policy's limit.
 
-        If the node is blind, they have no rows.
+        If the node is blind, it answers without data: the users have no rows.
         """
         if self.blind:
             nothing = np.zeros((0, self.users.num_features)), np.zeros(0)

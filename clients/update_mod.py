@@ -226,7 +226,11 @@ def training_kind(received: Received) -> str:
 
 
 def whole_node(received: Received, terms: EffectivePolicy) -> Node:
-    """Return a node that is one user, with the name that its operator has set."""
+    """Return a node that counts as one user.
+
+    In a deployment, its name on the ledger is the operator's ``user-id``. Raise Refusal if the
+    operator has set none.
+    """
     if terms.simulated:
         # This ledger has another name than the ledger of LdpClientApp, which has many users and may
         # be in the same state.

@@ -159,7 +159,11 @@ class Form:
 
     @classmethod
     def of(cls, network: Network, limits: Limits) -> Self:
-        """Return the form of a network's inputs; raise NetworkError if the network is refused."""
+        """Return the types and shapes of the records and targets that a network takes.
+
+        The form also has the number of classes, or None if targets are not classes. Raise
+        NetworkError if the network's check refuses it.
+        """
         classes = network.graph.loss in CLASS_LOSSES
         output = network.check(limits).output
         target = network.target(limits)
@@ -167,9 +171,9 @@ class Form:
 
     @classmethod
     def read(cls, file: Path, limits: Limits) -> Self:
-        """Return the form of the inputs of a network in a file of :meth:`Network.save`.
+        """Return the types and shapes that the network in ``file`` takes, as :meth:`of` does.
 
-        Raise NetworkError if the network is refused.
+        :meth:`Network.save` has written the file. Raise NetworkError if the network is refused.
         """
         return cls.of(Network.load(file, limits), limits)
 

@@ -29,10 +29,11 @@ def demo(
         "ldp-flower-demo.html"
     ),
 ) -> None:
-    """Ask 4,043 aircraft for their airline, with one private report each.
+    """Estimate each airline's share of 4,043 aircraft, from one private report of each aircraft.
 
-    The command shows the reports of one aircraft, and the estimated and the true share of each
-    airline. It writes the same as a page. It takes about ten seconds and needs no network.
+    The command prints several example draws of one aircraft's report, and the estimated and the
+    true share of each airline. It also writes these results to an HTML page. It takes about ten
+    seconds and needs no network.
     """
     from pandas import read_csv
 

@@ -24,7 +24,10 @@ def exact_in(column: Any) -> int:
 
 
 def is_merged(value: object, exact: int = EXACT) -> bool:
-    """Return True if an entry is a float that may stand for several integers."""
+    """Return True if an entry is a finite float that several integers may be rounded to.
+
+    Such floats begin at ``exact``, or at the bound of the entry's own type if that is smaller.
+    """
     kind = type(value)
     return issubclass(kind, float | np.floating) and of_entry(
         lambda entry: min(exact, exact_below(kind)) <= abs(float(entry)) < math.inf, value, False

@@ -281,11 +281,17 @@ class StateLedger:
         return nullcontext()
 
     def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
-        """Return a simulated node's commit, whose key follows from the query and the node."""
+        """Return a simulated node's commit to the query with this digest.
+
+        The secret one-time key follows from the query and the node's name.
+        """
         return Commit.made(peers, digest, self._one_time(digest, peers))
 
     def one_time_key(self, digest: bytes, peers: Peers) -> OneTimeKey | None:
-        """Return the key of a simulated node's commit."""
+        """Return a simulated node's commit to a query, with its secret key.
+
+        The secret key follows from the query and the node's name.
+        """
         return OneTimeKey(self.commit(digest, "", peers), self._one_time(digest, peers))
 
     @staticmethod

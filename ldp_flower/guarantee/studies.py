@@ -276,7 +276,11 @@ class NamedStudy:
 
     @classmethod
     def of(cls, study: str | None, key: str | None) -> Self | None:
-        """Return the study ``study`` with the key in the file ``key``; None without a study."""
+        """Return the study named ``study``, with the key in the file ``key``.
+
+        The key signs the study's queries. If ``key`` is None, queries are not signed. Return None
+        if ``study`` is None.
+        """
         if study is None:
             return None
         return cls(study, None if key is None else read_key(key))

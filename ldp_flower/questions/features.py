@@ -267,10 +267,14 @@ class RecordCopies(Question):
     copies: int
 
     def width(self, num_features: int) -> int:
-        """Return the number of coordinates: the product with the target and all copies."""
+        """Return the number of coordinates of a value, ``num_features`` for each of its vectors.
+
+        The vectors are the row times the target, and all copies of the row. Raise MessageError if
+        there are more coordinates than a message may request.
+        """
         if (self.copies + 1) * num_features > MAX_WIDTH:
             raise MessageError(
-                f"Expected at most {MAX_WIDTH} coordinates, got {self.copies + 1} copies of "
+                f"Expected at most {MAX_WIDTH} coordinates, got {self.copies + 1} vectors of "
                 f"{num_features} features."
             )
         return (self.copies + 1) * num_features

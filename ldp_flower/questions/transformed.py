@@ -58,8 +58,9 @@ _VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
 class TransformedQuestion(Question):
     """Base class of a question that wraps another question in a public transformation.
 
-    The transformation changes rows or values. The wrapped question ``inner`` is one of ``inners``.
-    If ``linked`` is True, ``inner`` may have any link of its class. Otherwise it has the identity.
+    The transformation changes rows or values. The classes of the wrapped question ``inner`` must be
+    one of the paths in ``inners``. If ``linked`` is True, the innermost question may have any link
+    function of its class. Otherwise its link function must be the identity.
     """
 
     linked: ClassVar[bool] = False
@@ -77,7 +78,10 @@ class TransformedQuestion(Question):
 
     @classmethod
     def forms(cls) -> Iterator[tuple[Path, str]]:
-        """Yield the allowed inner questions, each as its classes and the last one's link."""
+        """Yield the allowed inner questions.
+
+        Each is a pair: a path of classes, and the name of the innermost question's link function.
+        """
         for path in cls.inners:
             for link in path[-1].links if cls.linked else ("identity",):
                 yield path, link

@@ -101,7 +101,10 @@ class SampledCoordinate(Randomizer):
         return max(1.0, self.part.bound)
 
     def for_cohort(self, num_users: int, coin: int) -> Self:
-        """Return the mechanism with its part made for the cohort."""
+        """Return the mechanism for a cohort.
+
+        Its part is set up for ``num_users`` users and their public coin.
+        """
         return replace(self, part=self.part.for_cohort(num_users, coin))
 
     def assigned(self, coins: Words) -> NDArray[np.int64]:

@@ -169,7 +169,10 @@ def report_type(num_outputs: int) -> np.dtype[np.generic]:
 
 
 class OneChoice(Randomizer):
-    """Base class of mechanisms whose report is one :class:`TwoLevel` choice from a ranking."""
+    """Base class of mechanisms that rank all reports and draw the rank of the report to send.
+
+    Likely reports come first in the ranking. One :class:`TwoLevel` choice draws the rank.
+    """
 
     exact: ClassVar[bool] = True
 

@@ -25,7 +25,8 @@ def records_in(
     Parameters
     ----------
     folder : str or Path
-        The folder with ``index.csv``.
+        The folder with ``index.csv``, which has the columns ``file`` and ``target``, and may have
+        ``owner``.
     read : callable
         Function from the path of a file to a record, such as the pixels of an image. All records
         have one shape.

@@ -254,7 +254,10 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
     def moments(
         self, cohort: Cohort, budget: Budget, name: str, share: float
     ) -> Generator[Ask, Any, SumMeans]:
-        """Ask all users for the moments of a column, from 0 to 1, by a share of the budget."""
+        """Ask a cohort for the moments of the column ``name``, and return its means by group.
+
+        The entries are scaled to [0, 1]. The question spends ``share`` of the budget.
+        """
         cells = cell_question(self.schema, self._groups.columns, name, 2)
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)

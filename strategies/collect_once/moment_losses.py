@@ -197,11 +197,11 @@ class PolynomialLoss:
         return fitted(link, reach, degree, mean, max(spread, _SMALLEST_SPREAD * reach))
 
     def minimised(self, link: Floats, reach: float, degree: int) -> Floats:
-        """Return the coefficients at which a generalised linear model's gradient is zero.
+        """Return the coefficients, of norm at most ``reach``, that fit a generalised linear model.
 
-        ``link`` has the Chebyshev coefficients of the mean function. ``reach`` is the largest norm
-        of the coefficients, for rows of norm 1. ``degree`` is the degree of the polynomial that
-        replaces the mean function.
+        The model's gradient is zero there, unless the norm is ``reach``. ``link`` has the Chebyshev
+        coefficients of the mean function. A polynomial of degree ``degree`` replaces the mean
+        function. ``reach`` is the bound on the coefficients' norm, for rows of norm 1.
         """
         curvature = self.second.largest_eigenvalue
         coef = np.zeros(len(self.second.products))

@@ -134,7 +134,10 @@ class LabelFit:
 
 @dataclass(frozen=True)
 class _Line:
-    """Regression line of one group of rows' labels on the predictions of the joint fit."""
+    """Regression line of labels on the predictions of the joint fit, within one group of rows.
+
+    :func:`_bends` compares the lines of narrow rows and of wide rows.
+    """
 
     intercept: float
     slope: float

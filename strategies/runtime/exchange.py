@@ -64,8 +64,8 @@ def _delivered(
 ) -> Iterator[list[Replied]]:
     """Send messages, and yield replies as they arrive until ``timeout`` seconds are over.
 
-    The iterator ends early if all nodes, or those that are ``awaited``, have replied. The last
-    replies that it yields are the errors of answers that were lost.
+    The iterator ends early if all nodes, or those that are ``awaited``, have replied. At the end it
+    yields the last error of each node whose answer was lost.
     """
     if not messages:
         return

@@ -80,7 +80,10 @@ class SiloRegression(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield plans of one step, so that one report spends the whole budget."""
+        """Yield a strategy of one step for each link, with one silo as its users.
+
+        A single report of such a strategy spends the whole budget.
+        """
         plan: dict[str, Any] = {"sparsity": 1, "delta": 1e-3, "num_steps": 1, **cls._audited}
         yield cls(dim, epsilon=epsilon, link="identity", **plan), one_silo(dim)
         plan.pop("target_scale", None)  # classes have none

@@ -68,7 +68,10 @@ class AsksPermanently(Protocol):
     """A strategy that can ask for permanent answers."""
 
     def permanent(self) -> PermanentForm | None:
-        """Return the questions and estimator, or None if these arguments do not allow it."""
+        """Return the questions and the estimator for permanent answers.
+
+        Return None if the strategy's arguments do not allow permanent answers.
+        """
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ class Function:
         return self.present < _ENTRIES_Z * math.sqrt(self.noise.sum())
 
     @property
-    def _asked(self) -> float:
-        """Number of users who have an entry, at least one."""
+    def _with_entry(self) -> float:
+        """Estimated number of users who have an entry, but never less than 1."""
         return max(min(self.present, 1.0) * self.users, 1.0)
 
     @cached_property
@@ -79,7 +79,8 @@ class Function:
     def sampling(self) -> Floats:
         """Covariance of :attr:`below` by sampling of the users, shape (cells + 1, cells + 1)."""
         below = self.below
-        return np.asarray(np.minimum.outer(below, below) - np.outer(below, below)) / self._asked
+        covariance = np.minimum.outer(below, below) - np.outer(below, below)
+        return np.asarray(covariance) / self._with_entry
 
     @property
     def variance(self) -> tuple[float, float]:
@@ -89,7 +90,7 @@ class Function:
         variance = float(squares @ self.cells / self.present)
         slope = (squares - variance) / self.present
         # Squared distances from the mean are at most b, so that they vary by at most v (b - v).
-        sampling = max(variance * (squares.max() - variance), 0.0) / self._asked
+        sampling = max(variance * (squares.max() - variance), 0.0) / self._with_entry
         return variance, math.sqrt(float(slope @ self.noise @ slope) + sampling)
 
     def linear(self, normals: Floats) -> DistributionEstimates:
@@ -126,7 +127,7 @@ class Function:
         found = np.empty((len(levels), 3))
         noise = np.diag(self.covariance)
         for place, level in enumerate(levels):
-            reach = z * np.sqrt(noise + level * (1 - level) / self._asked)
+            reach = z * np.sqrt(noise + level * (1 - level) / self._with_entry)
             low = np.flatnonzero(self.below + reach >= level)[0]
             high = np.flatnonzero(self.below - reach <= level)[-1]
             at = min(max(int(np.searchsorted(self.below, level)), 1), last)
@@ -155,7 +156,7 @@ class Function:
         """Return the part of the quantiles' errors that noise causes, from 0 to 1."""
         at, each = np.searchsorted(self.below, levels), np.diag(self.covariance)
         noise = np.maximum(each[at - 1], each[at])
-        return np.asarray(np.sqrt(noise / (noise + levels * (1 - levels) / self._asked)))
+        return np.asarray(np.sqrt(noise / (noise + levels * (1 - levels) / self._with_entry)))
 
 
 def ask_function(

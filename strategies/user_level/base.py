@@ -194,7 +194,10 @@ class SelectedRegression(SparseStrategy):
         return (yield from held_out.with_r2(result, fit.intercept, scale.value))
 
     def _scale(self, run: Run) -> Generator[Ask, Estimate, Size]:
-        """Return the targets' root mean square, declared or estimated from a cohort."""
+        """Return the targets' root mean square with its error.
+
+        It is the declared value, with error 0, or an estimate from a cohort.
+        """
         if self.target_scale is not None:
             return Size(math.log(self.target_scale), 0.0)
         askers = min(size_askers(self.epsilon), math.ceil(_SIZES * run.num_users))

@@ -109,7 +109,10 @@ def project_of(folder: Path) -> dict[str, Any]:
 
 
 def declared_nodes(project: dict[str, Any], config: RunConfig) -> int | None:
-    """Return the number of nodes that an app declares, in its own setting or in Flower's."""
+    """Return the number of nodes that an app declares; None if it declares none.
+
+    The app's own ``num-nodes`` takes precedence over Flower's ``num-supernodes``.
+    """
     federations = project.get("federations", {})  # in apps for older versions of Flower
     default = federations.get(str(federations.get("default")), {})
     for found in (config.get("num-nodes"), default.get("options", {}).get("num-supernodes")):

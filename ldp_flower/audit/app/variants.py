@@ -85,7 +85,10 @@ def _labels(change: _Change) -> Alter:
 
 
 def _column(change: _Change, which: int) -> Alter:
-    """Return a change of the first column (0), or of the last (-1)."""
+    """Return a function that applies ``change`` to one column only.
+
+    The column is the first one (``which`` 0) or the last one (-1).
+    """
 
     def alter(array: Array, place: Column) -> Array:
         if place is not None:
