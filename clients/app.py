@@ -145,7 +145,7 @@ class QueryHandlers:
     statistics: OwnStatistics
 
     def register(self, app: ClientApp) -> None:
-        """Let an app answer by these handlers."""
+        """Make an app answer messages by these handlers."""
         app.query(CENSUS)(self.census)
         app.query(QUERY)(self.report)
         app.query(COMMIT)(self.commit)

@@ -55,7 +55,7 @@ def objection(call_next: Callable[..., Any], own: type) -> str | None:
 
 
 def _layers(call_next: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield Flower's wrappers of the following mods and, last, the innermost function."""
+    """Yield Flower's wrappers around the mods that follow and, last, the innermost function."""
     yield call_next
     inner = _enclosed(call_next).get("_ffn")
     if callable(inner):
@@ -63,7 +63,7 @@ def _layers(call_next: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 
 def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the variables that a function of Flower encloses; empty for any other function."""
+    """Return the variables that a function of Flower encloses, by name; empty for others."""
     if not inspect.isfunction(function) or not f"{function.__module__}.".startswith("flwr."):
         return {}
     try:
@@ -73,7 +73,10 @@ def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _of_flower(mod: object) -> str:
-    """Return the name of a function of Flower, or "" (its modules differ by version)."""
+    """Return the name of a function of Flower, or "" for any other function.
+
+    The modules of these functions differ by Flower's version.
+    """
     if not inspect.isfunction(mod) or not f"{mod.__module__}.".startswith("flwr."):
         return ""
     return mod.__name__

@@ -77,14 +77,14 @@ def some_of(names: Sequence[str], most: int, chars: int | None = None) -> str:
 
 
 def refuse_training(studies: Studies | None) -> None:
-    """Raise Refusal if the operator has a file of studies, none of which can approve training."""
+    """Raise Refusal if there is a file of studies, since no study can approve training."""
     if studies is not None:
         text = "The operator has approved no training."
         raise Refusal(ErrorCode.NOT_APPROVED, text)
 
 
 def check_census(studies: Studies, now: float) -> None:
-    """Raise Refusal unless the census is allowed at this time, in seconds."""
+    """Raise Refusal unless an open study allows the census at the time ``now``, in seconds."""
     if not studies.allow_census(now):
         text = "The operator has approved no study that begins with a census."
         raise Refusal(ErrorCode.NOT_APPROVED, text)

@@ -64,7 +64,10 @@ def dot(rows: NDArray[Any], vector: Floats) -> Floats:
 
 
 def shortening(rows: NDArray[Any], length: float) -> Floats:
-    """Return the factor, at most 1, that clips each row to a Euclidean length, shape (rows,)."""
+    """Return the factors, at most 1, that shorten rows to a Euclidean length, shape (rows,).
+
+    A row that is not longer than ``length`` has the factor 1.
+    """
     squares = np.zeros(len(rows))
     for column in range(rows.shape[1]):
         squares += rows[:, column] ** 2
@@ -72,7 +75,10 @@ def shortening(rows: NDArray[Any], length: float) -> Floats:
 
 
 def scale_bins(sizes: Floats, bins: q.TargetScaleBin | q.DistanceBin) -> Floats:
-    """Return the bin of each size, shape (users, 1), see :class:`TargetScaleBin`."""
+    """Return the number of the bin that each size falls into, shape (users, 1).
+
+    It is -1 for a size of 0. See :class:`TargetScaleBin`.
+    """
     octaves = log2(sizes / bins.smallest)
     found = np.clip(np.floor(bins.per_octave * octaves), 0, bins.num_bins - 1)
     return np.where(sizes > 0, found, -1.0)[:, None]
@@ -122,7 +128,7 @@ def _present(users: Users, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _shuffled(users: Users, words: Words) -> Users:
-    """Return the users with their rows in a random order, which each user's word sets."""
+    """Return the users, each with its rows in a random order that its own word determines."""
     number = np.arange(len(users.targets)) - np.repeat(users.offsets[:-1], users.num_rows)
     return users.ordered(derive(np.repeat(words, users.num_rows), number.astype(np.uint64)))
 
@@ -181,7 +187,10 @@ def _by_padded_rows(users: Users, num_columns: int) -> Iterator[tuple[int, NDArr
 
 
 def _solved(matrices: Floats, right: Floats) -> Floats:
-    """Return the solution of each system; NaN for a singular matrix, which affects no other."""
+    """Return the solution x of each system ``matrices[i] x = right[i]``.
+
+    A singular matrix gives NaN in its own solution only.
+    """
     try:
         return np.asarray(np.linalg.solve(matrices, right), np.float64)
     except np.linalg.LinAlgError:
@@ -193,7 +202,7 @@ def _solved(matrices: Floats, right: Floats) -> Floats:
 
 
 def _raised(gram: Floats, ridges: Floats) -> Floats:
-    """Add each matrix's ridge to its diagonal in place, and return the matrices."""
+    """Add to each matrix's diagonal its number in ``ridges``, in place; return the matrices."""
     diagonal = np.arange(gram.shape[1])
     gram[:, diagonal, diagonal] += ridges[:, None]
     return gram

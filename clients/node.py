@@ -123,12 +123,15 @@ class EffectivePolicy:
         return cls(False, policy, None, rehearsal, studies_of(policy))
 
     def require_allowed(self, randomizer: Randomizer) -> None:
-        """Raise Refusal if the policy does not allow one report of this mechanism."""
+        """Raise Refusal if the policy does not allow one report of ``randomizer``."""
         forbid(type(randomizer).__name__, self.policy.objection(randomizer))
 
 
 def forbid(mechanism: str, objection: str | None) -> None:
-    """Raise Refusal if there is an objection to a mechanism; only the log shows the objection."""
+    """Raise Refusal if ``objection`` is not None.
+
+    Only the operator's log shows the mechanism and the objection; the server gets a fixed text.
+    """
     if objection is not None:
         text = "The operator's policy does not allow this mechanism."
         raise Refusal(Refusal.FORBIDDEN, text, f"{mechanism}: {objection}.")
@@ -261,7 +264,7 @@ class Node:
         }
 
     def _tolerated(self) -> dict[str, int]:
-        """Return how many other nodes may collude, if the operator has said so."""
+        """Return ``{"dishonest": n}`` if the operator tolerates n colluding nodes, else ``{}``."""
         policy = self.terms.policy
         if policy.max_dishonest is None or policy is _UNLIMITED:
             return {}
@@ -363,11 +366,14 @@ class Node:
         return False
 
     def booked(self, query: Query) -> tuple[str, str]:
-        """Return a query's name in the ledger: its question and its mechanism."""
+        """Return two names for the ledger's entry about a query: of its question and mechanism."""
         return query.summary
 
     def answered(self, asked: CheckedQuery) -> Report | None:
-        """Return the stored answer, or None; raise Refusal if no user has paid or can pay."""
+        """Return the ledger's reply to a query, or None if the query has none yet.
+
+        Raise Refusal if no user has paid or can pay.
+        """
         return self._reply_in(self._claim(asked), asked)
 
     def answer_once(
@@ -421,7 +427,7 @@ class Node:
             return report
 
     def _claim(self, asked: CheckedQuery) -> Claim:
-        """Return the ledger's claim of a query, or a new claim of the users who can pay."""
+        """Return the ledger's record of who pays for a query, or a new one of those who can."""
         accounts = self.accounts[asked.slots]
         able = self.ledger.affordable(accounts, asked.cost, self.terms.policy, asked.study)
         # The claim is read second: if another process has answered the same query and so spent the
@@ -539,7 +545,7 @@ class UsersNode(Node):
         return getattr(self.users, "schema_digests", None) is not None
 
     def booked(self, query: Query) -> tuple[str, str]:
-        """Return a query's name in the ledger, with the columns that the question names."""
+        """Return two names for the ledger's entry: the question with its columns, the mechanism."""
         asked, mechanism = query.summary
         names = getattr(self.users, "columns", None)  # other sources of users have no names
         return asked + of_columns(query.question, names), mechanism

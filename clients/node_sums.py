@@ -17,12 +17,12 @@ from .values import CHUNK, ENTRIES, values_of
 
 
 def of_node(node: UsersNode, query: Query, slots: Slots) -> Report:
-    """Return the sum over the users in ``slots`` with noise, and the number of these users."""
+    """Return a report with the noisy sum over the users in ``slots``, and their number."""
     return Report.of_node(len(slots), noisy_sum(node, query, slots))
 
 
 def noisy_sum(node: UsersNode, query: Query, slots: Slots) -> Integers:
-    """Return the sum over the users in ``slots`` with noise."""
+    """Return the sum of the values of the users in ``slots``, as integers, with noise."""
     mechanism = query.randomizer
     assert isinstance(mechanism, NodeSum)
     total = np.zeros(mechanism.dim, np.int64)

@@ -46,7 +46,7 @@ class Refusal(Exception):
 
     @classmethod
     def of_policy(cls, detail: str) -> Self:
-        """Return the refusal of any query under an invalid policy of the operator."""
+        """Return the refusal of all queries because the operator's policy is invalid."""
         return cls(cls.MISCONFIGURED, "The operator's policy is not valid.", detail)
 
 
@@ -88,7 +88,10 @@ class Received:
         )
 
     def restore(self, context: Context) -> None:
-        """Put the records of a simulation's ledgers back; changes by the app are overwritten."""
+        """Put the ledgers' records, which the app has not seen, back into a simulation's state.
+
+        Changes that the app has made to them are overwritten.
+        """
         for name, record in self.state.items():
             context.state[name] = record
 
@@ -127,7 +130,7 @@ def reply_with(
 
 
 def _reply_after(received: Received, own: PrivacyPolicy | None) -> float:
-    """Return the number of seconds after which a reply may leave."""
+    """Return the number of seconds after a message's arrival before which no reply leaves."""
     if received.simulated:
         return 0.0
     try:

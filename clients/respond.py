@@ -120,7 +120,10 @@ def check(node: UsersNode, query: Query) -> None:
 
 
 def _check_permanent(node: UsersNode, query: Query) -> None:
-    """Raise Refusal if a series of permanent answers would reveal more than times of changes."""
+    """Raise Refusal unless the node may give permanent answers to a query.
+
+    They are single bits, and reveal the times at which a user's value changes.
+    """
     if not query.randomizer.permanent or query.question.features_public:
         text = "Permanent answers are single bits, without public features."
         raise Refusal(Refusal.MALFORMED, text)
@@ -133,7 +136,10 @@ def _check_permanent(node: UsersNode, query: Query) -> None:
 
 
 def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
-    """Return users' randomised bits; a user's secret fixes its noise for all collections."""
+    """Return a report of one randomised bit for each user in ``slots``.
+
+    A user's secret fixes the noise, so that it is the same at all collections.
+    """
     coins = node.keys.coins(query.salt, query.coin_step, slots)
     keys = node.permanent_keys(query.series, slots, coins)
     words = SecretRandom(keys, b"rows").words((len(slots), 1))[:, 0]

@@ -108,14 +108,17 @@ def _check_members(members: Members, own: Commit, digest: bytes, peers: Peers) -
 
 
 def of_shared(node: UsersNode, query: Query, slots: Slots, terms: Agreed) -> Report:
-    """Return the masked sum over the users in ``slots`` with this node's share of the noise."""
+    """Return a report of the masked sum over the users in ``slots``.
+
+    The sum has this node's share of the noise, and the masks that it has agreed with other nodes.
+    """
     assert terms.masks is not None  # an answered query is not computed again
     total = noisy_sum(node, query, slots).view(np.uint64) + terms.masks
     return Report.of_shared(len(slots), total, terms.session)
 
 
 def checked_session(report: Report, terms: Agreed) -> Report:
-    """Return a report; raise Refusal if it was made for another set."""
+    """Return the report unchanged; raise Refusal if it was made for another set of nodes."""
     if report.arrays["session"].tobytes() != terms.session:
         text = "The node has answered this query for another set."
         raise Refusal(ErrorCode.ANOTHER_SET, text)
@@ -123,5 +126,5 @@ def checked_session(report: Report, terms: Agreed) -> Report:
 
 
 def _digest(query: Query) -> bytes:
-    """Return the digest of a query that the members sign, which is the same on all nodes."""
+    """Return the bytes by which the members' signatures name a query, alike on all nodes."""
     return bytes.fromhex(query.digest("shared sum"))

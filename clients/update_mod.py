@@ -195,7 +195,7 @@ class LdpUpdateMod:
         """Raise Refusal if a node's users cannot train this model, for any data."""
 
     def _updates(self, node: Node, step: int, slots: Slots, training: AppTraining) -> Floats:
-        """Return the update of the one user, shape (1, parameters)."""
+        """Return the change of the model by one training, as the only user's, (1, parameters)."""
         # From here on the app owns this message: the mod does not read it after training.
         inner = with_own_metadata(training.received.message)
         inner.content = training.content
@@ -205,7 +205,7 @@ class LdpUpdateMod:
         return update_of(reply, training.name, training.sent)[None]
 
     def _public(self, received: Received) -> frozenset[str]:
-        """Return the names of the metrics that may be sent without randomisation."""
+        """Return the names of the metrics to send without noise, as app and operator declare."""
         if received.simulated:
             return self._public_metrics
         operators = received.config.get("public-metrics")
@@ -261,7 +261,10 @@ def _model(content: RecordDict) -> tuple[str, Parameters]:
 
 
 def _selected(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameters]:
-    """Return the question and the parameters that it selects, or raise MessageError."""
+    """Return a query's question, and the model's parameters that the question trains, by name.
+
+    Raise MessageError if it asks for no update, or if a parameter is not finite.
+    """
     question = query.question
     if not isinstance(question, UpdateQuestion):
         raise MessageError(f"Unknown statistic {question.name!r}.")

@@ -68,7 +68,7 @@ def with_user(content: RecordDict, user: Users, seed: int) -> RecordDict:
 
 
 def own_context(context: Context) -> Context:
-    """Return a copy of a context with an empty state, so that no other training left data in it."""
+    """Return a copy of a context whose state is empty, so that trainings share no data by it."""
     return replace(
         context,
         node_config=deepcopy(context.node_config),
@@ -183,7 +183,7 @@ class LdpUserUpdateMod(LdpUpdateMod):
         return UsersNode.of(received, context, terms, self._load_users)
 
     def _updates(self, node: Node, step: int, slots: Slots, training: AppTraining) -> Floats:
-        """Return the users' updates, shape (users, parameters)."""
+        """Return each user's change of the model by a training on its rows, (users, parameters)."""
         assert isinstance(node, UsersNode)
         failures: list[str] = []
 
@@ -207,7 +207,10 @@ class LdpUserUpdateMod(LdpUpdateMod):
 def _update(
     node: UsersNode, slot: Slots, seed: int, training: AppTraining, failed: Failed
 ) -> Floats:
-    """Return the update of one user; zeros if its rows cannot be read or training fails."""
+    """Return one user's change of the model by a training on its rows.
+
+    It is zeros if the rows cannot be read or if the training fails.
+    """
     inner = with_own_metadata(training.received.message)
     try:
         user = node.take(slot).finite()

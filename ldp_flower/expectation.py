@@ -27,7 +27,7 @@ class WrongSetting(ValueError):
         super().__init__(self.about(field))
 
     def about(self, name: str) -> str:
-        """Return the message with another name of the number, such as that of an option."""
+        """Return the error's message with the number called ``name``, such as ``--users``."""
         return self._text.format(name)
 
 
@@ -89,7 +89,7 @@ class Setting(PlainFields):
             check_integer("num_nodes", self.num_nodes, 1)
 
     def given(self) -> set[str]:
-        """Return the names of the numbers that are not left at their defaults."""
+        """Return the names of the setting's numbers that differ from their defaults."""
         return {each.name for each in fields(self) if getattr(self, each.name) != each.default}
 
 
@@ -225,7 +225,7 @@ class Plannable:
         raise NoPlan(self._why_not())
 
     def lower_bounds(self, setting: Setting) -> tuple[LowerBound, ...]:
-        """Return the proven lower bounds for protocols of this kind, if there are any."""
+        """Return the proven lower bounds on the error of any protocol of this kind, if known."""
         return ()
 
     @classmethod

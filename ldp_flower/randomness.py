@@ -95,7 +95,7 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
 
 
 def public_coin(*parts: int) -> int:
-    """Return a hash of integers: one integer of 63 bits, which fits into Flower's records."""
+    """Return a hash of the integers ``parts``: 63 bits, which fit into Flower's records."""
     return int(derive(*parts)[0] >> np.uint64(1))
 
 
@@ -129,7 +129,7 @@ class RandomSource(ABC):
         """Draw uniform 64-bit words of the given shape."""
 
     def blocks(self, users: int, size: int) -> Iterator[tuple[slice, "RandomSource"]]:
-        """Yield consecutive blocks of ``size`` users, each with the random source for its draws."""
+        """Yield blocks of ``size`` users, as slices, each with the source for its draws."""
         for start in range(0, users, size):
             yield slice(start, min(start + size, users)), self
 
@@ -177,7 +177,7 @@ class RandomSource(ABC):
         return self._drawn(shape)[0]
 
     def sides(self, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-        """Draw uniforms u; return u and 1 - u, both with full relative precision."""
+        """Return two arrays, uniform draws u and 1 - u, both with full relative precision."""
         uniforms, where, below, above = self._drawn(shape)
         rest = 1 - uniforms
         uniforms.flat[where], rest.flat[where] = below, above
@@ -220,7 +220,7 @@ class _Streams(RandomSource):
 
     @abstractmethod
     def _of(self, run: slice) -> "_Streams":
-        """Return the streams of a slice of the users, from their beginning."""
+        """Return the random streams of the users in ``run``, set back to their beginning."""
 
     def _check(self, users: int) -> None:
         if users != self._users:

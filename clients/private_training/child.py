@@ -63,13 +63,16 @@ class Round:
         return self._after(self._gradients(data), present, randomness)
 
     def without_records(self, randomness: RandomSource) -> Arrays:
-        """Return the trainable parameters after a round in which no record is drawn: only noise."""
+        """Return the trainable parameters after a round without records: only noise moves them."""
         from .steps import NoGradients
 
         return self._after(NoGradients(), 0, randomness)
 
     def seconds(self, form: Form) -> float:
-        """Return an estimate of the seconds that :meth:`trained` takes, from blocks of zeros."""
+        """Return an estimate of the seconds that :meth:`trained` takes.
+
+        It is the time of one block of zeros, multiplied by the number of blocks.
+        """
         nothing = form.nothing(0, self.plan.records_per_user)
         parameters = {name: each.detach() for name, each in self._parameters().items()}
         for _ in range(2):  # the first round includes imports, the second one is timed

@@ -154,7 +154,10 @@ class Gradients:
         )
 
     def _row(self, index: int, seed: int) -> _Leaves:
-        """Return a record with the dummy's memory layout; raise ValueError for another form."""
+        """Return the tensors of the record at ``index``, in the dummy record's memory layout.
+
+        Raise ValueError if the record has another structure, type or shape.
+        """
         assert self._dummy is not None
         leaves, form = tree_flatten(self._record(index, seed))
         if form != self._form:
@@ -170,7 +173,10 @@ class Gradients:
     def _together(
         self, kept: Tensors, records: list[tuple[int, int]], seed: int
     ) -> tuple[Tensors, list[int]]:
-        """Return the gradients of a block, and the places of the records that could be used."""
+        """Return the gradients of a block of records, and the places of the usable records.
+
+        All gradients of the block are computed at once.
+        """
         read = {
             place: self._attempt(lambda r=record: self._row(*r))  # type: ignore[misc]
             for place, record in enumerate(records)
@@ -201,7 +207,10 @@ class Gradients:
         return first | second
 
     def _at_once(self, kept: Tensors, rows: _Rows, seed: int) -> Tensors:
-        """Return the gradients of a block that has these records, and the dummy in other places."""
+        """Return the gradients of a block in one computation, by parameter.
+
+        The block has ``rows`` at their places, and the dummy record in all other places.
+        """
         assert self._dummy is not None
         self._seed(seed)
         each = [rows.get(place, self._dummy) for place in range(self.block)]
@@ -212,7 +221,10 @@ class Gradients:
         return dict(function(kept, block))
 
     def _apart(self, kept: Tensors, records: list[tuple[int, int]]) -> tuple[Tensors, list[int]]:
-        """Return gradients, computed one record at a time, and the places of usable records."""
+        """Return the gradients of a block of records, and the places of the usable records.
+
+        The gradients are computed one record at a time.
+        """
         each, used = self._nothing(kept), list[int]()
         for place, record in enumerate(records):
             gradient = self._attempt(lambda r=record: self._alone(kept, self._record(*r)))  # type: ignore[misc]
@@ -223,7 +235,7 @@ class Gradients:
         return each, used
 
     def _nothing(self, kept: Tensors) -> Tensors:
-        """Return gradients of 0 for a whole block."""
+        """Return a block of gradients that are all 0, by parameter."""
         return {name: x.new_zeros((self.block, *x.shape)) for name, x in kept.items()}
 
     def _alone(self, kept: Tensors, record: Any) -> Tensors:

@@ -263,7 +263,10 @@ class NetworkClientApp(ClientApp):
         round_of: RoundOf,
         step: int,
     ) -> Report:
-        """Answer in this process; the number of records is the true one if none is declared."""
+        """Return the report on a round that is trained in this process, as in a simulation.
+
+        The number of records is the true one if none is declared.
+        """
         form = Form.of(round_of(1).network, self._limits)
         of_users = data is not None
         data = (data or self._loaded(context)).fit_for(form)

@@ -54,7 +54,7 @@ class NetworkGradients:
         return each, used
 
     def _rows(self, all_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Return some records in a new block, with zeros in all other places."""
+        """Return a block that has some of ``all_rows`` at ``places``, and zeros elsewhere."""
         rows = all_rows.new_zeros((self.block, *all_rows.shape[1:]))
         held = torch.nonzero(places >= 0)[:, 0]
         rows[held] = all_rows[places[held]]

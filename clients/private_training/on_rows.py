@@ -50,14 +50,17 @@ class OnRows:
         return {n: torch.tensor(arrays[n]) for n, of in ordered if of.trainable == trainable}
 
     def _fitted(self, features: Floats, targets: Floats) -> tuple[Rows, Rows]:
-        """Return rows as the network's records, and their targets."""
+        """Return two arrays in the network's types and shapes: the rows as records, the targets."""
         rows = features.reshape(-1, *self.network.graph.record.shape)
         goals = targets.reshape(-1, *[1] * len(self._form.target.shape))
         records, wanted, _ = self._form.fitted(rows, goals, len(rows))
         return records, wanted
 
     def gradients(self, features: Floats, targets: Floats) -> Callable[["Tensors"], "Tensors"]:
-        """Return the function from parameters to the mean gradient on rows; 0 without rows."""
+        """Return a function that maps parameters to the mean gradient on these rows.
+
+        Without rows the gradient is 0.
+        """
         import torch
         from torch.func import grad, vmap
 
@@ -114,7 +117,7 @@ class NetworkStatistic(ABC):
         return type(self), (self._limits,)
 
     def checked(self, question: NetworkQuestion) -> OnRows:
-        """Return a question's network; raise NetworkError if it is refused."""
+        """Return the question's network, ready for rows; raise NetworkError if it is refused."""
         if (found := self._checked.get(question)) is None:
             found = OnRows(question.network(self._limits), self._limits)
             self._checked[question] = found

@@ -267,7 +267,7 @@ def check_plan(policy: PrivacyPolicy, plan: DpSgdPlan, num_parameters: int) -> N
 
 
 def cost_of(plan: DpSgdPlan, run: int) -> Cost:
-    """Return the cost of a run's plan, which is paid with its first round."""
+    """Return the privacy cost of a whole plan; a run pays it with its first round."""
     return Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
 
 

@@ -41,7 +41,7 @@ class Data:
     held: NDArray[np.bool_] | None = None
 
     def without_records(self) -> Self:
-        """Return the data of a round without any record."""
+        """Return the same data with no record: privacy units remain, and hold nothing."""
         if self.held is None:
             return type(self)(self.records[:0], self.targets[:0])
         return type(self)(self.records, self.targets, np.zeros_like(self.held))
@@ -183,7 +183,10 @@ class Form:
         return f"records of {record} and targets of {target}"
 
     def nothing(self, num_users: int, each: int | None) -> Data:
-        """Return data without records: ``each`` empty places a user, or no places if it is None."""
+        """Return data of zeros in which no place has a record.
+
+        Each user has ``each`` empty places. If ``each`` is None, there are no places at all.
+        """
         number = 0 if each is None else num_users * each
         records, targets = (
             np.zeros((number, *tensor.shape), tensor.dtype) for tensor in (self.record, self.target)
@@ -260,7 +263,10 @@ class Usable:
 
 
 def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[np.bool_]]:
-    """Return the first ``number`` values, zeros for invalid ones, and a mask of the valid ones."""
+    """Return the first ``number`` values in the type of ``tensor``, and a mask of the valid ones.
+
+    An invalid value becomes zeros.
+    """
     found = np.zeros((number, *tensor.shape), tensor.dtype)
     usable = np.zeros(number, bool)
     with np.errstate(all="ignore"):
@@ -285,14 +291,20 @@ def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[
 
 
 def _kept(values: Rows, found: Rows) -> NDArray[np.bool_]:
-    """Return a mask of the rows that a conversion to integers keeps: 1.5 is not a class."""
+    """Return a mask of the rows that are unchanged by the conversion of ``values`` to ``found``.
+
+    Only a conversion to integers can change a row, such as the class 1.5.
+    """
     if found.dtype.kind != "i":
         return np.ones(len(found), bool)
     return _each(values == found, np.all)
 
 
 def _each(holds: Rows, together: Any) -> NDArray[np.bool_]:
-    """Return a mask of records from one of their numbers; ``together`` is np.all or np.any."""
+    """Return a mask of the records for which all, or any, of their entries in ``holds`` are true.
+
+    ``together`` is np.all or np.any.
+    """
     return np.asarray(together(holds.reshape(len(holds), math.prod(holds.shape[1:])), axis=1), bool)
 
 

@@ -74,7 +74,7 @@ class NoGradients:
     block = 1
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
-        """Return no gradients, and a mask without records."""
+        """Return no gradients, and a mask that marks no record."""
         return {}, torch.zeros(1, dtype=torch.bool)
 
 
@@ -177,7 +177,7 @@ def clipped_sums(each: Tensors, used: torch.Tensor, bound: float) -> tuple[Tenso
 
 
 def _pieces(gradient: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield a gradient's columns as doubles, some at a time."""
+    """Yield a gradient as double-precision pieces of some columns each, to limit memory."""
     for piece in torch.split(gradient, max(1, _PIECE // len(gradient)), dim=1):
         yield piece.to(torch.float64, copy=True)
 

@@ -157,7 +157,7 @@ class _Local:
 
     @flushed()
     def trained(self, user: OneUser) -> Arrays:
-        """Return all parameters after the training steps on a user's rows."""
+        """Return all parameters of the network after it was trained on one user's rows."""
         mean = self._rows.gradients(user.features, user.targets)
         kept = self._rows.parameters
         for _ in range(self._asked.steps):

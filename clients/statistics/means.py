@@ -94,7 +94,7 @@ def _moments(
     product_weight: float,
     powers: Powers,
 ) -> Floats:
-    """Return the mean of x y and of tensor powers of x, each times its weight."""
+    """Return each user's means of x y and of tensor powers of x, each times its weight."""
     x, y = bounded_rows(users, question)
     ones = np.ones(len(x))
     parts = [product_weight * mean_over_rows(users, y, x)]

@@ -195,7 +195,10 @@ def steps_of(entry: Floats, question: q.Grain | q.GrainShares) -> Floats:
 
 
 def rows_codes(users: Users, question: q.Cells) -> Floats:
-    """Return the index of each row's cell in a table, without the level of a rounded number."""
+    """Return, for each row, the number of the table's cell that it falls into.
+
+    The level of a number that is rounded at random is not part of it.
+    """
     codes = np.zeros(len(users.targets))
     blocks = question.blocks(users.num_features)
     for block, size in zip(blocks, question.sizes.tolist(), strict=False):
@@ -230,7 +233,10 @@ def _cells_and_positions(users: Users, question: q.TableCell) -> tuple[Floats, F
 
 
 def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
-    """Return the positions of numbers among levels: 0 for ``low``, ``levels - 1`` for ``high``."""
+    """Return the positions of numbers on the scale from ``low`` to ``high``.
+
+    The position is 0 at ``low`` and ``levels - 1`` at ``high``. It need not be an integer.
+    """
     return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
 
 

@@ -58,7 +58,10 @@ def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Float
 
 
 def _one_by_one(fit: Callable[[Floats, Floats, Any], Floats]) -> Callable[..., Floats]:
-    """Return the statistic that selects the features with the largest coefficients of ``fit``."""
+    """Return a statistic, which selects the features with a user's largest coefficients.
+
+    The function ``fit`` computes the coefficients, for one user after the other.
+    """
 
     def selected(users: Users, question: Any) -> Floats:
         # Imported here, so that the time of the import does not depend on a user's data.

@@ -156,7 +156,7 @@ def class_moves(users: Users, question: q.ClassMoves) -> Floats:
 
 
 def _moves(users: Users, rows: Floats, left: Iterable[Floats]) -> Floats:
-    """Return users' ridge coefficients for each of several residuals, side by side."""
+    """Return users' ridge coefficients of the residuals in ``left``, one after the other."""
     squares = row_dots(rows, rows)
     lengths = sum_over_rows(users, np.ones(len(rows)), squares[:, None])[:, 0]
     # A ridge of t / k added to Z Z' is the same as one of t / k**2 added to Z Z' / k.

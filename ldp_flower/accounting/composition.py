@@ -133,7 +133,10 @@ def _listed(name: str, values: Iterable[Any], kind: Any) -> list[Any]:
 
 
 def _summed(counts: Mapping[float, int], further: Fraction = _NOTHING) -> float:
-    """Return the sum of ``count`` times epsilon over ``counts``, plus ``further``, rounded up."""
+    """Return the sum of all reports' epsilons, and of ``further``, rounded up.
+
+    There are ``counts[epsilon]`` reports of each epsilon.
+    """
     exact = sum((Fraction(epsilon) * count for epsilon, count in counts.items()), further)
     try:
         rounded = float(exact)

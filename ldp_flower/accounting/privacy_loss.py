@@ -44,7 +44,10 @@ def losses_of(counts: Mapping[float, int], delta: float) -> Losses:
 
 
 def _of_all(laws: Sequence[Losses], delta: float) -> Losses:
-    """Return the distribution of the sum of losses; ``laws`` starts with the fewest losses."""
+    """Return the distribution of the sum of independent losses, one from each of ``laws``.
+
+    ``laws`` starts with the distribution of the fewest losses.
+    """
     total = Losses(np.zeros(1), np.zeros(1))
     if len(laws) > 1 and math.prod(len(law.losses) for law in laws) > _MOST_LOSSES:
         if delta < _SMALLEST_DELTA:  # assume the largest possible loss
@@ -133,6 +136,6 @@ def smallest_epsilon(law: Losses, mu: float, delta: float, most: float) -> float
 
 
 def _log_excess(epsilon: Floats) -> Floats:
-    """Return the logarithm of ``max(0, 1 - exp(epsilon))``."""
+    """Return the logarithm of ``max(0, 1 - exp(epsilon))`` for each epsilon."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(-np.expm1(np.minimum(epsilon, 0.0))))

@@ -38,7 +38,10 @@ class Event:
     cells: Words
 
     def bound(self, samples: Mapping[str, Sample], delta: float, alpha: float) -> float:
-        """Return a lower bound on the privacy loss, which fails with probability ``alpha``."""
+        """Return a lower bound on epsilon from the event's frequency in two samples.
+
+        The bound is too large with probability ``alpha`` at most.
+        """
         first, second = (
             np.isin(_cells(samples[name], self.direction, self.edges), self.cells)
             for name in self.pair

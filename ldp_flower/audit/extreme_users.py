@@ -77,7 +77,10 @@ def extreme_silos(num_features: int) -> dict[str, Users]:
 
 @plain_arguments
 def extremes(query: Query, dim: int) -> dict[str, Users]:
-    """Return the worst-case users, holders of items, or silos, as the query requires."""
+    """Return the worst-case users by name, of the kind that the query asks for.
+
+    They are users with rows, users with items, or silos.
+    """
     if isinstance(query.randomizer, RecordMechanism):
         return extreme_silos(dim)
     return (extreme_holders if isinstance(query.question, DrawnItems) else extreme_users)(dim)
@@ -130,7 +133,7 @@ def copied(user: Users, copies: int) -> Users:
 
 
 def together(people: Sequence[Users]) -> Users:
-    """Return single users as the users of one node."""
+    """Return the users of one node, made of single users."""
     rows = np.concatenate([user.num_rows for user in people])
     return Users(
         np.concatenate([user.features for user in people]),
@@ -142,7 +145,10 @@ def together(people: Sequence[Users]) -> Users:
 def one_changed(
     rows: Numbers, targets: Numbers, place: int, magnitudes: Sequence[float]
 ) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield copies of records in which the record at ``place`` has numbers of these magnitudes."""
+    """Yield pairs of rows and targets, each with another version of the record at ``place``.
+
+    The numbers of the changed record have the size of one of ``magnitudes``.
+    """
     for magnitude in magnitudes:
         for sign in (1.0, -1.0):
             x, y = rows.copy(), targets.copy()

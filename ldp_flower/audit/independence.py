@@ -68,7 +68,7 @@ def _distinct_words() -> bool:
 
 
 def _own_bytes(client: Client, people: Users, seed: int) -> bool:
-    """Return True if no report depends on the bytes of another user or of another question."""
+    """Return True if each report uses only the random bytes of its own user and question."""
     chosen = KeyedRandom(derive(seed, np.arange(_TAPES))).words((_TAPES, len(people))) % 2 > 0
     queries = _questions(client.query)
     for number, some in enumerate(chosen):
@@ -198,7 +198,10 @@ def _tried_many(client: Client, num_features: int, seed: int) -> dict[str, bool]
 def _reports_of_all(
     client: Client, people: Users, tape: RecordedRandomness
 ) -> tuple[NDArray[np.uint8], bytes]:
-    """Return the bytes of all users' reports, in the order of their creation, and the slots."""
+    """Return the reports of all users as rows of bytes, and the bytes of their slots.
+
+    The rows are in the order in which the reports were made.
+    """
     kind: Any = type(client.query.randomizer)
     name = "report" if issubclass(kind, RecordMechanism) else "randomize"
     honest, made = getattr(kind, name), []

@@ -48,7 +48,7 @@ class OtherNodes:
 
     @classmethod
     def committed(cls, query: Query, number: int) -> Self:
-        """Return ``number`` nodes with their commits to a query, each time with the same keys."""
+        """Return ``number`` nodes that have committed to a query, each time with the same keys."""
         digest, peers = _digest(query), _others(number)
         secrets = tuple(_one_time(digest, each) for each in peers)
         pairs = zip(peers, secrets, strict=True)
@@ -85,7 +85,7 @@ def _others(number: int) -> list[SimulatedPeers]:
 
 
 def least_members(query: Query) -> int:
-    """Return the size of the smallest set that a deployed node under audit may accept."""
+    """Return the size of the smallest set of nodes that the node under audit may accept."""
     assert isinstance(query.randomizer, NodeSum)
     return max(MIN_NODES, query.randomizer.honest + MAX_DISHONEST)
 
@@ -131,7 +131,7 @@ def refused(query: Query, make_app: MakeApp, num_features: int) -> dict[str, boo
     unsigned = replace(honest[0], signature=bytes(len(honest[0].signature)))
 
     def asked(name: str, node: _Member) -> bool:
-        """Return True if a node refuses the sets of one check."""
+        """Return True if the node refuses all sets that the check ``name`` offers to it."""
         other = node.commit(later)
         own = node.commit(query)  # closes the commit to the later step, which is of the same plan
         fewer, whole = (own, *honest[:-1]), (own, *honest)
@@ -179,14 +179,14 @@ class _Member:
         self._node = DeployedNode(make_app, lambda _: users, terms)
 
     def commit(self, query: Query) -> Commit:
-        """Return the node's commit to a query; raise RuntimeError if it refuses."""
+        """Return the node's signed commit to a query; raise RuntimeError if it refuses."""
         reply = self._send(COMMIT, query.to_record_dict())
         if reply.has_error():
             raise RuntimeError(f"The client did not commit: {reply.error.reason}.")
         return _commit_in(reply)
 
     def sum(self, query: Query, commits: Sequence[Commit]) -> Message:
-        """Return the node's reply to a set."""
+        """Return the node's reply, a masked sum or an error, for the set of these ``commits``."""
         return self._send(QUERY, _with_set(query, commits))
 
     def _send(self, kind: str, content: RecordDict) -> Message:

@@ -80,7 +80,7 @@ class DeployedNode:
         return SqliteLedger(str(self.node_config["ledger-path"]))
 
     def ask(self, query: Query | None) -> tuple[Message, Parts]:
-        """Send the census (None) or a query to the node; return the reply and its form."""
+        """Send a query, or the census if it is None; return the reply, and the reply's form."""
         if query is None:
             return self.send(CENSUS, RecordDict())
         return self.send(QUERY, query.to_record_dict())
@@ -110,7 +110,7 @@ class DeployedNode:
 
 
 def form(reply: Message, deadline: float) -> Parts:
-    """Return all that a server sees of a reply, except its time and its arrays' contents."""
+    """Return by name all that a server sees of a reply, except its time and arrays' contents."""
     form, values = parts_of(reply, deadline)
     return form | {path: _described(value) for path, value in values.items()}
 
@@ -240,7 +240,10 @@ def compared(
 def _neighbouring(
     ordinary: list[Users], plan: NeighbourPlan, candidates: Sequence[Users], has_public: bool
 ) -> list[list[Users]]:
-    """Return the users of the other nodes; if features are public, only targets change."""
+    """Return lists of the node's users; each differs from ``ordinary`` in the plan's users.
+
+    If features are public, these users' targets change only.
+    """
     nodes = []
     if has_public:
         for target in _TARGETS:

@@ -147,7 +147,7 @@ class _Silo:
         return InProcessGrid(self._make_app(lambda _: records, seed), 1)
 
     def _sum(self, grid: InProcessGrid, records: Records, salt: int) -> Floats:
-        """Return the noisy sum of gradients, computed from the node's reply."""
+        """Return the noisy sum of a silo's gradients, computed from the model in its reply."""
         (node,) = grid.get_node_ids()
         message = self._message(salt)
         message.metadata.dst_node_id = node
@@ -158,7 +158,7 @@ class _Silo:
         return np.asarray(-found[:, 0] * len(records[0]) / _RATE)
 
     def sums(self, records: Records, number: int, seed: int | None) -> Floats:
-        """Return sums with independent noise, shape (number, dim)."""
+        """Return ``number`` sums of the same silo with independent noise, shape (number, dim)."""
         seeds = [None if seed is None else seed + i for i in range(number)]
         return np.array([self._sum(self._grid(records, own), records, 1) for own in seeds])
 

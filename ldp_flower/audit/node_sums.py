@@ -47,7 +47,7 @@ class Attack:
         self._num_features = next(iter(candidates.values())).num_features
 
     def checks(self, num_reports: int, alpha: float, seed: int) -> dict[str, bool]:
-        """Return the checks by name, with True for a check that found nothing."""
+        """Return the results of all checks by name: True if a check has found no fault."""
         found = {
             "user bound": self._within_bound(),
             "noise": self._noise(num_reports, alpha, seed),
@@ -82,24 +82,27 @@ class Attack:
         return max(bounds[best], 0.0), events[best].pair
 
     def _farthest(self) -> tuple[str, str]:
-        """Return the names of the two candidates whose sums are farthest apart."""
+        """Return the names of the two users whose sums, with the same noise, are farthest apart."""
         sums = {name: self._sum(user) for name, user in self.candidates.items()}
         return max(combinations(sums, 2), key=lambda pair: _distance(sums[pair[0]], sums[pair[1]]))
 
     def _sum(self, users: Users, seed: int = 1) -> Integers:
-        """Return a node's sum with the noise of a seed."""
+        """Return the sum that a node with these users sends, with the noise of ``seed``."""
         (answer,) = self.client.answers(users, [seed])
         return _sum_in(answer, self.mechanism)
 
     def _sums(self, users: Users, number: int, seed: int, phase: int) -> Integers:
-        """Return sums with independent noise, shape (number, dim)."""
+        """Return ``number`` sums of a node, with independent noise, shape (number, dim)."""
         seeds = [int(word) for word in derive(seed, phase, np.arange(number, dtype=np.uint64))]
         return np.array(
             [_sum_in(each, self.mechanism) for each in self.client.answers(users, seeds)]
         )
 
     def _within_bound(self) -> bool:
-        """Return True if a user moves a sum by at most the bound, for any other users alike."""
+        """Return True if replacing one user moves a sum by at most the bound.
+
+        The move must also be the same whoever the other users are.
+        """
         most = self.mechanism.diameter * self.mechanism.one
         moves = []
         for company in self._companies():
@@ -114,7 +117,7 @@ class Attack:
         return [everybody[i * _USERS : (i + 1) * _USERS] for i in range(_CROWDS)]
 
     def _changed(self, company: Sequence[Users]) -> Iterator[list[Users]]:
-        """Yield the users of a node with each candidate in one place."""
+        """Yield the users of a node, with each candidate in turn in the place of one of them."""
         for other in [*self.candidates.values(), *unlike(self._num_features)]:
             yield [*company[:_PLACE], other, *company[_PLACE + 1 :]]
 

@@ -63,7 +63,10 @@ class Client:
     def answers_in_turn(
         self, users: Users, queries: Iterable[Query], seeds: Sequence[int | None] = (None,)
     ) -> Iterator[list[Report]]:
-        """Query one node per seed as in :meth:`answers`; yield all answers to each query."""
+        """Yield the answers of all nodes to each of the ``queries``, one query after the other.
+
+        There is one node per seed, with the same users, as in :meth:`answers`.
+        """
         users = replace(users, first=0)  # the same keys on every node, hence the same coins
         app = self.make_app(lambda _: users, lambda context: seeds[context.node_id - 1])
         grid = InProcessGrid(app, len(seeds))
@@ -76,7 +79,7 @@ class Client:
         return [Report.from_record_dict(reply.content) for reply in replies_to(grid, QUERY, asked)]
 
     def copies(self, user: Users) -> int:
-        """Return the number of copies of a user with which a node still sends single reports."""
+        """Return the largest number of copies of a user for which a node sends single reports."""
         copies = _MAX_COPIES
         while "reports" not in self.answers(copied(user, copies), [0])[0].arrays:
             if copies == 1:
@@ -85,7 +88,10 @@ class Client:
         return copies
 
     def single_reports(self, answer: Report) -> tuple[Slots, Reports]:
-        """Return slots and their reports; both are empty if reports lack the mechanism's form."""
+        """Return the users' slots and their reports, from a node's answer.
+
+        Both are empty if the reports lack the type or shape that the mechanism states.
+        """
         slots = answer.arrays.get("slots", np.zeros(0)).astype(np.int64)
         reports = answer.arrays.get("reports", np.zeros(0))
         dtype, shape = self.query.randomizer.report_dtype, self.query.randomizer.report_shape
@@ -145,7 +151,7 @@ def ldp_client_app(
 
 
 def replaced(owner: type | ModuleType, **methods: Any) -> AbstractContextManager[Any]:
-    """Replace functions of a class or a module inside this context."""
+    """Return a context in which attributes of a class or module, such as methods, are others."""
     patch: AbstractContextManager[Any] = mock.patch.multiple(owner, create=True, **methods)
     return patch
 
@@ -214,13 +220,13 @@ class _Played(RandomSource):
         self._tape, self._first = tape, first
 
     def words(self, shape: tuple[int, ...]) -> Words:
-        """Return the next words of the tape."""
+        """Return the next words of the recorded tape, instead of random ones."""
         return self._tape.words(self._first, shape)
 
 
 @contextmanager
 def replaying(tape: RecordedRandomness) -> Iterator[RecordedRandomness]:
-    """Let every :class:`SystemRandom` of this process read the tape."""
+    """Make every :class:`SystemRandom` of this process read the tape inside this context."""
 
     def words(source: SystemRandom, shape: tuple[int, ...]) -> Words:
         return tape.words(0, shape)

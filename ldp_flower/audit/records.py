@@ -58,7 +58,7 @@ def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
 
 
 def _clips(mechanism: Randomizer) -> bool:
-    """Return True if numbers are in the domain before noise is added, for many different values."""
+    """Return True if the mechanism brings numbers of any size into its domain before noise."""
     if isinstance(mechanism, RecordMechanism):
         values = _far_and_wide(mechanism)
         moved = np.array([mechanism.total(value[None]) for value in values])

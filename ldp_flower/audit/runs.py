@@ -68,7 +68,10 @@ def with_noise_at_node(name: str, dim: int, epsilon: float, noise: str = "node")
 
 
 def _at_node(strategy: Any, noise: str) -> Any:
-    """Return a strategy with another place of noise, without its options that forbid this."""
+    """Return the strategy with its noise at the place ``noise``.
+
+    Options that do not allow this place are left at their defaults.
+    """
     try:
         return strategy.with_noise(noise)
     except ValueError:

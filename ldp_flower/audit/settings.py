@@ -84,7 +84,10 @@ def _answers(node: DeployedNode, queries: Sequence[Query | None], seed: int) -> 
 
 
 def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tuple[Users, Users]:
-    """Return users with at most ``_ROWS`` rows, and the same users with further rows of others."""
+    """Return two nodes' users: each with few rows, and the same with further rows behind.
+
+    A policy of ``_ROWS`` rows must make both answer alike.
+    """
     first = np.zeros(1, np.int64)
     some = [together([a, a]) for a in ordinary]
     few = [replace(a, offsets=np.array([0, len(a.features)])).take(first, _ROWS) for a in some]
@@ -94,7 +97,7 @@ def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tu
 
 
 def _late(node: DeployedNode, query: Query | None) -> bool:
-    """Return True if a reply leaves, and is dated, after the operator's waiting time."""
+    """Return True if the reply leaves no sooner than the operator's waiting time, and says so."""
     honest, slept, woken = time.monotonic, [0.0], [0.0]
 
     def sleep(seconds: float) -> None:
@@ -112,7 +115,7 @@ def _late(node: DeployedNode, query: Query | None) -> bool:
 
 
 def _after_others(node: DeployedNode, query: Query | None) -> bool:
-    """Return True if a reply waits for another writer that locks the ledger at loading time."""
+    """Return True if a reply waits while another process, started at loading, locks the ledger."""
     held, released = threading.Event(), threading.Event()
 
     def load(context: Context) -> Users:

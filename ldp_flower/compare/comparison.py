@@ -80,7 +80,7 @@ class MethodRun:
 
     @property
     def label(self) -> str:
-        """Text to show during the run."""
+        """Text that names the run while it is shown in progress."""
         epsilon = f", epsilon {self.epsilon:g}" if math.isfinite(self.epsilon) else ""
         return f"{self.method}{epsilon}, seed {self.seed}"
 
@@ -124,7 +124,11 @@ class ComparisonPlan(PlainFields):
         self._clip = lru_cache(maxsize=1)(self._measured_clip)
 
     def cells(self, fingerprint: str, epsilons: Sequence[float], seeds: int) -> list[MethodRun]:
-        """Return all cells, seed by seed, under digests of the app's fingerprint and settings."""
+        """Return all runs: of each method, at each epsilon, with each of ``seeds`` seeds.
+
+        A run has a digest of the app's ``fingerprint`` and settings, by which a file of results
+        knows it.
+        """
         check_integer("seeds", seeds, 1)
         if not len(epsilons):
             raise ValueError("Expected epsilons with at least one number, got none.")
@@ -168,7 +172,7 @@ class ComparisonPlan(PlainFields):
         self._judged(app, app.initial_arrays, 0)
 
     def run(self, cell: MethodRun) -> dict[str, Any]:
-        """Return the row of a cell."""
+        """Return the row of results of one run, by column, for the file."""
         app = self.load(cell.seed)
         if cell.method == "DP-SGD":
             assert self.dp_sgd is not None
@@ -215,7 +219,7 @@ class ComparisonPlan(PlainFields):
         return Comparison(name, self.num_nodes, [kept[each.key] for each in cells])
 
     def _outcome(self, cell: MethodRun, app: App, nodes: AppNodes) -> Outcome:
-        """Train the app on the nodes with the cell's method, and return the outcome."""
+        """Train the app on ``nodes`` by a run's method; return the model, guarantee and costs."""
         epsilon = cell.epsilon
         parameters = parameters_of(app.initial_arrays)
         initial = flattened(parameters)
@@ -276,7 +280,7 @@ class ComparisonPlan(PlainFields):
         return clip
 
     def _judged(self, app: App, arrays: ArrayRecord, number: int) -> tuple[str, float]:
-        """Return the name of the metric and its value for a model."""
+        """Return the name of the app's metric, and the metric's value for a model."""
         if app.evaluate_fn is not None:
             try:
                 found = app.evaluate_fn(number, arrays)

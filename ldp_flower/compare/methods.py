@@ -63,7 +63,7 @@ class JointTraining:
         return self.rounds if self.everybody else 1
 
     def cohorts(self) -> list[Indices]:
-        """Return the nodes that train in each round."""
+        """Return, for each round, the indices of the nodes that train in it."""
         everybody = np.arange(self.nodes.num_nodes)
         if self.everybody:
             return [everybody] * self.rounds
@@ -88,13 +88,13 @@ Trained = tuple[Floats, Guarantee]
 
 
 def clip_updates(updates: Floats, length: float) -> Floats:
-    """Return updates, shape (nodes, dim), clipped to a Euclidean length of ``length``."""
+    """Return updates, shape (nodes, dim), each shortened to the Euclidean ``length`` if longer."""
     norms = np.linalg.norm(updates, axis=1, keepdims=True)
     return np.asarray(updates * np.minimum(1, length / np.maximum(norms, 1e-300)))
 
 
 def train_fedavg(training: JointTraining) -> Trained:
-    """Return the model trained by FedAvg, without privacy."""
+    """Return the model that FedAvg trains without privacy, with its guarantee: none."""
     model = training.initial.copy()
     for _ in training.means(model):
         pass

@@ -99,7 +99,7 @@ class AppNodes:
         return next(iter(replies), None)
 
     def counted(self) -> ClientApp:
-        """Return the app for use on another grid; its failed trainings are counted here as well."""
+        """Return the app, wrapped for use on another grid: failed trainings are counted here."""
         app = ClientApp()
         nowhere = np.zeros_like(flattened(parameters_of(self._app.initial_arrays)))
 

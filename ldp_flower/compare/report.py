@@ -64,7 +64,7 @@ class Line:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """Row of the table, as texts."""
+        """Texts of the line's cells in the table."""
         asked = f"{self.epsilon:g}" if math.isfinite(self.epsilon) else ""
         true, protects = "none", "nothing"
         if self.unit != "nothing":
@@ -146,7 +146,7 @@ class Comparison:
 
     @property
     def notes(self) -> list[str]:
-        """Notes about single methods for a reader."""
+        """Notes for readers, such as on failed trainings; each names its method."""
         found = []
         for line in self.lines:
             what = line.method + (f" at {line.epsilon:g}" if math.isfinite(line.epsilon) else "")

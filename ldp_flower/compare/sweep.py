@@ -31,7 +31,7 @@ class SweepRun(Protocol):
 
     @property
     def label(self) -> str:
-        """Text to show during the run."""
+        """Text that names the run while it is shown in progress."""
 
 
 T = TypeVar("T", bound=SweepRun)
@@ -51,12 +51,12 @@ class Sweep(Generic[T]):
     run: Callable[[T], dict[str, Any]]
 
     def missing(self, tasks: Iterable[T], path: Path) -> list[T]:
-        """Return the tasks that are not in the file yet."""
+        """Return the tasks whose rows are not in the file ``path`` yet."""
         done = {tuple(row.get(name) for name in self.key) for row in rows_of(path)}
         return [task for task in tasks if task.key not in done]
 
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
-        """Run tasks, append the row of each to the file when it is finished, and yield the task."""
+        """Run all tasks and yield each one when it is finished, after its row is in the file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
             # Cut off an incomplete last line, which remains if a process is killed while it writes.

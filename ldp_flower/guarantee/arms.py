@@ -20,7 +20,7 @@ def salt_of(experiment: str) -> int:
 
 
 def end_of_first(allocation: float) -> int:
-    """Return the hash at which the first arm ends, for its share of the users."""
+    """Return the hash below which users are in the first arm, whose share is ``allocation``."""
     return int(allocation * HASH_END)
 
 

@@ -64,12 +64,12 @@ class Cost(PlainFields):
 
     @property
     def epsilon_alone(self) -> float:
-        """Epsilon if all other nodes that share their noise collude."""
+        """Epsilon of a user if all other nodes, which share their noise with it, collude."""
         return self.epsilon if self.alone is None else self.alone
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """Epsilon, delta and :attr:`epsilon_alone`, each of which has limits."""
+        """The three numbers that limits are for: epsilon, delta and :attr:`epsilon_alone`."""
         return self.epsilon, self.delta, self.epsilon_alone
 
     @classmethod
@@ -233,7 +233,7 @@ class PrivacyPolicy(PlainFields):
 
     @property
     def epsilon_alone(self) -> float:
-        """Largest sum of epsilons if all other nodes collude."""
+        """Limit on the sum of a user's epsilons if all other nodes collude."""
         if self.noise != "shared":
             return self.max_epsilon
         return self.max_epsilon_alone or _ALONE * self.max_epsilon
@@ -307,7 +307,7 @@ class PrivacyPolicy(PlainFields):
 
     @classmethod
     def nearly_settings(cls, keys: Iterable[str]) -> dict[str, str]:
-        """Return the unknown keys that are similar to a setting, each with this setting."""
+        """Return the unknown keys that are nearly a setting, each with the setting it may mean."""
         settings = cls._settings()
         matches = {
             key: get_close_matches(key, settings, n=1, cutoff=_NEARLY)
@@ -348,7 +348,7 @@ class PrivacyPolicy(PlainFields):
 
     @property
     def _for_life(self) -> float:
-        """Largest sum of epsilons for life."""
+        """Limit on the sum of a user's epsilons over its whole life, also across renewals."""
         return self.max_epsilon if self.lifetime_epsilon is None else self.lifetime_epsilon
 
     def allows(self, randomizer: Randomizer) -> bool:

@@ -94,16 +94,16 @@ class Claim:
     reply: bytes | None = None
 
     def with_attempt(self) -> Self:
-        """Return the claim with one more attempt; attempts are counted up to ``ATTEMPTS`` + 1."""
+        """Return the claim with one more attempt to answer the query, at most ``ATTEMPTS`` + 1."""
         return replace(self, attempts=min(self.attempts, ATTEMPTS) + 1)
 
     def to_bytes(self) -> bytes:
-        """Return the claim as bytes, which are a placeholder for the reply."""
+        """Return the claim as bytes, which the ledger keeps in the place of the future reply."""
         return _RESERVED + bytes([self.attempts]) + np.packbits(self.users).tobytes()
 
     @classmethod
     def of(cls, stored: bytes, count: int) -> Self:
-        """Return the claim in a ledger's stored bytes; the query addresses ``count`` users."""
+        """Return the claim that a ledger has stored as bytes, on a query to ``count`` users."""
         if not stored.startswith(_RESERVED):
             return cls(np.zeros(count, bool), reply=stored)
         kept = stored.removeprefix(_RESERVED)
@@ -140,7 +140,10 @@ def _given_back(
 
 
 def _is_open(used: NDArray[np.int64], cost: Cost) -> Allowed:
-    """Return a mask of the users who have sent some of a plan's reports, and could send more."""
+    """Return a mask of the users who have begun a plan: they may still send some reports of it.
+
+    ``used`` is the number of the plan's reports that each user has sent.
+    """
     return np.asarray((used > 0) & (used < cost.steps))
 
 
@@ -186,7 +189,7 @@ class StateLedger:
         return np.array(plans[cost.plan], np.int64)[accounts]
 
     def claim(self, digest: str, count: int) -> Claim | None:
-        """Return the state of a query that addresses ``count`` users; None if it is new."""
+        """Return the stored claim of the query with this digest; None if the query is new."""
         stored = self._config(self._replies_name).get(digest)
         return Claim.of(stored, count) if isinstance(stored, bytes) else None
 
@@ -215,7 +218,7 @@ class StateLedger:
     def affordable(
         self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
     ) -> Allowed:
-        """Return a mask of the users who can still pay ``cost`` under a policy and a study."""
+        """Return a mask of the ``accounts`` that can still pay ``cost`` under policy and study."""
         if study is not None and self.is_over(study):
             return np.zeros(len(accounts), bool)
         return _able(self.limits(accounts, policy, study), self._used(accounts, cost), cost)
@@ -223,7 +226,7 @@ class StateLedger:
     def limits(
         self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
     ) -> list[Limit]:
-        """Return the limits of a policy and of a study, with what users have spent."""
+        """Return the limits of a policy and a study, each with what every account has spent."""
         in_study = None if study is None else self._in_study(study)[:3, accounts]
         return limits_of(policy, self._spent[:, accounts], study=study, in_study=in_study)
 
@@ -277,7 +280,7 @@ class StateLedger:
         self._state[self._plans_name] = plans
 
     def answering(self, digest: str) -> AbstractContextManager[None]:
-        """Return a context without a lock: a simulated node is one process."""
+        """Return a context that locks nothing, since a simulated node is a single process."""
         return nullcontext()
 
     def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
@@ -300,7 +303,7 @@ class StateLedger:
         return X25519PrivateKey.from_private_bytes(sha256(encoded).digest())
 
     def fulfil(self, digest: str, reply: bytes, closes: bytes | None = None) -> bytes:
-        """Store the reply to a reserved query, and return the reply."""
+        """Store the reply to a query whose cost is paid, and return the reply."""
         replies = self._config(self._replies_name)
         replies[digest] = reply
         self._state[self._replies_name] = replies
@@ -404,7 +407,7 @@ class SqliteLedger(LedgerFile):
         return np.asarray(found[0], np.int64)
 
     def claim(self, digest: str, count: int) -> Claim | None:
-        """Return the state of a query that addresses ``count`` users; None if the query is new."""
+        """Return the stored claim of the query with this digest; None if the query is new."""
         with self.open() as connection:
             return _claim(connection, digest, count)
 
@@ -421,7 +424,7 @@ class SqliteLedger(LedgerFile):
     def affordable(
         self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
     ) -> Allowed:
-        """Return a mask of the users who can still pay ``cost`` under a policy and a study."""
+        """Return a mask of the ``accounts`` that can still pay ``cost`` under policy and study."""
         if policy.period is None and study is None:
             with self.open() as connection:
                 return self._able(connection, accounts, cost, policy, None)
@@ -432,7 +435,7 @@ class SqliteLedger(LedgerFile):
     def limits(
         self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
     ) -> list[Limit]:
-        """Return the limits of a policy and of a study, with what users have spent."""
+        """Return the limits of a policy and a study, each with what every account has spent."""
         with self.transaction() as connection:
             self._begin_period(connection, policy)
             return self._limits(connection, accounts, policy, study)
@@ -574,7 +577,7 @@ class SqliteLedger(LedgerFile):
             return one_time_keys.draw(connection, digest, plan, peers, time.time())
 
     def one_time_key(self, digest: bytes, peers: Peers) -> OneTimeKey | None:
-        """Return the one-time key of a commit; None if there is no commit, or if it is too old."""
+        """Return a stored commit with its secret key; None if there is none, or it is too old."""
         with self.transaction() as connection:
             return one_time_keys.find(connection, digest, time.time())
 
@@ -645,7 +648,7 @@ class SqliteLedger(LedgerFile):
             return {user: cost(*numbers) for user, *numbers in rows}
 
     def spent_in_studies(self) -> dict[str, InStudy]:
-        """Return the total spending in each study, by id; see :func:`~.study_book.totals`."""
+        """Return the spending in each study by the study's id; see :func:`~.study_book.totals`."""
         with self.open() as connection:
             return study_book.totals(connection)
 
@@ -666,7 +669,7 @@ class SqliteLedger(LedgerFile):
             )
 
     def users(self) -> list[str]:
-        """Return all users who have ever spent budget, also before a renewal."""
+        """Return the names of all users who have ever spent budget, also before a renewal."""
         with self.open() as connection:
             return _payers(connection)
 
@@ -721,13 +724,13 @@ def _close(connection: sqlite3.Connection, digest: bytes) -> None:
 
 
 def _payers(connection: sqlite3.Connection) -> list[str]:
-    """Return all users who have ever spent budget."""
+    """Return the names of all users who have ever spent budget."""
     query = "SELECT DISTINCT user FROM charge ORDER BY user"
     return [user for (user,) in connection.execute(query)]
 
 
 def _spenders(connection: sqlite3.Connection) -> list[str]:
-    """Return the users who have spent some of their budget since it was last renewed."""
+    """Return the names of the users who have spent some budget since it was last renewed."""
     return [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
 
 

@@ -244,7 +244,7 @@ class LedgerFile:
 
 
 def fact(connection: sqlite3.Connection, name: str) -> str | None:
-    """Return the ledger's fact of this name, or None if it has no such fact."""
+    """Return the text that the ledger stores under ``name``, such as its format, or None."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'fact'").fetchone():
         return None
     row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
@@ -301,7 +301,7 @@ _SECRET_BYTES: Final = 32
 
 
 def plan_of(series: str) -> str:
-    """Return the name of a series' plan, which pays once for all its collections."""
+    """Return the name of the plan of a series of permanent answers, which pays only once."""
     return f"series {series}"
 
 

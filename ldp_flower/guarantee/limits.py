@@ -34,7 +34,7 @@ class Limit:
     spent: NDArray[np.float64]
 
     def admits(self, cost: Cost) -> Allowed:
-        """Return a mask of the users whose sum, with one more cost, is within the limit."""
+        """Return a mask of the users who stay within the limit if they also pay ``cost``."""
         # The limit has no tolerance for the rounding of a sum, which is relative 1e-16 a report:
         # three times 0.1 does not fit into 0.3.
         return np.asarray(self.spent + cost.numbers[self.place] <= self.largest)
@@ -46,7 +46,7 @@ class Limit:
 
     @property
     def least(self) -> float:
-        """Largest cost that all users can still pay; the whole limit if there are no users."""
+        """Largest cost that every user can still pay; the whole limit if there are no users."""
         return float(self.left.min(initial=self.largest))
 
 

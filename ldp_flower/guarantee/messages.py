@@ -73,7 +73,7 @@ class NodeKeys:
         return derive(seed, purpose, step, self.group, index)
 
     def hashes(self, salt: int) -> Words:
-        """Return the hash of every user, in [0, HASH_END), by which cohorts are cut."""
+        """Return every user's hash, in [0, HASH_END), by which the server puts it into a cohort."""
         hashes = np.empty(self.count, np.uint64)
         for start in range(0, self.count, _RUN):
             slots = np.arange(start, min(start + _RUN, self.count))
@@ -83,12 +83,12 @@ class NodeKeys:
         return hashes
 
     def addressed(self, salt: int, low: int, high: int) -> Slots:
-        """Return the slots of the users whose hash lies in ``[low, high)``."""
+        """Return the slots of the users in a cohort: those whose hash lies in ``[low, high)``."""
         hashes = self.hashes(salt)
         return np.flatnonzero((hashes >= np.uint64(low)) & (hashes < np.uint64(high)))
 
     def coins(self, salt: int, step: int, slots: Slots) -> Words:
-        """Return the users' public coins for one step."""
+        """Return the public random words that the users in ``slots`` have in one step."""
         return self.states(Purpose.COIN, salt, step, slots)
 
 
@@ -163,7 +163,7 @@ def checked_fields(config: Mapping[str, Any], *long: str) -> dict[str, Any]:
 
 
 def pack(arrays: Arrays) -> tuple[str, bytes]:
-    """Return a layout (JSON) of the arrays and their bytes, both in the order of their names."""
+    """Return two things: a layout of the arrays in JSON, and their bytes, in the order of names."""
     named = sorted(arrays.items())
     layout = [[name, a.dtype.newbyteorder("<").str, list(a.shape)] for name, a in named]
     contents = [np.ascontiguousarray(a, a.dtype.newbyteorder("<")).tobytes() for _, a in named]
@@ -427,13 +427,13 @@ class Report:
 
     @classmethod
     def of_summary(cls, summary: Summary) -> "Report":
-        """Return a report of the sums of a node's reports."""
+        """Return a report that has the sums of a node's reports instead of the reports."""
         count = np.array([summary.count], np.int64)
         return cls({"count": count, "sum": summary.sum, "sum_of_squares": summary.sum_of_squares})
 
     @classmethod
     def of_node(cls, num_users: int, noisy_sum: NDArray[np.int64]) -> "Report":
-        """Return a report of the sum over a node's users with noise, and of their public number."""
+        """Return a report of a noisy sum over a node's users, and of their public number."""
         return cls({"count": np.array([num_users], np.int64), "noisy_sum": noisy_sum})
 
     @classmethod

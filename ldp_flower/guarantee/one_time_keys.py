@@ -73,7 +73,7 @@ def draw(
 
 
 def close(connection: sqlite3.Connection, digest: bytes) -> bool:
-    """Delete the key of a commit that is answered; return False if the commit is not open."""
+    """Delete the one-time key of an answered query; return False if there is none."""
     done = connection.execute(
         "UPDATE shared SET secret = NULL WHERE digest = ? AND secret IS NOT NULL", (digest,)
     )

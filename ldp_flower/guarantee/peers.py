@@ -68,7 +68,7 @@ def encode(purpose: str, *parts: bytes | str | int) -> bytes:
 
 
 def fingerprint(key: bytes) -> bytes:
-    """Return a key's fingerprint, of 8 bytes."""
+    """Return the fingerprint of a public key: 8 bytes by which messages name the key."""
     return sha256(key).digest()[:_FINGERPRINT_BYTES]
 
 
@@ -79,7 +79,7 @@ def shown(key: bytes) -> str:
 
 
 def rotation(name: str, old: bytes, new: bytes) -> bytes:
-    """Return the bytes that an old key signs so that a new key replaces it."""
+    """Return the bytes that a node's old key signs to state which new key replaces it."""
     return encode("rotation", name, old, new)
 
 
@@ -101,7 +101,7 @@ class Peers(ABC):
 
     @abstractmethod
     def accepts(self, name: str, key: bytes) -> bool:
-        """Return True if the operator has pinned this key for a node of this name."""
+        """Return True if ``key`` is a key that the operator has pinned for the node ``name``."""
 
     @abstractmethod
     def fingerprints(self) -> list[bytes]:
@@ -133,7 +133,7 @@ class Peer:
     checked: str = ""
 
     def is_accepted(self, now: datetime) -> bool:
-        """Return True if ``now`` is before the time at which the key ends."""
+        """Return True if the peer's key is still valid at the time ``now``."""
         return self.until is None or now < self.until
 
     @classmethod
@@ -268,7 +268,10 @@ class PinnedPeers(Peers):
 
     @classmethod
     def read(cls, files: KeyFiles, now: datetime | None = None) -> Self:
-        """Read both files; raise PeersError if one is not valid or lacks the node's own key."""
+        """Return the operator's pins and this node's key, from both files.
+
+        Raise PeersError if one file is not valid or lacks the node's own key.
+        """
         private = read_key(files.key)
         now = now or datetime.now(UTC)
         valid = [each for each in read_peers(files.peers) if each.is_accepted(now)]
@@ -282,7 +285,7 @@ class PinnedPeers(Peers):
         return cls(names[0], private, pins)
 
     def accepts(self, name: str, key: bytes) -> bool:
-        """Return True if the operator has pinned this key for a node of this name."""
+        """Return True if ``key`` is a key that the operator has pinned for the node ``name``."""
         return key in self.pins.get(name, ())
 
     def fingerprints(self) -> list[bytes]:

@@ -56,7 +56,10 @@ class Commit:
 
     @classmethod
     def made(cls, peers: Peers, digest: bytes, secret: X25519PrivateKey) -> Self:
-        """Return a node's commit to the query of this digest."""
+        """Return a node's signed commit to the query of this digest.
+
+        ``secret`` is its one-time key, whose public part is in the commit.
+        """
         ephemeral = secret.public_key().public_bytes_raw()
         text = _signed(digest, peers.name, peers.key, ephemeral)
         return cls(peers.name, peers.key, ephemeral, peers.private.sign(text))
@@ -90,7 +93,7 @@ class Members:
         return len(self.commits)
 
     def session(self, digest: bytes) -> bytes:
-        """Return a hash that identifies the query, its members and their one-time keys."""
+        """Return a hash of the query, its members and their one-time keys, which names this sum."""
         parts = [part for c in self.commits for part in (c.name, c.key, c.ephemeral)]
         return sha256(encode("session", digest, len(self), *parts)).digest()
 
@@ -130,12 +133,12 @@ class Committed:
     pins: frozenset[bytes]
 
     def to_record(self) -> ConfigRecord:
-        """Return the reply as a record of a Flower message."""
+        """Return the commit and the accepted keys as a record of a Flower message."""
         return ConfigRecord({**vars(self.commit), "pins": sorted(self.pins)})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return the reply in an untrusted record; raise MessageError if it is invalid."""
+        """Return the commit and keys in an untrusted record; raise MessageError if invalid."""
         fields = dict(record)
         pins = fields.pop("pins", None)
         if set(fields) != {"name", "key", "ephemeral", "signature"} or not isinstance(pins, list):
@@ -166,7 +169,10 @@ def masks(
 
 
 def _stream(shared: bytes, session: bytes, low: str, high: str, dim: int) -> Masked:
-    """Return the mask of two members, from the secret that they share."""
+    """Return the pseudo-random mask of two members, from the secret that only they share.
+
+    One member adds the mask to its sum, and the other one subtracts it.
+    """
     key = HKDF(SHA256(), 32, session, encode("pair", low, high)).derive(shared)
     stream = Cipher(ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * dim))
     return np.frombuffer(stream, "<u8").astype(np.uint64)

@@ -126,7 +126,7 @@ class Study:
 
     @property
     def limits(self) -> tuple[float, float, float]:
-        """Largest epsilon, delta and epsilon alone of a user, see :data:`LIMITS`."""
+        """Largest epsilon, delta and epsilon alone of a user in the study, see :data:`LIMITS`."""
         alone = self.epsilon if self.epsilon_alone is None else self.epsilon_alone
         return self.epsilon, self.delta, alone
 
@@ -214,7 +214,10 @@ class Studies:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a studies file; raise StudiesError if it is not valid or others can write it."""
+        """Return the studies in a file.
+
+        Raise StudiesError if the file is not valid, or if other accounts can write it.
+        """
         try:
             plain = tomllib.loads(_content(path).decode())
         except (OSError, ValueError, RuntimeError) as error:
@@ -286,7 +289,7 @@ class NamedStudy:
         return cls(study, None if key is None else read_key(key))
 
     def naming(self, query: Query) -> Query:
-        """Return the query with the name of this study and, if there is a key, a signature."""
+        """Return a copy of the query that names this study, signed if there is a key."""
         named = replace(query, study=self.id)
         if self.private is None:
             return named

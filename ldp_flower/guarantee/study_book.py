@@ -37,7 +37,7 @@ class InStudy:
 
 
 def note(connection: sqlite3.Connection, reply: int | None, study: Study) -> None:
-    """Book a new answer for a study, as one of its steps."""
+    """Record that a new answer, the row ``reply`` of the ledger, is a step of a study."""
     connection.execute("INSERT INTO study VALUES (?, ?)", (reply, study.id))
 
 
@@ -54,7 +54,7 @@ def is_over(connection: sqlite3.Connection, study: Study) -> bool:
 
 
 def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:
-    """Return the total spending in each study, by id; "" stands for answers without a study."""
+    """Return each study's users, spending and steps, by id; "" stands for answers without one."""
     book = studies_of_replies(connection)
     rows = connection.execute(
         "SELECT id, COUNT(*), MAX(epsilon), MAX(delta), MAX(alone) FROM ("
@@ -70,7 +70,10 @@ def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:
 
 
 def studies_of_replies(connection: sqlite3.Connection) -> str:
-    """Return the SQL of the table of replies and their studies; empty in an older ledger."""
+    """Return an SQL table expression with the columns reply and id (of the reply's study).
+
+    The table is empty in an older ledger, which has no studies.
+    """
     with_studies = format_of(connection) >= _WITH_STUDIES
     return "study" if with_studies else "(SELECT 0 AS reply, '' AS id WHERE 0)"
 
@@ -84,5 +87,5 @@ def alone(connection: sqlite3.Connection) -> str:
 
 
 def spending(epsilon: float, delta: float, if_alone: float) -> Cost:
-    """Return a sum of costs as a Cost, whose ``alone`` is set only if it differs from epsilon."""
+    """Return the sums of three costs as one Cost; ``alone`` is set only if it differs."""
     return Cost(epsilon, delta, alone=None if if_alone == epsilon else if_alone)

@@ -50,7 +50,7 @@ PUBLIC = "public-metrics"
 
 
 def with_query(content: RecordDict, query: Query) -> RecordDict:
-    """Return an app's records together with a query."""
+    """Return an app's records together with a query, as the content of one message."""
     rider = ConfigRecord({"version": FORMAT_VERSION, **query.to_config()})
     _, arrays, _ = query.question.to_wire()
     if arrays:
@@ -59,7 +59,10 @@ def with_query(content: RecordDict, query: Query) -> RecordDict:
 
 
 def census(own: RecordDict | None = None) -> RecordDict:
-    """Return the message that asks a node for its number of users, with the app's records."""
+    """Return the content of the message that asks a node for its number of users.
+
+    It includes the app's records ``own``.
+    """
     rider = ConfigRecord({"version": FORMAT_VERSION, "ask": CENSUS})
     return RecordDict({**(own or {}), RIDER: rider})
 
@@ -86,7 +89,7 @@ def split_query(content: RecordDict) -> tuple[Query | None, RecordDict]:
 
 
 def digest(content: RecordDict) -> str:
-    """Return a hash of an app's records, which define the question together with the query."""
+    """Return a hash of an app's records, which with the query identify the training."""
     whole = hashlib.sha256()
     for name, record in sorted(content.items()):
         described: list[object] = [name, type(record).__name__]

@@ -50,7 +50,7 @@ class Kind:
         )
 
     def or_else(self, default: Any) -> "Kind":
-        """Return a kind of optional arguments with this default; null is accepted if it is None."""
+        """Return a kind of optional arguments with this default; a default of None accepts null."""
         return replace(self.or_null() if default is None else self, default=default)
 
     def by_name(self) -> "Kind":

@@ -65,7 +65,7 @@ class Shapes:
         return results, of_record, flops
 
     def find(self, reference: Reference) -> Held:
-        """Return the value of a reference; raise NetworkError if it is not one usable tensor."""
+        """Return the value that a reference names; raise NetworkError if it is not one tensor."""
         if reference.source is None:
             return self._record
         if isinstance(reference.source, str):

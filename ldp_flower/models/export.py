@@ -216,7 +216,11 @@ def _leave_out_assertions(graph: torch.fx.Graph) -> None:
 def _inputs(
     program: torch.export.ExportedProgram, trainable: Sequence[str]
 ) -> tuple[dict[torch.fx.Node, Reference], dict[str, NDArray[Any]], set[str]]:
-    """Return references for the graph's inputs, the inputs' values, and names of trained ones."""
+    """Return three things about the exported graph's inputs.
+
+    They are the inputs' references, the values of the constant ones, and the names of the trained
+    ones.
+    """
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     used = {node for each in program.graph.nodes for node in each.all_input_nodes}
     sources: dict[torch.fx.Node, Reference] = {}

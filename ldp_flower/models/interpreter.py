@@ -158,11 +158,11 @@ class RecordLoss:
 
     @classmethod
     def of(cls, graph: Graph, constants: Tensors) -> Self:
-        """Return the loss of a graph with the given constants."""
+        """Return the function that computes the loss of a graph with the given constants."""
         return cls(graph, _by_reference(constants), _encoded(graph))
 
     def known(self, record: torch.Tensor) -> list[torch.Tensor]:
-        """Return the encoded values of a record, which do not depend on trainable parameters."""
+        """Return the values of a record that do not depend on trained parameters, to reuse them."""
         return evaluate(self.graph, {**self.constants, RECORD: record[None]}, self.encoded)
 
     def __call__(
@@ -172,7 +172,7 @@ class RecordLoss:
         target: torch.Tensor,
         *known: torch.Tensor,
     ) -> torch.Tensor:
-        """Return the loss; with ``known`` encoded values, only the trainable part is computed."""
+        """Return the loss on one record; ``known`` are its values from :meth:`known`, if given."""
         output = self.output(trained, record, *known)
         weights = self.graph.class_weights
         given = [torch.tensor(weights, dtype=output.dtype)] if weights else []

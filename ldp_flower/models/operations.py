@@ -69,7 +69,7 @@ _NORMED = {"weight": _LEARNT, "bias": _LEARNT}
 
 
 def _pools(dims: int) -> dict[str, Signature]:
-    """Return the rows of pools over images (two dimensions) or volumes (three)."""
+    """Return the table's rows for pools over images (``dims`` 2) or volumes (3), by operation."""
     window, covering = sizes(dims), {"x": FLOAT, "size": sizes(dims, most=MAX_INTEGER)}
     given = {
         "x": FLOAT,
@@ -273,7 +273,7 @@ OPERATIONS: Final = {
 
 
 def row_of(name: str) -> Signature:
-    """Return an operation's row of the table; raise NetworkError if it is not on the list."""
+    """Return the table's row for an operation; raise NetworkError if it is not in the table."""
     if name not in OPERATIONS:
         raise NetworkError(
             f"Operation {name[:80]} is refused. It is not on the list of operations that keep "

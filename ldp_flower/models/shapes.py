@@ -15,7 +15,7 @@ _RANKS = ("bool", "int64", "float32", "float64")
 
 
 def need(holds: bool, words: str) -> None:
-    """Raise NetworkError, whose text is "Expected" and ``words``, unless the condition holds."""
+    """Raise NetworkError with the text "Expected" and ``words`` if ``holds`` is False."""
     if not holds:
         raise NetworkError(f"Expected {words}.")
 
@@ -24,7 +24,7 @@ def need(holds: bool, words: str) -> None:
 
 
 def common(*values: Operand) -> str:
-    """Return the common type of numbers and tensors, which is the widest one."""
+    """Return the name of the widest type among the operands, to which all are converted."""
     tensors = {value.dtype for value in values if isinstance(value, Tensor)}
     need(bool(tensors), "a tensor among the arguments")
     need(not {"float32", "float64"} <= tensors, "floats of one precision")

@@ -64,7 +64,10 @@ def takes(
     /,
     **kinds: Kind,
 ) -> Signature:
-    """Return a row of the table, with the kinds of arguments as keywords."""
+    """Return the table's row for an operation.
+
+    ``rule`` computes the result's shape, and ``kinds`` are the kinds of its arguments by name.
+    """
     return Signature(rule, kinds, cost, usable)
 
 

@@ -123,7 +123,10 @@ def run_in_memory(
 def _of_nodes(
     ask: "Ask", users: Users, num_users: int, num_nodes: int, rng: np.random.Generator
 ) -> Estimate:
-    """Return the mean over users with the noise of the nodes, which is nearly normal."""
+    """Return the answer of simulated nodes: the mean over users, with the noise of their sums.
+
+    The noise of integers is drawn as normal numbers, which it nearly is.
+    """
     from ..clients.statistics import compute
 
     assert isinstance(ask.randomizer, NodeSum)

@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def holder(self) -> str:
-        """Unit that answers: "user", or "silo" if each record of a silo is protected."""
+        """Word for the unit that answers: "user", or "silo" if single records are protected."""
         return "silo" if self.protects == "record" else "user"
 
     def table(self) -> "DataFrame":
@@ -220,7 +220,7 @@ class Plan:
         return f"{meaning} {TRUSTS[self.noise]}"
 
     def _numbers(self) -> "DataFrame":
-        """Return the curve as texts, with "refused" for runs that would be refused."""
+        """Return the curve as a table of texts, with "refused" for runs that would be refused."""
         table = self.table()
         known = table["error"].notna()
         for name in ("error", "low", "high"):

@@ -35,7 +35,7 @@ class SeriesPlan:
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """All errors, in the order above."""
+        """The plan's expected errors, one for each way to collect, in the order of the fields."""
         return tuple(getattr(self, each.name) for each in fields(self)[1:])
 
 
@@ -70,7 +70,7 @@ def plan_series(
 
 
 def _expected(strategy: Any, setting: Setting) -> tuple[str, float]:
-    """Return the name and the value of the expected error of one collection; NaN if refused."""
+    """Return the name and the value of one collection's expected error; NaN if refused."""
     population = strategy.synthetic(setting)
     try:
         if population is None or population.in_series:

@@ -90,7 +90,7 @@ class Variants:
         return planned if self.noise == "user" else planned.with_noise(self.noise)
 
     def points(self) -> list[tuple[int, float]]:
-        """Return the pairs of users and epsilon of a curve, in ascending order."""
+        """Return the points of the plan's curve, pairs of users and epsilon, in ascending order."""
         own = self.setting.num_users
         crowds = {max(round(share * own), 1): share for share in _CROWDS}
         crowds[own] = 1.0
@@ -127,7 +127,7 @@ class Variants:
             return math.inf
 
     def _expected(self, setting: Setting, epsilon: float) -> Expectation:
-        """Return the strategy's own expectation; it is computed once and cached."""
+        """Return the expected error that a simulation or formula gives; it is cached."""
         at = setting, epsilon
         if at not in self._known:
             own = self._known.get((self.setting, self.epsilon))
@@ -246,6 +246,6 @@ def _least(
 
 
 def _up(number: float) -> int:
-    """Return an integer rounded up to two digits."""
+    """Return a number rounded up to an integer of two significant digits."""
     unit: int = 10 ** max(math.floor(math.log10(max(number, 1))) - 1, 0)
     return math.ceil(number / unit) * unit

@@ -54,7 +54,10 @@ def numbers(values: Sequence[object]) -> list[str]:
 
 
 def to_error(value: float, error: float) -> str:
-    """Return a number to the second digit of its error; in four digits where it has none."""
+    """Return the text of a number, rounded to the second digit of its standard error.
+
+    The text has four digits if there is no error.
+    """
     if math.isnan(value) or not 0 < error < math.inf:
         return number(float(value))
     decimals = 1 - math.floor(math.log10(float(f"{error:.1e}")))
@@ -62,14 +65,14 @@ def to_error(value: float, error: float) -> str:
 
 
 def with_error(value: float, error: float, gap: str = " ") -> str:
-    """Return a number and its error, both to the second digit of the error."""
+    """Return the text of a number and of its error, both to the second digit of the error."""
     if math.isnan(value) or not 0 < error < math.inf:
         return number(float(value))
     return f"{to_error(value, error)}{gap}±{gap}{to_error(error, error)}"
 
 
 def by_error(values: Sequence[float], errors: Sequence[float]) -> list[str]:
-    """Return a column of numbers, each to the second digit of its error."""
+    """Return the texts of numbers, each rounded to the second digit of its standard error."""
     return [to_error(value, error) for value, error in zip(values, errors, strict=True)]
 
 

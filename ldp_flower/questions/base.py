@@ -130,7 +130,7 @@ _SLOTS: dict[type["Question"], tuple[FieldSpec, ...]] = {}
 
 
 def slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
-    """Return the encodings of the fields of a class of questions, for the wire."""
+    """Return the encodings for the wire of the fields that a class of questions has."""
     if kind not in _SLOTS:
         _SLOTS[kind] = _slots(kind)
     return _SLOTS[kind]
@@ -224,7 +224,7 @@ class Question:
         return num_features
 
     def num_wanted(self, num_features: int) -> int:
-        """Return the number of wanted coordinates."""
+        """Return the number of coordinates that the question names, or all if it names none."""
         chosen = getattr(self, "coordinates", None)
         return self.features(num_features) if chosen is None else len(chosen)
 
@@ -250,7 +250,7 @@ class Question:
 
     @property
     def record_centre(self) -> Floats | float:
-        """Centre that a mechanism for silos adds to every record's value."""
+        """Public centre, which a mechanism for silos adds to every record's value."""
         return 0.0
 
     def check(self, num_features: int, width: int) -> None:
@@ -316,7 +316,7 @@ class AboutColumns(OfColumns):
         return num_features in getattr(self, "coordinates")  # noqa: B009
 
     def reads(self, num_features: int) -> Sequence[int]:
-        """Return the columns of the field ``coordinates``."""
+        """Return the indices of the columns in the field ``coordinates``."""
         coordinates: NDArray[np.int64] = getattr(self, "coordinates")  # noqa: B009
         return list(map(int, coordinates))
 
@@ -358,7 +358,10 @@ def name_of(kinds: Sequence[type[Question]], link: str = "identity") -> str:
 
 
 def check_marks(name: str, marks: Marks, increasing: bool = False) -> None:
-    """Raise MessageError if an array does not list places on a scale, or too many."""
+    """Raise MessageError unless ``marks`` lists 1 to ``MOST_MARKS`` places on a scale.
+
+    If ``increasing``, the places must also increase.
+    """
     if marks.ndim != 1 or marks.dtype != np.float64 or not 1 <= len(marks) <= MOST_MARKS:
         raise MessageError(f"Expected from 1 to {MOST_MARKS} floats in {name}.")
     if increasing and (np.diff(marks) <= 0).any():
@@ -366,7 +369,7 @@ def check_marks(name: str, marks: Marks, increasing: bool = False) -> None:
 
 
 def check_together(**given: object) -> None:
-    """Raise MessageError if some of these arguments are given and others are None."""
+    """Raise MessageError if some of the named arguments are given and others are None."""
     if len({value is None for value in given.values()}) > 1:
         *names, last = given
         raise MessageError(f"Expected {', '.join(names)} and {last} together.")

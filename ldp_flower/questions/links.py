@@ -39,7 +39,7 @@ class Link:
 
 
 def _class(y: Floats) -> Floats:
-    """Return 1 for class 1, 0 for class 0 (coded as 0 or -1), and NaN for a missing label."""
+    """Return 1 for the label of class 1, 0 for class 0 (coded as 0 or -1), NaN if it is missing."""
     return np.where(np.isnan(y), np.nan, np.where(np.greater(y, 0), 1.0, 0.0))
 
 

@@ -16,7 +16,7 @@ MAX_DEGREE = 7  # largest degree of a polynomial whose gradient is estimated
 
 
 def num_monomials(dim: int, degree: int) -> int:
-    """Return the number of different products of ``degree`` factors out of ``dim`` coordinates."""
+    """Return the number of monomials: products of ``degree`` factors among ``dim`` coordinates."""
     return math.comb(dim + degree - 1, degree)
 
 
@@ -38,7 +38,7 @@ def tensor_powers(degree: int, stride: int) -> Sequence[int]:
 
 
 def tensor_weight(powers: Sequence[int]) -> float:
-    """Return one weight for products and powers that keeps the whole value in the unit ball."""
+    """Return the weight of products and powers that keeps the whole value in the unit ball."""
     return 1 / math.sqrt(1 + len(powers))
 
 
@@ -86,7 +86,10 @@ def unpacked_square(packed: Floats) -> Floats:
 
 
 def contracted(packed: Floats, vector: Floats, degree: int) -> Floats:
-    """Return the mean of ``<vector, x>**(degree - 1) x`` from the packed mean of powers of x."""
+    """Return the mean of ``<vector, x>**(degree - 1) x``, a vector, over rows x.
+
+    ``packed`` is the packed mean of the rows' tensor powers of this degree.
+    """
     coordinates, weights = monomials(len(vector), degree)
     terms = packed * weights / degree
     total = np.zeros(len(vector))

@@ -76,7 +76,7 @@ class NetworkGradient(NetworkQuestion):
 
     @classmethod
     def of(cls, network: Network, radius: float, told: float) -> Self:
-        """Return the question about a network."""
+        """Return the question for users' mean gradients of a network's loss."""
         return cls(_text_of(network), network.vector, radius, told)
 
     def width(self, num_features: int) -> int:
@@ -113,7 +113,7 @@ class NetworkScore(NetworkQuestion):
 
     @classmethod
     def of(cls, network: Network, bound: float, accuracy: bool, squares: bool) -> Self:
-        """Return the question about a network."""
+        """Return the question for users' mean scores of a network."""
         return cls(_text_of(network), network.vector, bound, accuracy, squares)
 
     @property

@@ -37,7 +37,7 @@ def rotate_back(values: Floats, signs: Floats) -> Floats:
 
 
 def seed_of(salt: int) -> int:
-    """Return a run's seed for public maps: an integer that a float represents exactly."""
+    """Return a run's public seed of random maps, from its salt: an integer exact as a float."""
     return 1 + int(derive(salt, 7)[0] >> np.uint64(12))
 
 

@@ -67,17 +67,17 @@ class RankingCurve(ClassQuestion):
 
     @property
     def _largest(self) -> float:
-        """Largest number that a row counts."""
+        """Largest size of a number by which signs in the first half of a value are multiplied."""
         return max(self.share, abs(1 - self.share))
 
     @property
     def weight(self) -> float:
-        """Weight of the signs."""
+        """Number by which the signs in the second half of a value are multiplied."""
         return SIGNS * self._largest
 
     @property
     def radius(self) -> float:
-        """Largest length of a value."""
+        """Largest Euclidean length of a user's value."""
         return math.sqrt(len(self.thresholds)) * math.hypot(self._largest, self.weight)
 
     def width(self, num_features: int) -> int:

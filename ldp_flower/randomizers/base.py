@@ -47,7 +47,10 @@ class Estimate:
 
     @classmethod
     def side_by_side(cls, parts: Iterable["Estimate"], count: int) -> "Estimate":
-        """Return one estimate with the coordinates of several parts, one after the other."""
+        """Return one estimate that has the coordinates of several, one after the other.
+
+        ``count`` is its number of reports.
+        """
         means, errors = zip(*((part.mean, part.std_error) for part in parts), strict=True)
         return cls(np.concatenate(means), np.concatenate(errors), count)
 
@@ -170,11 +173,11 @@ class Randomizer(PlainFields, ABC):
     @property
     @abstractmethod
     def bound(self) -> float:
-        """Largest absolute value of a coordinate of one debiased report in a sum."""
+        """Largest absolute value of a coordinate of one debiased report, as a sum counts it."""
 
     @property
     def length(self) -> float:
-        """Largest Euclidean length of one debiased report in a sum."""
+        """Largest Euclidean length of one debiased report, as a sum of reports counts it."""
         return self.bound * math.sqrt(self.size)
 
     @abstractmethod
@@ -261,11 +264,14 @@ class Randomizer(PlainFields, ABC):
         return self
 
     def public_order(self, coins: Words) -> NDArray[np.intp]:
-        """Return an order of the users that groups users with the same public randomness."""
+        """Return the indices of the users in an order that groups equal public randomness.
+
+        So shared work is done once for a group.
+        """
         return np.arange(len(coins))
 
     def summarize(self, reports: Reports, coins: Words | None = None) -> Summary:
-        """Return the sums of debiased reports: post-processing, by the client or the server."""
+        """Return the sums of the reports after debiasing; client or server may compute them."""
         coins = _coins(len(reports), coins)
         order = self.public_order(coins)
         step = max(1, _DEBIASED_ENTRIES // self.size)
@@ -303,7 +309,10 @@ class Randomizer(PlainFields, ABC):
         return self.estimate(self.summarize(reports, coins)).mean
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Return True if ``summary`` is possible for ``summary.count`` users with these coins."""
+        """Return True if the users with these coins, or some of them, can have this summary.
+
+        A server uses it to reject malformed reports.
+        """
         count, total, squares = summary.count, summary.sum, summary.sum_of_squares
         slack = 1 + (1e-9 if self.exact else 1e-6)  # inexact reports are rounded to four bytes
         return bool(

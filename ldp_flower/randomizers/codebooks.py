@@ -62,7 +62,7 @@ class BallCodebook(OneChoice, OfVector):
     @property
     @abstractmethod
     def _order(self) -> int:
-        """Number of coordinates of a codeword, which is more than ``dim``."""
+        """Number of coordinates of a codeword; it exceeds ``dim``, since vectors are lifted."""
 
     @property
     @abstractmethod
@@ -81,7 +81,10 @@ class BallCodebook(OneChoice, OfVector):
 
     @abstractmethod
     def _chosen(self, reports: Reports, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        """Yield some users at a time, with the codewords of their reports, shape (users, order)."""
+        """Yield pairs: the indices of some users, and the codewords of their reports.
+
+        Codewords have the shape (users, order).
+        """
 
     @cached_property
     def _design(self) -> tuple[TwoLevel, float, float]:
@@ -167,7 +170,7 @@ class BallCodebook(OneChoice, OfVector):
         return close
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the only rounding of one value: its probability 1, and all reports by rank."""
+        """Return one pair: the probability 1, and all reports by rank; no value is rounded."""
         ((_, products),) = self._products(value[None], coin)
         close = self._close(products)[0]
         order = np.concatenate([np.flatnonzero(close), np.flatnonzero(~close)])
@@ -282,7 +285,7 @@ class Codebook(BallCodebook):
         return replace(self, num_codebooks=max(1, -(-num_users // sharing)), coin=coin)
 
     def public_order(self, coins: Words) -> Rows:
-        """Return an order of the users that groups users with the same codebook."""
+        """Return the indices of the users in an order that groups users of one codebook."""
         return np.argsort(self._groups(coins), kind="stable")
 
     def _groups(self, coins: Words) -> Words:
@@ -299,7 +302,11 @@ class Codebook(BallCodebook):
             yield from directions(self.coin, some, self.num_codewords, self._order)
 
     def _shared(self, coins: Words) -> Iterator[tuple[Rows, Rows, Iterator[Floats]]]:
-        """Yield some users, the positions where the users of each codebook begin, and codebooks."""
+        """Yield some users at a time with their codebooks.
+
+        These are the users' indices, sorted by codebook, the positions where each codebook's users
+        begin, and the codebooks.
+        """
         groups = self._groups(coins)
         order = np.argsort(groups, kind="stable")
         step = max(1, _CACHED_ENTRIES // max(self.num_codewords, self._order))
@@ -423,7 +430,7 @@ def _fill(directions: Floats, states: Words) -> None:
 
 
 def signs(coins: Words, number: int) -> Floats:
-    """Return random signs from the users' coins, shape (users, number)."""
+    """Return ``number`` random signs, +1 or -1, for each user, from its coin."""
     words = KeyedRandom(derive(coins, _SIGNS)).words((len(coins), -(-number // 64)))
     packed = np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(len(coins), -1)
     bits = np.unpackbits(packed, axis=1, count=number).astype(np.float64)
@@ -433,7 +440,7 @@ def signs(coins: Words, number: int) -> Floats:
 
 
 def turned(rows: Floats, coins: Words) -> Floats:
-    """Return each user's vector after the user's turn: random signs, then a cyclic shift."""
+    """Return each user's vector turned by its coin: random signs, then a cyclic shift."""
     dim = rows.shape[1]
     twice = np.empty((len(rows), 2 * dim))
     np.multiply(rows, signs(coins, dim), out=twice[:, :dim])
@@ -441,7 +448,7 @@ def turned(rows: Floats, coins: Words) -> Floats:
 
 
 def turned_back(rows: Floats, coins: Words) -> Floats:
-    """Return each user's vector before :func:`turned`."""
+    """Return each user's vector from the result of :func:`turned`, which this undoes."""
     dim = rows.shape[1]
     twice = np.empty((len(rows), 2 * dim))
     twice[:, :dim] = rows
@@ -451,7 +458,10 @@ def turned_back(rows: Floats, coins: Words) -> Floats:
 
 
 def _shifted(twice: Floats, by: NDArray[np.intp]) -> Floats:
-    """Return the left halves of the rows, each shifted cyclically to the left by ``by`` places."""
+    """Return the left half of each row, shifted cyclically to the left by ``by`` places.
+
+    The right halves are overwritten.
+    """
     dim = twice.shape[1] // 2
     twice[:, dim:] = twice[:, :dim]
     windows = np.lib.stride_tricks.sliding_window_view(twice, dim, axis=1)

@@ -42,7 +42,7 @@ def tanh(x: Floats) -> Floats:
 
 
 def cos_and_sin(x: Floats) -> tuple[Floats, Floats]:
-    """Return the cosine and the sine."""
+    """Return two arrays: the cosine and the sine of each entry."""
     turned = np.zeros(np.shape(x), np.complex128)
     turned.imag = x
     turned = np.exp(turned)

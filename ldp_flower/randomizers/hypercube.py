@@ -102,7 +102,10 @@ class SubsetHypercube(OneChoice, OfVector):
 
     @cached_property
     def _patterns(self) -> NDArray[np.uint32]:
-        """All patterns of agreement; the patterns of the cap come first."""
+        """All patterns of bits, in which 1 means that a reported sign agrees with the user's.
+
+        The likely patterns, those with the most agreement, come first.
+        """
         patterns = np.arange(2**self.subset, dtype=np.uint32)
         ones = np.bitwise_count(patterns)
         return patterns[np.argsort(-ones.astype(np.int64), kind="stable")]
@@ -136,18 +139,18 @@ class SubsetHypercube(OneChoice, OfVector):
         """Leave values unchanged: only the assigned coordinates matter (:meth:`_chances`)."""
 
     def _chances(self, values: Floats, coins: Words) -> Floats:
-        """Return the probabilities with which assigned coordinates become positive signs."""
+        """Return, for each user's assigned coordinates, the probability of the sign +1."""
         chosen = np.take_along_axis(values, self.assigned(coins), axis=1)
         super()._centre(chosen)
         return sign_chances(chosen, self.radius)
 
     def _agreeing(self, signs: NDArray[Any], agreement: NDArray[np.uint32]) -> Reports:
-        """Return the reports that agree with the signs where ``agreement`` has ones."""
+        """Return reports: the signs, kept where ``agreement`` has a 1 and flipped elsewhere."""
         everything = np.uint32(2**self.subset - 1)
         return np.asarray((signs ^ agreement ^ everything).astype(self.report_dtype))
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return each rounding of one value: its probability, and all reports by rank."""
+        """Return pairs: the probability of a rounding of one value, and all its reports by rank."""
         roundings = [(Fraction(1), 0)]
         for bit, chance in enumerate(self._chances(value[None], coin)[0].tolist()):
             ways = ((Fraction(chance), 1 << bit), (1 - Fraction(chance), 0))
@@ -176,7 +179,7 @@ class SubsetHypercube(OneChoice, OfVector):
         return Summary(len(reports), np.asarray(total, float), np.asarray(squares, float))
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Return each coordinate's mean over the users to whom it is assigned."""
+        """Return the mean of each coordinate, over the users to whom it is assigned."""
         users = summary.sum_of_squares / self.bound**2
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(users > 0, summary.sum / users, 0.0)
@@ -185,7 +188,7 @@ class SubsetHypercube(OneChoice, OfVector):
         return Estimate(mean, std_error, summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Return True if the summary's counts of signs are possible for ``count`` reports."""
+        """Return True if ``count`` reports can give the counts of signs in the summary."""
         if not super().accepts(summary, coins):
             return False
         users, signs = summary.sum_of_squares / self.bound**2, summary.sum / self.bound

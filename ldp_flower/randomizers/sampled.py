@@ -108,7 +108,7 @@ class SampledCoordinate(Randomizer):
         return replace(self, part=self.part.for_cohort(num_users, coin))
 
     def assigned(self, coins: Words) -> NDArray[np.int64]:
-        """Return the coordinate that each coin chooses."""
+        """Return the index of the coordinate on which each user reports, chosen by its coin."""
         return (derive(coins, _WHICH) % np.uint64(self.dim)).astype(np.int64)
 
     def _centre(self, values: Floats) -> None:
@@ -138,7 +138,7 @@ class SampledCoordinate(Randomizer):
         return Summary(len(reports), total, squares)
 
     def _each(self, summary: Summary) -> Iterator[Summary]:
-        """Yield the sums of the reports of each coordinate."""
+        """Yield, for each coordinate, the summary of the reports on it."""
         counts = np.rint(summary.sum[: self.dim]).astype(np.int64).tolist()
         sums = summary.sum[self.dim :].reshape(self.dim, -1)
         squares = summary.sum_of_squares[self.dim :].reshape(self.dim, -1)
@@ -153,7 +153,7 @@ class SampledCoordinate(Randomizer):
         return Estimate.side_by_side(map(self.part.estimate, self._each(summary)), summary.count)
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Return True if, for each coordinate, the part accepts the sums of this coordinate."""
+        """Return True if the part accepts the summary of the reports on each coordinate."""
         if not summary.sum.shape == summary.sum_of_squares.shape == (self.size,):
             return False
         counts = summary.sum[: self.dim]
@@ -180,11 +180,11 @@ class SampledCoordinate(Randomizer):
         return enumerable(self.part).worst_ratio()
 
     def law(self, value: Floats, coin: Words) -> Law:
-        """Return the part's law for the coordinate that the coin chooses."""
+        """Return the probability of every report on the coordinate that the coin chooses."""
         own = value[self.assigned(coin)]
         return enumerable(self.part).law(own, derive(coin, _PART))
 
     def to_config(self) -> dict[str, int | float | str]:
-        """Return one mapping with ``dim`` and the part's configuration (``part/name`` etc.)."""
+        """Return ``dim`` and the part's configuration (``part/name`` etc.) as plain values."""
         own = {f"part/{name}": value for name, value in self.part.to_config().items()}
         return {"name": type(self).__name__, "dim": self.dim, **own}

@@ -27,7 +27,7 @@ _OF_DISTANCE = 0.1  # share of delta that pays for the distance: the noise grows
 
 @lru_cache(maxsize=256)
 def plan_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho that all reports of a plan may cost together at (epsilon, delta)."""
+    """Return the largest total rho of a plan's reports that keeps the plan (epsilon, delta)-DP."""
     by_zcdp = zcdp_rho(epsilon, delta)
     # e^epsilon + 1 times the distance of all draws is the share of delta at this epsilon.
     odds = _OF_DISTANCE * delta / (MOST_DRAWS * _DISTANCE) - 1
@@ -39,7 +39,10 @@ def plan_rho(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def plan_epsilon(rho: float, delta: float) -> float:
-    """Return an epsilon at which a plan has ``rho``: the smallest one, or slightly more."""
+    """Return an epsilon of a plan whose reports cost ``rho`` together, at ``delta``.
+
+    It is the smallest one, or slightly more.
+    """
     from scipy.optimize import brentq  # slow to import, so a node's process starts without it
 
     most = zcdp_epsilon(rho, delta)

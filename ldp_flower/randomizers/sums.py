@@ -101,7 +101,7 @@ class NodeSum(Randomizer):
 
     @property
     def plan(self) -> str:
-        """Text that identifies the plan within a run."""
+        """Text that identifies the plan to which the report belongs, within a run."""
         shared = f" {self.honest}" if self.shared else ""
         return f"NodeSum {self.epsilon!r} {self.delta!r}{shared}"
 
@@ -119,17 +119,20 @@ class NodeSum(Randomizer):
 
     @property
     def rho(self) -> float:
-        """Cost of this report: the squared diameter, divided by twice the variance of the noise."""
+        """Cost of this report: squared diameter of the values over twice the noise variance."""
         return plan_rho(self.epsilon, self.delta) * self.parts / PARTS
 
     @cached_property
     def one(self) -> int:
-        """Integer that stands for the largest value, rounded down so that no report costs more."""
+        """Integer that stands for the largest value.
+
+        It is rounded down, so that no report costs more than planned.
+        """
         return min(_FINEST, int(SIGMA * math.sqrt(2 * self.rho * self.honest) / self.diameter))
 
     @property
     def unit(self) -> float:
-        """Value that the integer 1 stands for."""
+        """Length of the value that the integer 1 stands for."""
         return 1 / self.one
 
     @property
@@ -148,7 +151,7 @@ class NodeSum(Randomizer):
         return (SIGMA * self.unit) ** 2
 
     def farthest(self, num_users: int, num_nodes: int = 1) -> int:
-        """Return a bound that a sum over ``num_users`` users practically never exceeds."""
+        """Return a bound that a noisy sum over ``num_users`` users practically never exceeds."""
         return num_users * self.one + 64 * num_nodes * SIGMA
 
     @abstractmethod
@@ -167,12 +170,12 @@ class NodeSum(Randomizer):
         """
 
     def total(self, values: Floats) -> Integers:
-        """Return the exact sum over users of their values as integers, shape (dim,)."""
+        """Return the exact sum of the users' values, as integers, without noise, shape (dim,)."""
         with np.errstate(all="ignore"):
             return np.asarray(self.integers(self._own(values)).sum(axis=0, dtype=np.int64))
 
     def report(self, total: Integers, rng: RandomSource) -> Integers:
-        """Return a node's sum with noise; ``rng`` is one stream."""
+        """Return the sum ``total`` with the node's noise, drawn from ``rng`` as one stream."""
         return total + discrete_gaussian(self.dim, rng)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
@@ -196,7 +199,7 @@ class NodeSum(Randomizer):
         return Estimate(sums * self.unit / num_users, np.full(self.dim, error), num_users)
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Return the mean over nodes that have one user each."""
+        """Return the mean over nodes, from a summary of nodes with a single user each."""
         if summary.count == 0:
             return Estimate(np.zeros(self.dim), np.full(self.dim, np.inf), 0)
         error = np.full(self.dim, math.sqrt(self.variance / summary.count))
@@ -240,7 +243,7 @@ class BallSum(NodeSum):
         return self.radius / self.one
 
     def integers(self, values: Floats) -> Integers:
-        """Return vectors as integers of a length of at most ``one``."""
+        """Return each user's vector as integers, of Euclidean length ``one`` at most."""
         unit, length = directions(values)
         scaled = unit * (np.minimum(length / self.radius, 1.0) * self.one)[:, None]
         found = np.rint(scaled).astype(np.int64)
@@ -272,7 +275,7 @@ class CellSum(NodeSum):
     diameter: ClassVar[float] = math.sqrt(2)
 
     def integers(self, values: Floats) -> Integers:
-        """Return distributions as integers of at least 0 that add up to ``one`` at most."""
+        """Return each user's distribution over cells as integers from 0, of sum ``one`` at most."""
         shares = np.maximum(values, 0.0)
         sums = row_dots(shares, np.ones(self.dim))[:, None]
         scaled = shares * (self.one / np.maximum(sums, 1.0))

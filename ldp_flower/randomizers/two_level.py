@@ -58,7 +58,7 @@ def log(ratio: Fraction) -> Decimal:
 
 
 def residue_shares(divisor: int) -> list[Fraction]:
-    """Return the shares of all 64-bit words that are 0, 1, ... modulo ``divisor``."""
+    """Return, for each residue modulo ``divisor``, the share of 64-bit words that have it."""
     least, more = divmod(_WORDS, divisor)  # a residue below ``more`` has one word more
     return [Fraction(least + (residue < more), _WORDS) for residue in range(divisor)]
 
@@ -82,19 +82,19 @@ class TwoLevel:
 
     @cached_property
     def threshold(self) -> int:
-        """Number of 64-bit words (of 2**64) that select the likely set."""
+        """Number of 64-bit words, out of 2**64, for which a likely output is drawn."""
         likely = -(-_WORDS // self.num_likely)
         unlikely = _exp_rounded_down(self.epsilon) * (_WORDS // self.num_unlikely)
         return int(_WORDS * unlikely / (likely + unlikely))
 
     @property
     def probability(self) -> float:
-        """Realised probability of the likely set."""
+        """Exact probability, as the words are drawn, that the output is a likely one."""
         return self.threshold / _WORDS
 
     @property
     def ratio(self) -> Fraction:
-        """Realised ratio of the largest and the smallest probability of an output."""
+        """Exact ratio, as the words are drawn, of an output's largest and smallest probability."""
         largest = self.threshold * -(-_WORDS // self.num_likely)
         return Fraction(largest, (_WORDS - self.threshold) * (_WORDS // self.num_unlikely))
 
@@ -104,7 +104,7 @@ class TwoLevel:
         return log(self.ratio)
 
     def probabilities(self) -> list[Fraction]:
-        """Return the realised probabilities of all outputs; likely outputs come first."""
+        """Return the exact probabilities of all outputs by rank; likely outputs come first."""
         by_rank = []
         for words, size in (
             (self.threshold, self.num_likely),
@@ -114,18 +114,18 @@ class TwoLevel:
         return [share / _WORDS for share in by_rank]
 
     def draw(self, rng: RandomSource, num_users: int) -> tuple[NDArray[np.bool_], Words]:
-        """Draw each user's output: True if it is likely, and its rank (from 0) within its set."""
+        """Return each user's drawn output: True if it is likely, and its rank from 0 in its set."""
         words = rng.words((num_users, 2))
         likely = words[:, 0] < np.uint64(self.threshold)
         size = np.where(likely, np.uint64(self.num_likely), np.uint64(self.num_unlikely))
         return likely, words[:, 1] % size
 
     def only_likely(self, own: int) -> NDArray[np.int64]:
-        """Return all outputs by rank, beginning with ``own``, the only likely output."""
+        """Return all outputs by rank, if ``own`` is the only likely output: it comes first."""
         return np.concatenate([[own], np.delete(np.arange(self.num_outputs), own)])
 
     def keep_or_replace(self, own: NDArray[np.int64], rng: RandomSource) -> NDArray[np.int64]:
-        """Return each user's output ``own``, the only likely one, or another one at random."""
+        """Return each user's ``own`` output, or at random one of the others, which are unlikely."""
         likely, index = self.draw(rng, len(own))
         others = index.astype(np.int64)
         others += others >= own
@@ -147,7 +147,7 @@ class Enumerable(Protocol):
     """Protocol of mechanisms whose privacy loss can be computed in rational arithmetic."""
 
     def worst_ratio(self) -> Fraction:
-        """Return the largest ratio of any report's probabilities for any two values."""
+        """Return the largest ratio of a report's probabilities given any two values."""
 
     def law(self, value: Floats, coin: Words) -> Law:
         """Return the probability of every report for one finite value and one public coin.
@@ -164,7 +164,7 @@ def enumerable(mechanism: Randomizer) -> Enumerable:
 
 
 def report_type(num_outputs: int) -> np.dtype[np.generic]:
-    """Return the smallest unsigned type that holds the numbers below ``num_outputs``."""
+    """Return the smallest unsigned integer type for report numbers below ``num_outputs``."""
     return np.min_scalar_type(num_outputs - 1)
 
 
@@ -179,15 +179,15 @@ class OneChoice(Randomizer):
     @property
     @abstractmethod
     def _choice(self) -> TwoLevel:
-        """The choice between likely reports and unlikely ones."""
+        """The choice that draws a rank: the rank of a likely report, or of an unlikely one."""
 
     @abstractmethod
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return each rounding of one value: its chance, and all reports, likely ones first."""
+        """Return pairs: the chance of a rounding of one value, and all reports by rank."""
 
     @property
     def report_dtype(self) -> np.dtype[np.generic]:
-        """Smallest unsigned integer type that holds the number of a report."""
+        """Smallest unsigned integer type that holds the number of any report."""
         return report_type(self._choice.num_outputs)
 
     def contains(self, reports: Reports) -> bool:
@@ -199,7 +199,7 @@ class OneChoice(Randomizer):
         return self._choice.ratio
 
     def law(self, value: Floats, coin: Words) -> Law:
-        """Return the probability of every report for one finite value and one public coin."""
+        """Return every possible report for one value and coin, with its probability."""
         law: dict[bytes, Fraction] = defaultdict(Fraction)
         check_terms(self._choice.num_outputs)
         probabilities = self._choice.probabilities()
@@ -211,7 +211,7 @@ class OneChoice(Randomizer):
 
 
 def sign_chances(values: Floats, radius: float) -> Floats:
-    """Return the probabilities with which values in [-radius, radius] are rounded to +1, not -1."""
+    """Return the probabilities of rounding values in [-radius, radius] to +1 instead of -1."""
     return np.asarray((1 + np.clip(values / radius, -1, 1)) / 2)
 
 
@@ -261,7 +261,7 @@ class RandomizedResponse(OneChoice, OfNumber):
         return np.asarray((positive[:, 0] == kept).astype(np.uint8))
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return each rounding of one value: its probability, and all reports by rank."""
+        """Return pairs: the chance of a rounding of one value, and both reports by rank."""
         positive = Fraction(float(sign_chances(value, self.radius)[0]))
         bits = np.array([1, 0], np.uint8)
         return [(positive, bits), (1 - positive, bits[::-1])]

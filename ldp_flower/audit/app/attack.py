@@ -95,7 +95,10 @@ def _hear(node: AuditedNode, announce: Callable[[str], None]) -> None:
 
 
 def _neighbours(node: AuditedNode) -> tuple[list[object], list[Variant]]:
-    """Return the app's data, and the variants that change them, each in another way."""
+    """Return the data that the app loads, and the variants of them to compare.
+
+    No two variants give the same data.
+    """
     base = node.look(BASE, _MIN_RUNS)
     data = list(node.loaded)
     loaders = ", ".join(node.loaders)
@@ -119,7 +122,7 @@ def _neighbours(node: AuditedNode) -> tuple[list[object], list[Variant]]:
 
 
 def _errors(node: AuditedNode, base: Look) -> dict[str, str]:
-    """Return an error for each type of message to which the app replies with errors only."""
+    """Return one error by type of message, for types to which the app replies with errors only."""
     replies = {(node.kinds[i], form) for (i, path), form in base.forms if path == "reply"}
     answered = {kind for kind, form in replies if form == "content"}
     return {kind: form for kind, form in sorted(replies) if kind not in answered}
@@ -145,7 +148,7 @@ def _after_restart(node: AuditedNode, few: int) -> Iterator[Finding]:
 def _distinguish(
     node: AuditedNode, pair: Pair, announce: Callable[[str], None], report: AppAudit
 ) -> None:
-    """Bound the epsilon of a run from below by a classifier of two data sets."""
+    """Report a lower bound on a run's epsilon, found by a classifier of two data sets."""
     epsilon, delta = node.claims.of_run()
     wanted = max(_PER_CLAIM * math.exp(min(epsilon or 0.0, 20.0)), _MIN_JUDGED)
     how_many = int(min(wanted, max(node.affordable(), 60), _MAX_JUDGED))
@@ -161,7 +164,7 @@ def _distinguish(
 
 
 def _judge(node: AuditedNode, report: AppAudit) -> None:
-    """Compare the exact costs of known mechanisms with the claim."""
+    """Report a finding if the exact cost of a known mechanism exceeds the claim."""
     claims = node.claims
     report.claimed, delta = claims.of_run()
     for kind, local in claims.local.items():

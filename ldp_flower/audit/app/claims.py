@@ -95,7 +95,7 @@ class Claims:
             yield
 
     def of_run(self) -> tuple[float | None, float]:
-        """Return the claimed epsilon (None without a claim) and delta of a whole run."""
+        """Return the epsilon and delta that are claimed for a whole run; epsilon may be None."""
         local = self.local.values()
         delta = sum(each.delta for each in local) if self.delta is None else self.delta
         if self.epsilon is not None or not local:

@@ -60,7 +60,7 @@ def _distance(pair: Pair) -> float:
 
 
 def _chosen(first: Look, second: Look) -> _Chosen:
-    """Return the compared numbers of each array, which are those that differ most."""
+    """Return the indices of the numbers to compare, by array: those that differ most."""
     apart = first.apart(second)
     each = max(_COLUMNS // max(len(apart), 1), 4)
     largest: dict[str, Floats] = {}
@@ -73,7 +73,10 @@ def _chosen(first: Look, second: Look) -> _Chosen:
 
 
 def _numbers(run: Transcript, chosen: _Chosen) -> Floats:
-    """Return the chosen numbers and the sums of whole arrays; missing numbers are 0."""
+    """Return one vector for a run: the ``chosen`` numbers, and the sum of each whole array.
+
+    Numbers that the run lacks are 0.
+    """
     parts = [np.zeros(0)]
     for place, which in chosen.items():
         values = run.numbers.get(place, np.zeros(0))

@@ -46,7 +46,7 @@ class AppAudit:
 
 
 def shown(audit: AppAudit) -> Group:
-    """Return the tables for a terminal of 60 columns or more."""
+    """Return the audit as tables to print on a terminal of 60 columns or more."""
     parts: list[object] = []
     for head, rows in ((_HEAD, _findings(audit)), (_EPSILONS, _epsilons(audit))):
         table = Table(*head, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))

@@ -37,21 +37,21 @@ class RevealingPiece:
 
     @property
     def is_text(self) -> bool:
-        """True if the pieces are texts or errors."""
+        """True if both versions of the piece are texts, or one is an error."""
         if self.path == "reply":
             return "content" not in (self.first, self.second)
         return not self.how_many and all(s[:1] in "'\"" for s in (self.first, self.second))
 
     @property
     def is_answer(self) -> bool:
-        """True if the pieces can be randomised answers: integers, or texts."""
+        """True if both versions may be randomised answers, since they are integers or texts."""
         if self.how_many:
             return "." not in self.first + self.second
         return self.path.endswith(LENGTH) or (self.is_text and self.path != "reply")
 
     @property
     def what(self) -> str:
-        """Description of what the difference reveals."""
+        """Text for a report: what the difference between the two versions reveals."""
         if self.how_many:
             return "a function of the data, without noise"
         if self.path == "reply" and not self.is_text:
@@ -62,7 +62,7 @@ class RevealingPiece:
 
 
 def differences(base: Look, look: Look) -> Iterator[RevealingPiece]:
-    """Yield the pieces that are the same on all runs of each look, and differ between the two."""
+    """Yield the pieces of replies that are certain on each data set, but differ between the two."""
     found_at: set[Place] = set()
     forms, others = base.certain(), look.certain()
     for place in forms | others:

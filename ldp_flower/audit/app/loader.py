@@ -58,13 +58,13 @@ def loaders_of(app: AuditedApp, named: str | None) -> dict[str, FunctionType]:
 
 
 def _function(value: Any) -> FunctionType | None:
-    """Return the function inside a method, a cache or another wrapper; None if there is none."""
+    """Return the Python function inside a method, a cache or another wrapper, or None."""
     function = inspect.unwrap(getattr(value, "__func__", value)) if callable(value) else None
     return function if isinstance(function, FunctionType) else None
 
 
 def intercept(function: FunctionType, change: Callable[[Any], Any]) -> None:
-    """Let a function return ``change`` of its result, under all names that refer to it."""
+    """Make a function return ``change(result)``, under all names by which code refers to it."""
     parts = function.__globals__, function.__name__, function.__defaults__, function.__closure__
     original = FunctionType(function.__code__, *parts)
     original.__kwdefaults__ = function.__kwdefaults__

@@ -92,7 +92,7 @@ class AuditedApp:
 
 
 def project_of(folder: Path) -> dict[str, Any]:
-    """Return ``[tool.flwr]`` of the Flower app in a directory."""
+    """Return the table ``[tool.flwr]`` in the pyproject.toml of the Flower app in a directory."""
     file = folder / "pyproject.toml"
     if not file.is_file():
         raise CannotAuditError(f"{folder} is not a Flower app: it has no pyproject.toml.")

@@ -115,14 +115,14 @@ class Look:
         return forms or any(variance.any() for _, variance in self.numbers.values())
 
     def certain(self) -> dict[Place, str | None]:
-        """Return the form at each place, which is None if it varies over the runs."""
+        """Return the form of replies at each place; it is None where the form varies over runs."""
         return {
             place: form if count == self.count else None
             for (place, form), count in self.forms.items()
         }
 
     def apart(self, other: "Look") -> dict[Place, Floats]:
-        """Return squared distances of the means of all numbers, divided by their noise variance."""
+        """Return squared distances to another look's mean numbers, over the noise variance."""
         found = {}
         for place in self.numbers.keys() & other.numbers.keys():
             (one, first), (two, second) = self.numbers[place], other.numbers[place]
@@ -134,7 +134,7 @@ class Look:
         return found
 
     def distance(self, other: "Look") -> float:
-        """Return a distance between two data sets, from means, amounts of noise and forms."""
+        """Return how far two data sets' replies are apart: in means, noise and forms."""
         total = 0.0
         for place, squared in self.apart(other).items():
             first, second = self.numbers[place][1], other.numbers[place][1]

@@ -106,12 +106,12 @@ class AuditedNode:
         return error
 
     def affordable(self) -> int:
-        """Return the number of runs on each of two data sets that the options allow."""
+        """Return the number of runs on each of two data sets that the time limit allows."""
         seconds, runs = self.options.seconds, self.options.runs
         return int(seconds / (2 * self.seconds)) if runs is None else runs
 
     def look(self, variant: Variant, how_many: int) -> Look:
-        """Return what a server sees in :meth:`runs`."""
+        """Return a summary of ``how_many`` runs of :meth:`runs` on a variant of the data."""
         return Look(variant, self.runs(variant, how_many))
 
     def runs(self, variant: Variant, how_many: int) -> list[Transcript]:
@@ -173,7 +173,7 @@ class _Clock:
 
 @contextmanager
 def _standing_clock() -> Iterator[_Clock]:
-    """Let all clocks stand still inside this context, also in modules that are imported in it."""
+    """Stop all clocks inside this context, also those of modules imported in it; yield one."""
     clock = _Clock()
 
     class Still(datetime.datetime):

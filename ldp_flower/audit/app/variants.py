@@ -34,11 +34,11 @@ class Variant:
     record: int = 0  # index of the changed record; 0 also if several records are changed
 
     def of(self, value: Any) -> Any:
-        """Return the value that a loader would have returned with this variant of the data."""
+        """Return a loader's result ``value``, changed as this variant changes the data."""
         return value if self.alter is None else altered(value, self.alter)
 
     def neighbours(self, other: "Variant") -> bool:
-        """Return True if the two data sets differ in one record, or in one node's data."""
+        """Return True if this variant and ``other`` differ in one record, or in one node's data."""
         return BASE in (self, other) or self.record == other.record
 
 
@@ -103,7 +103,10 @@ def _column(change: _Change, which: int) -> Alter:
 
 
 def _targets(change: _Change) -> Alter:
-    """Return a change of possible targets: the last column, and arrays of one dimension."""
+    """Return a function that applies ``change`` to what may be targets.
+
+    These are the last column of a table, and arrays of one dimension.
+    """
     last = _column(change, -1)
     return lambda array, place: last(array, place) if place or array.ndim > 1 else change(array)
 
@@ -131,7 +134,7 @@ def _is_label(array: Array) -> bool:
 
 
 def _mirrored(array: Array) -> Array:
-    """Return values mirrored within the range of their column."""
+    """Return a column's values, mirrored at the middle of their range."""
     if array.dtype.kind not in "fiub":
         places = np.unique(array.astype(str), return_inverse=True)[1]
         first = np.unique(places, return_index=True)[1]  # a value of each kind
@@ -170,7 +173,7 @@ def _far_off(array: Array) -> Array:
 
 
 def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
-    """Return a copy of a value with all of its records altered, in any form that apps use."""
+    """Return a copy of a loader's result in which ``alter`` has changed every array of records."""
     if not getattr(value, "ndim", 1):  # a number
         return value
     if isinstance(value, np.ndarray):
@@ -197,7 +200,7 @@ def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
 
 
 def _with_parts(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a copy of a collection, or of an object with plain fields, with its parts changed."""
+    """Return a copy of a collection or object in which ``change`` was applied to each part."""
     if isinstance(value, dict):
         made = copy(value)  # keeps its class, whose methods the app may call
         made.update({key: change(part) for key, part in value.items()})

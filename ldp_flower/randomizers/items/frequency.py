@@ -35,7 +35,7 @@ class Items(Randomizer):
 
     @abstractmethod
     def _roundings(self, value: Floats) -> Iterable[tuple[Fraction, int]]:
-        """Return the items that :meth:`_items` may return for one value, with their chances."""
+        """Return pairs of a chance and an item, for the items that one value may become."""
 
 
 class OneLabel(OneChoice, Items):
@@ -47,11 +47,11 @@ class OneLabel(OneChoice, Items):
 
     @abstractmethod
     def _labels(self, items: Integers, coins: Words) -> Integers:
-        """Return the label of one item per user; labels are numbered from 0."""
+        """Return the label of each user's item, an integer from 0; it may depend on the coin."""
 
     @property
     def own(self) -> Fraction:
-        """Probability of reporting the label of the user's item."""
+        """Probability that a report is the label of the user's item."""
         return Fraction(self._choice.threshold, 1 << 64)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
@@ -59,7 +59,7 @@ class OneLabel(OneChoice, Items):
         return self._choice.keep_or_replace(labels, rng).astype(self.report_dtype)
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the chance of each item that a value may become, with all reports by rank."""
+        """Yield pairs: the chance of an item that a value may become, and all reports by rank."""
         for chance, item in self._roundings(value):
             (label,) = self._labels(np.array([item]), coin).tolist()
             yield chance, self._choice.only_likely(label).astype(self.report_dtype)
@@ -89,7 +89,7 @@ class OfItem(Items):
         return 1
 
     def _numbered(self, values: Floats) -> Integers:
-        """Return item numbers; invalid items get the number ``domain_size``."""
+        """Return the values as item numbers; ``domain_size`` stands for an invalid item."""
         valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
         return np.where(valid, values, self.domain_size).astype(np.int64)
 
@@ -130,7 +130,7 @@ class FrequencyOracle(OfItem):
 
     @property
     def support_size(self) -> int | None:
-        """Number of items that every report supports, or None if it varies."""
+        """Number of items that each report supports; None if it varies between reports."""
         return None
 
     @property
@@ -156,10 +156,13 @@ class FrequencyOracle(OfItem):
 
     @abstractmethod
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
-        """Return a mask of the items that each report supports, shape (users, domain_size)."""
+        """Return a mask, shape (users, domain_size): True if a user's report supports an item."""
 
     def _support(self, reports: Reports, coins: Words) -> Integers:
-        """Return the number of reports that support each item, without a (users, items) array."""
+        """Return, for each item, the number of reports that support it.
+
+        No array of shape (users, items) is needed.
+        """
         return count_supports(
             lambda run: self._supports(reports[run], coins[run]), len(reports), self.domain_size
         )
@@ -170,7 +173,7 @@ class FrequencyOracle(OfItem):
 
     @cached_property
     def _levels(self) -> tuple[float, float]:
-        """Debiased values of a supported item and of an unsupported item."""
+        """The two numbers of a debiased report: for a supported item, and for any other one."""
         return float(1 - self.other) / self._gap, -float(self.other) / self._gap
 
     @property
@@ -202,7 +205,7 @@ class FrequencyOracle(OfItem):
         return np.where(self._supports(reports, coins), *self._levels)
 
     def _summary(self, count: int, support: Floats) -> Summary:
-        """Return the summary of ``count`` reports from the support of each item."""
+        """Return the summary of ``count`` reports, of which ``support`` support each item."""
         high, low = self._levels
         total = support / self._gap - count * float(self.other) / self._gap
         return Summary(count, total, support * high**2 + (count - support) * low**2)
@@ -215,11 +218,11 @@ class FrequencyOracle(OfItem):
         return self._summarize(reports, _coins(len(reports), coins)).sum
 
     def support(self, estimate: Estimate) -> Floats:
-        """Return the number of reports that support each item, from an estimate."""
+        """Return the number of reports that support each item, which an estimate implies."""
         return estimate.count * (estimate.mean * self._gap + float(self.other))
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Return True if the summary follows from possible supports of ``count`` reports."""
+        """Return True if a summary follows from whole numbers of supports by ``count`` reports."""
         if not super().accepts(summary, coins):
             return False
         count = summary.count

@@ -58,7 +58,7 @@ class HadamardResponse(OneChoice, FrequencyOracle):
 
     @property
     def own(self) -> Fraction:
-        """Probability of a column that is positive for the user's item."""
+        """Probability that a report is a column whose sign is positive for the user's item."""
         return Fraction(self._choice.threshold, 1 << 64)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
@@ -67,7 +67,7 @@ class HadamardResponse(OneChoice, FrequencyOracle):
         return self._columns(items, likely, index)
 
     def _columns(self, items: Integers, positive: NDArray[np.bool_], index: Words) -> Reports:
-        """Return the ``index``-th of the columns in which the items' rows have a given sign."""
+        """Return, for each item, the ``index``-th column in which its row has the given sign."""
         # The index gives all bits of the column but one, whose place is the lowest set bit of the
         # row. That bit is then chosen so that the row has the given sign in the column.
         rows = items.astype(np.uint64) + _ONE
@@ -78,7 +78,7 @@ class HadamardResponse(OneChoice, FrequencyOracle):
         return np.where(negative == positive, columns | bit, columns).astype(self.report_dtype)
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the chance of each item that a value may become, with all reports by rank."""
+        """Yield pairs: the chance of an item that a value may become, and all reports by rank."""
         likely = np.repeat([True, False], self.order // 2)
         index = np.tile(np.arange(self.order // 2, dtype=np.uint64), 2)
         for chance, item in self._roundings(value):
@@ -131,11 +131,11 @@ class HadamardBit(OneLabel, FrequencyOracle):
         return TwoLevel(self.epsilon, 1, 1)
 
     def columns(self, coins: Words) -> Words:
-        """Return the column that each coin chooses."""
+        """Return the index of the matrix column that each user's coin chooses."""
         return derive(coins) & np.uint64(self.order - 1)
 
     def _labels(self, items: Integers, coins: Words) -> Integers:
-        """Return 1 for a negative sign, and 0 for a positive one."""
+        """Return the sign of each item in its user's column: 1 if it is negative, else 0."""
         common = np.bitwise_count(items.astype(np.uint64) & self.columns(coins))
         return np.asarray((common & 1).astype(np.int64))
 
@@ -152,7 +152,7 @@ class HadamardBit(OneLabel, FrequencyOracle):
 
 
 def _transformed(sums: Integers) -> Integers:
-    """Return the products of a vector with all rows of a Sylvester matrix."""
+    """Return the vector's products with all rows of a Sylvester matrix (the Hadamard transform)."""
     half = 1
     while half < sums.size:
         pairs = sums.reshape(-1, 2, half)

@@ -37,20 +37,20 @@ class LocalHashing(OneLabel):
 
     @property
     def other(self) -> Fraction:
-        """Probability, over the coin, that another item has the reported bucket."""
+        """Probability, over coins, that an item other than the user's is in the reported bucket."""
         return Fraction(1, self.num_buckets)
 
     def _labels(self, items: Integers, coins: Words) -> Integers:
         return self._buckets(items, coins)
 
     def _buckets(self, items: Integers, coins: Words) -> Integers:
-        """Return the bucket of one item per user."""
+        """Return the bucket that each user's hash function gives to the user's item."""
         function = KeyedRandom(coins).words((len(items), 2))
         hashes = function[:, 0] * items.astype(np.uint64) + function[:, 1]
         return ((hashes >> _HALF) * np.uint64(self.num_buckets) >> _HALF).astype(np.int64)
 
     def _edge(self, buckets: Words) -> Words:
-        """Return, for each bucket, the smallest upper half of the hashes that fall into it."""
+        """Return the smallest hash in each bucket; hashes are the upper 32 bits of words."""
         g = np.uint64(self.num_buckets)
         return ((buckets << _HALF) + g - np.uint64(1)) // g
 

@@ -81,7 +81,7 @@ class PrefixTree(LocalHashing):
 
     @property
     def size(self) -> int:
-        """Not available: raises TypeError, since debiased reports are never formed."""
+        """Number of coordinates of a debiased report: raises TypeError, since none is formed."""
         self._refuse()
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
@@ -133,7 +133,7 @@ class PrefixTree(LocalHashing):
         return np.asarray(valid)
 
     def _labels(self, items: Integers, coins: Words) -> Integers:
-        """Return the bucket of the prefix of each user's item."""
+        """Return the bucket of each user's prefix, cut to the length that its coin chooses."""
         dropped = (self.num_bits - np.array(self.lengths))[self._levels(coins)]
         return self._buckets(items >> dropped, coins)
 
@@ -200,7 +200,11 @@ class PrefixTree(LocalHashing):
         return np.concatenate([np.zeros(0, np.int64), *blocks])
 
     def _debiased(self, support: NDArray[Any], num_users: int, total: int) -> tuple[Floats, Floats]:
-        """Return estimated counts over all users, and their errors, from supports at one level."""
+        """Return estimated counts of prefixes over all users, and the counts' standard errors.
+
+        ``support`` has the supports of the prefixes of one length, by ``num_users`` of ``total``
+        users.
+        """
         p, q = float(self.own), float(self.other)
         users = max(1, num_users)
         share = (support / users - q) / (p - q)
@@ -212,7 +216,7 @@ class PrefixTree(LocalHashing):
 
 
 def _extensions(prefixes: Words, bits: int) -> NDArray[np.uint64]:
-    """Return all extensions of the prefixes by ``bits`` bits, in order."""
+    """Return every prefix, lengthened by each sequence of ``bits`` bits, in increasing order."""
     tails = np.arange(1 << bits, dtype=np.uint64)
     return np.asarray(((np.sort(prefixes) << np.uint64(bits))[:, None] | tails).ravel())
 

@@ -53,7 +53,7 @@ class DiscreteSquareWave(OneChoice, OfItem):
 
     @cached_property
     def window(self) -> int:
-        """Number of likely reports of each cell."""
+        """Number of reports that are likely for a cell; they are consecutive."""
         e = self.epsilon
         if e < 1e-3:
             share = 1.0  # the limit below
@@ -79,13 +79,13 @@ class DiscreteSquareWave(OneChoice, OfItem):
 
     @cached_property
     def _line(self) -> tuple[float, float]:
-        """Expected report as a linear function of the cell's number: intercept and slope."""
+        """Intercept and slope of the expected report, a linear function of the cell's number."""
         expected = np.arange(self.num_reports) @ self.law_of_reports()
         return float(expected[0]), float(expected[-1] - expected[0]) / (self.domain_size - 1)
 
     @property
     def variance(self) -> float:
-        """Variance of the estimated cell number, at the worst cell."""
+        """Variance of a user's debiased cell number, at the cell where it is largest."""
         start, slope = self._line
         numbers = (np.arange(self.num_reports) - start) / slope
         law = self.law_of_reports()
@@ -105,7 +105,7 @@ class DiscreteSquareWave(OneChoice, OfItem):
         return np.where(likely, cells + place, other).astype(self.report_dtype)
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return the chance of each cell that a value may become, with all reports by rank."""
+        """Yield pairs: the chance of a cell that a value may become, and all reports by rank."""
         reports = np.arange(self.num_reports)
         for chance, cell in self._roundings(value):
             near = (reports >= cell) & (reports < cell + self.window)

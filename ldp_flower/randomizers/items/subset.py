@@ -103,24 +103,24 @@ class SubsetSelection(FrequencyOracle):
 
     @property
     def _missing(self) -> Fraction:
-        """Number of subsets that do not meet T, in the unit of :attr:`_meeting`."""
+        """Number of subsets without any item of the user's set T, in :attr:`_meeting`'s unit."""
         w = self.report_items
         return Fraction(self.domain_size - self.set_size - w + 1, w)
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Cumulative sums of :attr:`_selected`."""
+        """Cumulative sums of :attr:`_selected`, by which a random word chooses an item of T."""
         total = sum(self._meeting)
         return [int(_WORDS * below / total) for below in accumulate(self._meeting)]
 
     @cached_property
     def _selected(self) -> list[int]:
-        """Number of words, of 2**64, that select each item of T as the first one in the report."""
+        """Number of 64-bit words that choose each item of T as the report's first item in T."""
         return [end - begin for begin, end in pairwise([0, *self._ends])]
 
     @cached_property
     def threshold(self) -> int:
-        """Number of words, of 2**64, that select the reports that meet T."""
+        """Number of 64-bit words, out of 2**64, for which the report contains an item of T."""
         pairs = zip(self._selected, self._meeting, strict=True)
         most = max(Fraction(c) / w for c, w in pairs) / _WORDS
         odds = _exp_rounded_down(self.epsilon) / (most * self._missing * self._bias)
@@ -139,7 +139,7 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def _bias(self) -> Fraction:
-        """Bound on the ratio of the probabilities of two subsets that should be equal."""
+        """Bound on the ratio by which two subsets' equal probabilities may differ in the draw."""
         return 1 + Fraction(4 * self.report_items * self.domain_size, _WORDS)
 
     @cached_property
@@ -201,7 +201,10 @@ class SubsetSelection(FrequencyOracle):
         return (self.report_items,)
 
     def _sets(self, values: Floats, words: Words) -> Integers:
-        """Return sets of distinct items in descending order, filled up by random words."""
+        """Return each user's set of distinct items, in descending order.
+
+        Random items, chosen by ``words``, replace repeated and invalid ones.
+        """
         sets = np.sort(self._numbered(values), axis=1)
         sets[:, 1:][sets[:, 1:] == sets[:, :-1]] = self.domain_size
         sets.sort(axis=1)
@@ -257,7 +260,7 @@ class SubsetSelection(FrequencyOracle):
         return np.flatnonzero(chosen).reshape(users, -1) - row[:, None]
 
     def law(self, value: Floats, coin: Words) -> Law:
-        """Return the probability of every report for one finite value; the coin is not used."""
+        """Return every possible report for one value, with its probability; ``coin`` is unused."""
         d, k, w = self.domain_size, self.set_size, self.report_items
         num_paths = math.perm(d - k, w) + sum(math.perm(d - 1 - i, w - 1) for i in range(k))
         numbers = self._numbered(value)
@@ -274,7 +277,7 @@ class SubsetSelection(FrequencyOracle):
         return law
 
     def _paths(self, items: Integers) -> Iterator[tuple[Reports, list[Fraction]]]:
-        """Yield the reports of one set along all paths of :meth:`_draw`, with their chances."""
+        """Yield reports with their chances, for the random choices of :meth:`_draw` on one set."""
         w, meets = self.report_items, Fraction(self.threshold, _WORDS)
         kinds = [(i, True, meets * c / _WORDS) for i, c in enumerate(self._selected, 1)]
         for excluded, met, kind in [*kinds, (self.set_size, False, 1 - meets)]:

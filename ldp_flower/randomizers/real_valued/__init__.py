@@ -45,7 +45,7 @@ class RealValued(Randomizer):
             raise ValueError(f"Expected radius >= {self.smallest_radius:g}, got {self.radius}.")
 
     def _on_grid(self, numbers: Floats) -> Reports:
-        """Return the reports for numbers within the bound, rounded by :func:`on_grid`."""
+        """Return reports: the numbers, rounded by :func:`on_grid` and clipped to the bound."""
         return np.clip(on_grid(numbers, self.bound), -self.bound, self.bound).astype(np.float32)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:

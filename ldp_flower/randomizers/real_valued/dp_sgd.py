@@ -90,7 +90,10 @@ def dp_sgd_epsilon(
 
 
 def _grid(epsilon: float, steps: int) -> float:
-    """Return a grid that adds almost nothing to epsilon. With more steps, it must be finer."""
+    """Return the step of the grid of privacy losses, so fine that it hardly changes epsilon.
+
+    More training ``steps`` need a finer grid.
+    """
     return max(_GRID * epsilon, _FINEST_GRID) * min(1.0, math.sqrt(1000 / steps))
 
 
@@ -228,7 +231,7 @@ class DpSgdPlan(PlainFields):
 
     @property
     def epsilon_of_presence(self) -> float:
-        """Epsilon if records are added or removed, not replaced, as Opacus and others state it."""
+        """Epsilon for adding or removing a record, not replacing one, as Opacus states it."""
         return self._spent(self.num_rounds, "add or remove")
 
     def _spent(self, num_rounds: int, neighbours: Literal["replace", "add or remove"]) -> float:

@@ -191,7 +191,7 @@ class GaussianMechanism(RealVector):
 
     @property
     def bound(self) -> float:
-        """Limit at which numbers are cut off, which has a probability of at most 4e-33 each."""
+        """Bound at which reports are clipped; noise exceeds it with a chance of at most 4e-33."""
         return self.radius + _MAX_TAIL * self.sigma
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:

@@ -87,11 +87,11 @@ class RecordMechanism(RealVector):
 
     @property
     def size(self) -> int:
-        """Number of coordinates of a debiased report: the sum and the number of records."""
+        """Number of coordinates of a debiased report: those of the sum, and the records' number."""
         return self.dim + 1
 
     def total(self, values: Floats) -> Floats:
-        """Return the sum of the values of records, each brought into the domain."""
+        """Return the sum of the records' values, each first brought into the domain."""
         with np.errstate(all="ignore"):
             return np.asarray(self._clipped(self._own(values)).sum(axis=0))
 
@@ -127,7 +127,7 @@ class RecordMechanism(RealVector):
 
     @abstractmethod
     def _clipped(self, values: Floats) -> Floats:
-        """Return finite values, brought into the domain."""
+        """Return finite values, each clipped to the mechanism's domain."""
 
     @abstractmethod
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
@@ -234,14 +234,14 @@ class Choosing(RecordMechanism):
 
     @cached_property
     def rho(self) -> float:
-        """Zero-concentrated privacy parameter of one report."""
+        """Cost of one report in zero-concentrated differential privacy: rho."""
         return zcdp_rho(self.epsilon, self.delta) / self.steps
 
     def _clipped(self, values: Floats) -> Floats:
         return np.clip(values, -self.radius, self.radius)
 
     def _are_places(self, numbers: Reports, limit: int) -> bool:
-        """Return True if every row has increasing indices (integers from 0) below ``limit``."""
+        """Return True if each row of ``numbers`` has increasing indices from 0, below ``limit``."""
         places = numbers.astype(np.float64)
         return bool(
             (places == np.floor(places)).all()

@@ -28,7 +28,7 @@ class _Scalar(RealValued, OfNumber):
 
     @abstractmethod
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
-        """Return randomised numbers for numbers in [-1, 1]."""
+        """Return a randomised number for each number t in [-1, 1], with t as its expectation."""
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         t = np.clip(values[:, 0] / self.radius, -1, 1)
@@ -137,7 +137,7 @@ class HybridMechanism(_Scalar):
 
     @property
     def bound(self) -> float:
-        """The larger of the two mechanisms' bounds."""
+        """Largest absolute value of a report: the larger bound of the two mechanisms in use."""
         return self.radius * max(self._response, self._piecewise.bound if self._share else 0.0)
 
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
