@@ -63,7 +63,7 @@ class ColumnStrategy(LdpStrategy[R]):
 
     @abstractmethod
     def _asked(self, run: Run) -> Protocol:
-        """Run the protocol after the number of users has been checked."""
+        """Ask the protocol's questions and return its result; enough users have been found."""
 
     def refusal(
         self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
@@ -91,13 +91,13 @@ class ColumnStrategy(LdpStrategy[R]):
             raise TooFewReports(refusal)
 
     def protocol(self, run: Run) -> Protocol:
-        """Run the protocol; raise TooFewReports if there are too few users."""
+        """Ask the protocol's questions; raise TooFewReports first if there are too few users."""
         if refusal := self._refused(run):
             raise TooFewReports(refusal)
         return (yield from self._asked(run))
 
     def _refused(self, run: Run) -> TooFew | None:
-        """Return why the users of a run are too few, or None if they are enough."""
+        """Return a TooFew with the reason if a run has too few users, or None."""
         if self.noise == "user":
             return self._refusal(run.num_users)
         nodes = run.population.num_nodes
@@ -110,7 +110,10 @@ class ColumnStrategy(LdpStrategy[R]):
         return self._few_at_node(run.num_users, needed, nodes)
 
     def _few_at_node(self, num_users: int, needed: int, nodes: int = 1) -> TooFew | None:
-        """Return why ``num_users`` users are too few with noise at the node; None if enough."""
+        """Return a TooFew if ``num_users`` users are too few with noise at the node, or None.
+
+        They are too few if they are less than ``needed`` on ``nodes`` nodes.
+        """
         least = max(needed, self.min_reports)
         what = "show the estimate above noise"
         return too_few_at_nodes(what, least, num_users, nodes, self.epsilon, self.noise)
@@ -144,7 +147,7 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
     def shares_of_nodes(
         self, cohort: Cohort, budget: Budget, share: float = 1.0
     ) -> Generator[Ask, Estimate, ShareEstimates]:
-        """Return the shares from one noisy histogram of all users."""
+        """Ask a cohort once for a noisy histogram, and return the shares of the cells."""
         cell = self._question
         question = questions.CellShares(cell.coordinates, cell.sizes, cell.edges)
         found = yield from ask_cells(cohort, budget, question, share)
@@ -165,7 +168,10 @@ class CellStrategy(AtNode, ColumnStrategy[R]):
         return too_noisy(self, num_users, self._shares.noise(num_users), USEFUL_SHARE, "a share")
 
     def synthetic(self, setting: Setting) -> ColumnUsers:
-        """Return users with columns of categories; the error is a share's stated standard error."""
+        """Return a population of users with columns of categories, from which plans are simulated.
+
+        The planned error is the standard error of a share that a result states.
+        """
         error = f"standard error of {self._share_of}'s share"
         judge = error_of_shares if self.noise != "user" else error_of_drawn_shares
         large = self._shares.is_large(setting.num_users)
@@ -192,7 +198,10 @@ def columns_of(schema: Schema, argument: str, given: Any, fewest: int = 1) -> li
 
 
 def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
-    """Return a column's categories; raise ValueError if it has none or too many."""
+    """Return the categories of ``column``; raise ValueError if it has none or too many.
+
+    ``argument`` is the argument that named the column, for the error.
+    """
     kind = schema.kind(column, argument)
     if not isinstance(kind, Categories):
         raise ValueError(f"Expected {argument} to be a column of categories, got {column!r}.")

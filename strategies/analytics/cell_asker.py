@@ -30,7 +30,10 @@ class CellAsker:
         self.everyone = run.cohorts([run.num_users])[0] if self.budget else None
 
     def noise(self, cells: int, part: float) -> float:
-        """Return the standard error of a share by a part of the budget, or of the users."""
+        """Return the standard error of a cell's share if a ``part`` of the budget is spent on it.
+
+        Without noise at the node it is a part of the users instead.
+        """
         if self.budget:
             return self.budget.error(self.budget.cells(cells, part))
         users = int(part * self._run.num_users)
@@ -39,7 +42,11 @@ class CellAsker:
     def shares(
         self, names: Sequence[str], edges: dict[str, Floats], part: float
     ) -> Generator[Ask, Any, ShareEstimates]:
-        """Return the shares of the cells of some columns; categories go before numbers."""
+        """Ask for the table of some columns, and return the shares of its cells.
+
+        In the table, columns of categories come before columns of numbers, which ``edges`` cuts
+        into cells. ``part`` is the part of the budget, or of the users.
+        """
         categories = [name for name in names if name not in edges]
         cut = {name: edges[name] for name in names if name in edges}
         cell = cell_question(self._strategy.schema, categories, edges=cut)
@@ -53,7 +60,10 @@ class CellAsker:
         return (yield from estimator.estimate(cohorts, cell))
 
     def scale(self, name: str, part: float) -> Generator[Ask, Any, Floats]:
-        """Return the quantile function of a column of numbers, from bins of equal width."""
+        """Ask for the shares of equal bins of a number, and return the number's quantile function.
+
+        The function is a table of knots. ``part`` is the part of the budget, or of the users.
+        """
         sharp = (bins for bins in _BINS if self.noise(bins, part) * bins <= _BIN_NOISE)
         kind = self._strategy.schema.kind(name)
         assert isinstance(kind, Numeric)

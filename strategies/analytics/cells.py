@@ -71,7 +71,7 @@ def names_of_ranges(ends: Floats) -> list[str]:
 
 
 def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:
-    """Return the least noisy frequency oracle with short reports and an affordable decoding."""
+    """Return the least noisy frequency oracle whose reports are short and quickly decoded."""
     if num_users * num_items > _MAX_WORK:
         quick: list[FrequencyOracle] = [
             HadamardResponse(epsilon, num_items),
@@ -97,7 +97,7 @@ class ShareEstimates:
 
     @cached_property
     def likely(self) -> Floats:
-        """The shares, clipped at 0 and scaled to a sum of at most 1."""
+        """The shares as a distribution: clipped at 0, and scaled to a sum of at most 1."""
         return clipped(self.cells)
 
     def error_of(self, weights: Floats) -> Floats:
@@ -110,11 +110,11 @@ class ShareEstimates:
 
     @property
     def answering(self) -> float:
-        """Share of the users who have an answer."""
+        """Share of the queried users who have an answer: the sum over the cells."""
         return max(float(self.cells.sum()), 1e-9)
 
     def among_answering(self) -> tuple[Floats, Floats]:
-        """Return the shares among users who have an answer, and the covariance of these shares."""
+        """Return the cells' shares among users who have an answer, and their covariance."""
         shares = self.cells / self.answering
         jacobian = (np.eye(len(shares)) - shares[:, None]) / self.answering
         return shares, np.asarray(jacobian @ self.covariance @ jacobian.T)
@@ -137,7 +137,7 @@ class ShareEstimator:
     num_cells: int  # number of cells, at least two
 
     def sizes(self, num_users: int, fewest: int = 1) -> list[int]:
-        """Return the sizes of the waves: one wave, or two if these are less noisy."""
+        """Return the number of users in each wave, for one wave, or two if these are less noisy."""
         first, later = self._variances(num_users)
         best, sizes = first / num_users * _TWO_WAVES_RATIO, [num_users]
         if later < _NOISY * (1 - 1 / self.num_cells) / self.num_cells:
@@ -158,7 +158,10 @@ class ShareEstimator:
         return many > few / _TWO_WAVES_RATIO
 
     def _variances(self, num_users: int) -> tuple[float, float]:
-        """Return a report's variance about one cell, with and without the additional cell."""
+        """Return two variances of a report about one cell: with the additional cell, and without.
+
+        The additional cell is for missing values.
+        """
         numbers = (self.num_cells + 1, self.num_cells)
         oracles = (oracle_of(self.epsilon, number, num_users) for number in numbers)
         first, later = (oracle.variance_at(1 / self.num_cells) for oracle in oracles)
@@ -169,7 +172,7 @@ class ShareEstimator:
         return self._variances(num_users)[len(self.sizes(num_users)) - 1]
 
     def oracles(self, sizes: Sequence[int]) -> list[FrequencyOracle]:
-        """Return the oracles for waves of these sizes; the first wave has one additional cell."""
+        """Return the oracle of each wave; the first one has a further cell for missing values."""
         numbers = (self.num_cells + 1, self.num_cells)
         return [oracle_of(self.epsilon, *each) for each in zip(numbers, sizes, strict=False)]
 
@@ -230,13 +233,16 @@ class _NormalEquations:
         return _NormalEquations(self.information + other.information, self.score + other.score)
 
     def solved(self) -> tuple[Floats, Floats]:
-        """Return the shares and their covariance."""
+        """Return the shares of the cells that solve the equations, and their covariance."""
         covariance = np.linalg.inv(self.information)
         return np.asarray(covariance @ self.score), np.asarray(covariance)
 
 
 def _noise(oracle: FrequencyOracle, cells: Floats) -> float:
-    """Return a report's total variance about the cells as shares of the users with an answer."""
+    """Return the sum over cells of a report's variance, for shares among users with an answer.
+
+    ``cells`` are the cells' shares among all users.
+    """
     rest = np.append(cells, max(1 - cells.sum(), 0.0))[: oracle.domain_size]
     covariance = oracle.covariance(rest)[: len(cells), : len(cells)]
     projection = np.eye(len(cells)) - (cells / max(cells.sum(), 1e-9))[:, None]
@@ -272,7 +278,7 @@ class Levels:
 
     @property
     def shares(self) -> ShareEstimator:
-        """Estimator of the shares of all pairs of group and level."""
+        """Estimator of the shares of all cells, one cell for each pair of group and level."""
         return ShareEstimator(self.epsilon, self.groups * self.number)
 
     @cached_property
@@ -284,7 +290,10 @@ class Levels:
         return _worst(self.epsilon, self.groups, self.number)
 
     def variance_of(self, numbers: Floats) -> float:
-        """Return the variance that a report adds to a mean, if all groups have these numbers."""
+        """Return the variance that a report adds to a group's mean.
+
+        ``numbers`` is the sample of the numbers in every group.
+        """
         near = rounded(numbers, self.number).mean(axis=0)
         return _variance(self._oracle, self.groups, near, float(numbers.mean()))
 
@@ -293,14 +302,17 @@ class Levels:
         return oracle_of(self.epsilon, max(2, self.groups * self.number), 1)
 
     def pilot(self, num_users: int, fewest: int) -> int:
-        """Return the number of users who report on their rounding; 0 if rounding is negligible."""
+        """Return the number of users who report how uncertain the rounding of their number is.
+
+        It is 0 if the rounding is negligible.
+        """
         if (1 / (self.number - 1)) ** 2 / 2 < _MATTERS * self.variance:
             return 0
         return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
 
     @property
     def rounding(self) -> Randomizer:
-        """Randomizer of the users who report on their rounding."""
+        """Randomizer of the pilot users' reports about their rounding."""
         return number_randomizer(self.epsilon, 0.5)
 
     def uncertainty(
@@ -342,36 +354,39 @@ class Levels:
         )
 
     def error_of_difference(self, found: ShareEstimates) -> float:
-        """Return the standard error of the second group's mean less the first one's."""
+        """Return the standard error of the second group's mean minus the first one's."""
         groups = self.means(found, None, found.users)
         first, second = self._slopes(groups.mean, np.maximum(groups.share, 1e-9))
         return float(found.error_of((second - first)[None])[0])
 
     def joined(self, found: ShareEstimates) -> ShareEstimates:
-        """Return the shares of the levels in all groups together, for :meth:`means`."""
+        """Return the shares of the levels when all groups are one group, for :meth:`means`."""
         sums = np.tile(np.eye(self.number), self.groups)
         return ShareEstimates(sums @ found.cells, sums @ found.covariance @ sums.T, found.users)
 
     def _blocks(self, groups: int) -> Floats:
-        """Return the mask of the cells of each group, shape (groups, cells)."""
+        """Return a 0-1 matrix, shape (groups, cells), that marks the cells of each group."""
         return np.repeat(np.eye(groups), self.number, axis=1)
 
     def _slopes(self, mean: Floats, held: Floats) -> Floats:
-        """Return the derivatives of the groups' means with respect to the cells' shares."""
+        """Return the derivatives of the groups' means in the cells' shares, (groups, cells).
+
+        ``held`` are the groups' shares.
+        """
         levels = np.tile(np.linspace(-1.0, 1.0, self.number), len(mean))
         gradients = levels - np.repeat(mean, self.number)
         return np.asarray(self._blocks(len(mean)) * gradients / held[:, None])
 
 
 def rounded(numbers: Floats, number: int) -> Floats:
-    """Return the probabilities, shape (numbers, levels), of the levels that numbers round to."""
+    """Return the chances of each level when numbers are rounded at random, (numbers, levels)."""
     levels = np.linspace(-1.0, 1.0, number)
     return np.asarray(np.maximum(1 - np.abs(levels - numbers[:, None]) * (number - 1) / 2, 0.0))
 
 
 @lru_cache(maxsize=1024)
 def _worst(epsilon: float, groups: int, number: int) -> float:
-    """Return the largest variance over positions, where all users of a group have one number."""
+    """Return a group's largest variance per report, over the number that all its users have."""
     oracle = oracle_of(epsilon, max(2, groups * number), 1)
     places = np.linspace(0.0, 1.0, _PLACES)
     each = zip(places, rounded(places, number), strict=True)
@@ -379,7 +394,10 @@ def _worst(epsilon: float, groups: int, number: int) -> float:
 
 
 def _variance(oracle: FrequencyOracle, groups: int, near: Floats, mean: float) -> float:
-    """Return the variance that a report adds to a group's mean; all groups have the same levels."""
+    """Return the variance that a report adds to a group's mean; groups are equally large.
+
+    ``near`` are the levels' shares within each group, and ``mean`` is the group's mean.
+    """
     from_here = np.linspace(-1.0, 1.0, len(near)) - mean
     return float(from_here @ oracle.covariance(near / groups) @ from_here) * groups**2
 

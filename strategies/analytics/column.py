@@ -75,12 +75,12 @@ class NumericColumn:
 
     @property
     def coordinates(self) -> NDArray[np.int64]:
-        """Index of the column as a question states it, shape (1,)."""
+        """Array with the column's index, by which a question names it, shape (1,)."""
         return np.array([self.place])
 
     @property
     def span(self) -> float:
-        """Distance between the bounds."""
+        """Distance between the column's bounds, in its own units."""
         return self.kind.high - self.kind.low
 
     @property
@@ -109,7 +109,11 @@ class NumericColumn:
         return steps_from(10 * float(self.steps[0]), len(self.steps) + 2)
 
     def grain(self, steps: Floats) -> tuple[NDArray[np.int64], float, float, int]:
-        """Return the arguments of questions about the entries' steps, in standardised units."""
+        """Return the arguments of the questions on which step the entries are multiples of.
+
+        They are the column's index, the place of 0, the coarsest step, both standardised, and the
+        number of steps.
+        """
         origin, one = (float(self.kind.restore(at)) for at in (0.0, 1.0))
         scale = one - origin
         return self.coordinates, -origin / scale, float(steps[0]) / scale, len(steps)
@@ -155,7 +159,7 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
 def learn_step_at_node(
     cohort: Cohort, budget: Budget, column: NumericColumn, share: float
 ) -> Generator[Ask, Estimate, float | None]:
-    """Return the step of the entries from a noisy sum over nodes, if there is one."""
+    """Ask a cohort for a noisy sum, and return the step that entries are multiples of, or None."""
     steps = column.steps_at_node
     question = GrainShares(*column.grain(steps))
     answer = yield Ask(cohort, question, budget.cells(len(steps) + 2, share))
@@ -215,7 +219,7 @@ class ColumnCells:
 
     @property
     def atoms(self) -> NDArray[np.bool_]:
-        """Mask of the cells that hold a single value, shape (cells,)."""
+        """Mask of the cells that hold only one possible value, shape (cells,)."""
         return np.isin(self.edges[1:], self.values)
 
     @property

@@ -195,7 +195,7 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on a feature and the target."""
+        """Yield a strategy with users, for an audit: on a feature and the target."""
         columns = {f"x{i}": Numeric(-2, 2) for i in range(1, dim)}
         schema = Schema(columns or {"x": Numeric(-2, 2)}, "y", Numeric(-2, 2))
         rows = np.linspace(-2, 2, 8000)
@@ -206,7 +206,10 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
         )
 
     def _asked(self, run: Run) -> Protocol:
-        """Ask for histograms of the columns, for products, and for the products' variation."""
+        """Ask for histograms of the columns, for products, and for the products' variation.
+
+        Return the correlations.
+        """
         asker = CellAsker(self, run)
         assert asker.budget and asker.everyone
         noise = noise_of_product(asker.budget, len(self._columns), _PRODUCTS)
@@ -248,14 +251,17 @@ class Correlation(AtNode, ColumnStrategy[CorrelationResult]):
         return matrix
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return why noise would hide correlations of columns that fill their limits."""
+        """Return a TooFew if noise would hide the correlations, or None.
+
+        The columns are assumed to fill their limits.
+        """
         of_one = Budget(self.epsilon, self.delta, 1, 1)
         noise = noise_of_product(of_one, len(self._columns), _PRODUCTS)
         return self._few_at_node(num_users, math.ceil(noise * _REACH[0] ** 2 / _USEFUL))
 
 
 def _limits(scale: Floats, reach: float) -> Floats:
-    """Return the limits of a column, from its quantile function."""
+    """Return the two limits within which products clip a column, from its quantile function."""
     values, below = scale
     low, high = quantiles(scale, norm.cdf([-reach, reach]))
     # Many numbers beyond the last knot, such as ones among 0 and 1, are not the tail of a normal

@@ -103,12 +103,12 @@ class CountsResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the shares and their standard errors, for a series of collections."""
+        """Return the shares and their standard errors, which a series of collections follows."""
         return Estimates(self.categories, self.shares, self.std_error, self.users_std_error)
 
     @property
     def _ordered(self) -> bool:
-        """True if the categories are increasing numbers, or begin with such, but for ``other``."""
+        """True if the categories are increasing numbers, followed by ``other`` at most."""
         kind = None if self.schema is None else self.schema.kind(self.column)
         other = kind.other if isinstance(kind, Categories) else None
         found = [_NUMBER.match(each) for each in self.categories if each != other]
@@ -181,7 +181,7 @@ class Counts(CellStrategy[CountsResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on a target's categories and, if dim > 2, one on a feature's categories."""
+        """Yield strategies with users, for an audit: on a target and, if dim > 2, a feature."""
         rows = np.arange(4000)
         target = Schema(
             {f"x{i}": Numeric(-1, 1) for i in range(1, dim)} or {"x": Numeric(-1, 1)},
@@ -201,7 +201,7 @@ class Counts(CellStrategy[CountsResult]):
     def of_nodes(
         self, cohort: Cohort, budget: Budget, share: float
     ) -> Generator[Ask, Any, CountsResult]:
-        """Return the shares from noisy sums over nodes, by a share of the budget."""
+        """Ask a cohort for noisy sums over nodes by a share of the budget; return the shares."""
         found = yield from self.shares_of_nodes(cohort, budget, share)
         return counts_result(self.column, self._categories, found)
 
@@ -229,7 +229,7 @@ class Counts(CellStrategy[CountsResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for a column of ``num_features`` categories."""
+        """Return the strategy that a plan uses: for a column of ``num_features`` categories."""
         kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"column": kind}), "column", epsilon=epsilon)
 

@@ -77,7 +77,7 @@ class _SpreadTask:
         """Return None: the other tasks need more users than this one."""
 
     def protocol(self, run: Run) -> Generator[Ask, Estimate, Estimate]:
-        """Query the users for 1 - t^2 - 1/2 and return the mean."""
+        """Query the users for 1 - t^2 - 1/2, and return the estimated mean of it."""
         question = cell_question(self.schema, [], self.column, 2)
         (everyone,) = run.population.cut([run.num_users])
         asked = replace(question, one_row=True)
@@ -139,7 +139,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         self._tasks = [task for name in self._columns for task in self._tasks_of(name)]
 
     def _tasks_of(self, name: str) -> list[_Task]:
-        """Return the tasks for a column."""
+        """Return the tasks whose estimates make up the description of the column ``name``."""
         given: dict[str, Any] = {"epsilon": self.epsilon, "min_reports": self.min_reports}
         given |= {"noise": self.noise, "delta": self.delta}
         epsilon = min(self.epsilon, _SETTLED)
@@ -159,7 +159,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on a column of numbers and a column of categories."""
+        """Yield a strategy with users, for an audit: on a number and on categories."""
         numbers = np.linspace(-2, 2, 8000)
         columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
         schema = Schema(dict(list(columns.items())[-1:]), "kind", Categories(["a", "b"]))
@@ -174,7 +174,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
             yield cls(schema, epsilon=epsilon), users
 
     def _asked(self, run: Run) -> Protocol:
-        """Run all tasks one after the other, each with its part of the users."""
+        """Run all tasks in turn, each with its part of the users; return the description."""
         if self.noise != "user":
             return (yield from self._of_nodes(run))
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
@@ -186,7 +186,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         return self._result(found, run.num_users)
 
     def _of_nodes(self, run: Run) -> Generator[Ask, Any, DescribeResult]:
-        """Ask all users for all statistics; each task spends an equal share of the budget."""
+        """Ask all users for every statistic, each by an equal share of the budget."""
         (cohort,) = run.cohorts([run.num_users])
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         budget, share = Budget.of(run, self.delta), 1 / self._asks_of_nodes
@@ -226,12 +226,15 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for ``num_features`` columns of numbers, by default one."""
+        """Return the strategy that a plan uses: for ``num_features`` numbers, by default one."""
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> ColumnUsers:
-        """Return users with these columns; the error is the largest of a mean, or of shares."""
+        """Return a population of users with these columns, from which plans are simulated.
+
+        The planned error is the largest one of a mean, or of shares.
+        """
         numbers = [name for name in self._columns if isinstance(self.schema.kind(name), Numeric)]
         ranks = "rank error of a quantile, root mean square of all", error_of_described_ranks
         shares = "standard error of a category's share", error_of_described_shares
@@ -250,7 +253,7 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         )
 
     def _sizes(self, num_users: int) -> list[int]:
-        """Return the number of users of each task."""
+        """Return the number of users who answer each task, in the order of the tasks."""
         needs = np.array([task.need for task in self._tasks])
         least = 3 * self.min_reports
         rest = max(0, num_users - least * len(needs))
@@ -284,7 +287,10 @@ class Describe(AtNode, ColumnStrategy[DescribeResult]):
         )
 
     def _variance(self, mean: MeansResult, spread: Estimate) -> tuple[float, float]:
-        """Return the variance of a number in [-1, 1] and its standard error, from two tasks."""
+        """Return the variance of a number that is scaled to [-1, 1], and its standard error.
+
+        Two tasks give it: the ``mean``, and the ``spread`` of :class:`_SpreadTask`.
+        """
         kind = self.schema.kind(mean.columns[0])
         assert isinstance(kind, Numeric)
         half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
@@ -341,7 +347,7 @@ def root_with_error(variance: float, error: float) -> tuple[float, float]:
 
 
 def _outside_by_noise(values: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
-    """Return True if noise may explain that a mean is not between the quartiles."""
+    """Return True if noise may explain that a stated mean is outside the quartiles."""
     for end, sign in ((STATISTICS.index("25%"), -1), (STATISTICS.index("75%"), 1)):
         beyond = sign * (values[_MEAN] - values[end])
         if 0 < beyond < HALF_WIDTH_95 * math.hypot(errors[_MEAN], errors[end]):

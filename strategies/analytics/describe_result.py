@@ -101,7 +101,7 @@ class DescribeResult(Result):
         return charts.height_of(len(self.numbers) + len(self.categorical)) + 0.4
 
     def _draw(self, axes: "Axes") -> None:
-        """Draw one line for each column: its quartiles within its bounds, or its shares."""
+        """Draw a line for each column: of the quartiles within the bounds, or of the shares."""
         assert self.schema is not None
         names = [*self.numbers, *self.categorical]
         for place, name in enumerate(self.numbers):
@@ -172,7 +172,7 @@ def _short(value: float) -> str:
 
 
 def _cell(shown: object, error: float) -> str:
-    """Return the text of a statistic, with its standard error unless that is NaN."""
+    """Return the text of a table's cell: a statistic and, unless it is NaN, its standard error."""
     if not isinstance(shown, float):
         return str(shown)
     if np.isnan(shown):

@@ -149,7 +149,7 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield runs with assigned arms and, if dim > 1, with private ones."""
+        """Yield strategies with users, for an audit: of assigned arms, and of private arms."""
         people = 12_000
         arms = assigned_arms("arm", np.arange(people))
         columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
@@ -166,7 +166,10 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return replace(self, noise=noise, assigned=False, allocation=0.5, window=True)
 
     def _asked(self, run: Run) -> Protocol:
-        """Query some users for the window, and the others for their numbers within it."""
+        """Query some users for the window, and the others for their numbers in it.
+
+        Return the difference of the arms' means.
+        """
         if self.noise != "user":
             return (yield from self._at_node(run))
         tellers, waves = self._sizes(self._sizes_of_arms(run))
@@ -192,13 +195,13 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return self._result(mean, error, noise, window, share > GROUP_Z * share_error)
 
     def _window(self, cohort: Cohort, noise: float) -> Generator[Ask, Estimate, Window]:
-        """Query users for their numbers' levels between the bounds; return the best window."""
+        """Query users for their numbers' levels, and return the window with the least error."""
         question = cell_question(self.schema, [], self.column, LEVELS)
         found = yield from ShareEstimator(self.epsilon, LEVELS).estimate([cohort], question)
         return best_window(project_on_simplex(found.among_answering()[0]), noise)
 
     def _within(self, window: Window) -> TableCell:
-        """Return the question for a user's number within a window, with the arm if private."""
+        """Return the question for a user's level within a window, with the arm if private."""
         by = [] if self.assigned else [self.by]
         question = cell_question(self.schema, by, self.column, self._levels.number)
         low, high = self._kind.ends
@@ -218,7 +221,11 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
     def _result(
         self, mean: Floats, error: Floats, noise: float, window: Window, clear: NDArray[np.bool_]
     ) -> DifferenceResult:
-        """Return the result; ``mean`` is in [-1, 1] within a window, and this within the bounds."""
+        """Return the result in the column's units.
+
+        ``mean`` has the arms' means in [-1, 1] within the window, and ``clear`` is True for arms
+        that have users.
+        """
         low, high = self._kind.low, self._kind.high
         half, middle = (high - low) / 2, (high + low) / 2
         ends = middle + half * (window.middle + np.array([-1, 1]) * window.half)
@@ -267,12 +274,15 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return [first, run.num_users - first]
 
     def _planned_arms(self, num_users: int) -> list[int]:
-        """Return the numbers of users that :meth:`_sizes_of_arms` is expected to return."""
+        """Return the number of users of each arm that is asked apart, as a plan assumes."""
         first = int(self.allocation * num_users)
         return [first, num_users - first] if self.assigned else [num_users]
 
     def _sizes(self, arms: list[int]) -> tuple[int, list[list[int]]]:
-        """Return the number of users who report for the window, and the sizes of arms' waves."""
+        """Return two things: the number of users who report for the window, and waves' sizes.
+
+        The sizes are a list for each arm in ``arms``, the arms' numbers of users.
+        """
         tellers = [self.window * max(self.min_reports, int(_TELL * users)) for users in arms]
         left = [max(users - own, 1) for users, own in zip(arms, tellers, strict=True)]
         return sum(tellers), [self._levels.shares.sizes(own, self.min_reports) for own in left]
@@ -299,14 +309,14 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
     @contextmanager
     def _opened_store(self, *arguments: Any) -> Iterator[RunStore]:
-        """Open the run's store; with assigned arms, store the experiment's salt as the run's."""
+        """Open the run's store; with assigned arms it keeps the experiment's salt as the run's."""
         with super()._opened_store(*arguments) as kept:
             if self.assigned:
                 kept.put("salt", salt_of(self.by))
             yield kept
 
     def census_content(self, arguments: Arguments) -> RecordDict:
-        """Request the users' permanent numbers, from which assigned arms follow."""
+        """Return a request for the users' permanent numbers, from which assigned arms follow."""
         return RecordDict({NUMBERS: ConfigRecord()} if self.assigned else {})
 
     def check_users(self, users: Users) -> None:
@@ -378,6 +388,6 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
 
 
 def _stated(result: Any, columns: Columns) -> float:
-    """Return the standard error that a result states, in widths of the bounds."""
+    """Return the standard error that a result states, in units of the bounds' distance."""
     kind = result.schema.kind(result.column)
     return float(result.std_error / (kind.high - kind.low))

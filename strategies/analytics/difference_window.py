@@ -83,5 +83,8 @@ def stated_errors(numbers: Floats, noise: float, levels: Levels, tellers: int) -
 
 
 def telling(epsilon: float, tellers: int) -> list[FrequencyOracle]:
-    """Return a list with the mechanism of users who report for the window; empty without them."""
+    """Return a list of the mechanism for users who report for the window; empty without them.
+
+    ``tellers`` is the number of these users.
+    """
     return ShareEstimator(epsilon, LEVELS).oracles([tellers] if tellers else [])

@@ -150,7 +150,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on the distribution of a feature."""
+        """Yield a strategy with users, for an audit: on the distribution of a feature."""
         schema, users = table_users(max(dim, 2))
         yield cls(schema, "x1", epsilon=epsilon), users
         if dim > 3:
@@ -163,7 +163,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return cls(Schema({"column": Numeric(0, 1)}), "column", epsilon=epsilon)
 
     def _asked(self, run: Run) -> Protocol:
-        """Query for cells that cover the scale, then twice for cells of about equal mass."""
+        """Ask for equal cells, then twice for cells of equal mass; return the distribution."""
         if self.by is not None:
             return (yield from self._of_groups(run))
         if self.noise != "user":
@@ -201,7 +201,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return self._result(cells.edges, draws, linear, step, notes)
 
     def _of_groups(self, run: Run) -> Generator[Ask, Any, GroupDistributionsResult]:
-        """Ask all users and return the distributions of all groups."""
+        """Ask all users for their cells, and return the distributions of all groups."""
         functions, step = yield from self._functions.ask(run, self.delta)
         restore = self._column.kind.restore
         return GroupDistributionsResult(
@@ -216,7 +216,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         )
 
     def _of_nodes(self, run: Run) -> Generator[Ask, Any, DistributionResult]:
-        """Return the distribution function that a tree of histograms of all users gives."""
+        """Ask all users for a tree of noisy histograms, and return the distribution."""
         (cohort,) = run.cohorts([run.num_users])
         kind = self._column.kind
         place = self._column.coordinates
@@ -229,7 +229,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return result
 
     def _result_of(self, found: Function, step: float | None) -> DistributionResult:
-        """Return the result for a distribution function whose edges are in the column's units."""
+        """Return the result for a distribution function, moved to the column's own units."""
         if step is not None:
             found = found.at_multiples(step)
         linear = found.linear(_normals(found.edges)[:-1])
@@ -249,7 +249,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
     def _counted(
         self, run: Run, users: int, cells: "ColumnCells"
     ) -> Generator[Ask, Answers, Counted]:
-        """Query ``users`` users for their cells; return the counts of their reports."""
+        """Query ``users`` users for their cells, and return how many reports support each cell."""
         kind, number = self._column.kind, len(cells.edges) - 1
         oracle, apart = self._oracle(number)
         tiny = ATOM * (kind.high - kind.low)
@@ -274,7 +274,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return NarrowSquareWave(self.epsilon, cells + apart + 1, window), apart
 
     def _error(self, num_users: int) -> float:
-        """Return the standard error of the share below a threshold that all users report on."""
+        """Return the standard error of the share below a threshold, if all users report on it."""
         return math.sqrt(RandomizedResponse(self.epsilon).variance / 4 / num_users)
 
     def _noise(self, num_users: int) -> float:
@@ -282,7 +282,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return math.sqrt((RandomizedResponse(self.epsilon).variance - 1) / 4 / num_users)
 
     def _notes(self, num_users: int) -> list[str]:
-        """Return the warnings for a number of users that is sufficient but small."""
+        """Return notes for a result: warnings if the users are enough, but few."""
         enough = math.ceil((self._noise(1) / _SHARP) ** 2)
         if num_users < enough:
             return [_BLUNT.format(num_users, self.epsilon, enough)]
@@ -295,7 +295,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         return [_UNROUNDED.format(num_users, self.epsilon, fewest_users(unasked, num_users))]
 
     def _cells(self, num_users: int) -> int:
-        """Return the number of cells in the first round."""
+        """Return the number of equal cells that users are asked about in the first round."""
         return min(max(round(1 / (2 * self._error(num_users))), _MIN_CELLS), _MAX_CELLS)
 
     def _refusal(self, num_users: int) -> TooFew | None:
@@ -314,7 +314,11 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         )
 
     def synthetic(self, setting: Setting) -> ColumnUsers | None:
-        """Return users with the column; the error is the largest of the distribution function."""
+        """Return a population of users with the column, from which plans are simulated.
+
+        The planned error is the largest one of the distribution function. Return None if plans use
+        a formula.
+        """
         if self.noise == "user" and self.by is None:
             return None
         error = "largest error of the distribution function"
@@ -342,7 +346,10 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
         step: float | None,
         notes: list[str],
     ) -> DistributionResult:
-        """Return the result, from posterior draws and the linear estimates."""
+        """Return the result; ``draws`` are draws from the posterior, with the linear estimates.
+
+        ``edges`` are those of the cells, and ``step`` is that of the entries, if there is one.
+        """
         below = _below(draws)
         lower, upper = linear.band(_CONFIDENCE, len(edges))
         within = (upper - lower) / 2 / np.quantile(linear.deviations, _CONFIDENCE)
@@ -370,7 +377,7 @@ class Distribution(AtNode, ColumnStrategy[DistributionResult]):
 
 
 def _error_of_functions(result: Any, columns: Columns) -> float:
-    """Return the largest error of the distribution functions of groups."""
+    """Return the largest error of the groups' distribution functions in a simulated result."""
     return max(error_of_function(result.of(group), columns) for group in result.groups)
 
 

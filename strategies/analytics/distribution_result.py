@@ -62,7 +62,7 @@ class DistributionResult(Result):
         self.arrays = ArrayRecord([self.edges, self.below])
 
     def cdf(self, values: ArrayLike) -> Floats:
-        """Return the share of users whose entry is at most each value."""
+        """Return, for each value, the share of users whose entry is at most this value."""
         return self._weights(values) @ self.below
 
     def cdf_error(self, values: ArrayLike) -> Floats:
@@ -132,7 +132,10 @@ class DistributionResult(Result):
         return kind
 
     def _within(self, values: Floats) -> Floats:
-        """Return the values, clipped to the bounds. The first edge is slightly below the bound."""
+        """Return the values, clipped to the column's bounds.
+
+        The first edge is slightly below the lower bound.
+        """
         return np.clip(values, self._kind.low, self._kind.high)
 
     def histogram(self, bins: int | ArrayLike = 20) -> "DataFrame":
@@ -237,7 +240,10 @@ class DistributionResult(Result):
         return np.asarray((1 - rest) * whole[first] + rest * whole[first + 1])
 
     def _errors(self, weights: Floats) -> Floats:
-        """Return the standard errors of weighted sums of the shares below the edges."""
+        """Return the standard errors of weighted sums of the shares below the edges.
+
+        ``weights`` has a row for each sum.
+        """
         variances = np.einsum("...i,ij,...j->...", weights, self.covariance, weights)
         return np.asarray(np.sqrt(np.maximum(variances, 0)))
 

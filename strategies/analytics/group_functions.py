@@ -46,7 +46,7 @@ class GroupFunctions:
     epsilon: float
 
     def refusal(self, num_users: int) -> TooFew | None:
-        """Return why groups of average size would be lost in noise, or None if they are not."""
+        """Return a TooFew if noise would hide a group of average size, or None."""
         error = self._error(num_users, self._cells(num_users))
         if error <= _MOST_ERROR:
             return None
@@ -66,20 +66,23 @@ class GroupFunctions:
         return min(options, key=lambda cells: 2 * self._error(num_users, cells) + 1 / cells)
 
     def _error(self, num_users: int, cells: int) -> float:
-        """Return the standard error by noise of the median's rank in a group of average size."""
+        """Return the error by noise of a median's rank, in a group of average size."""
         number = len(self.groups.names)
         noise = ShareEstimator(self.epsilon, number * cells).noise(num_users) / num_users
         return number * math.sqrt(cells / 2 * noise)
 
     def ask(self, run: Run, delta: float) -> Generator[Ask, Any, Found]:
-        """Return the functions of all groups, and the number of which entries are multiples."""
+        """Ask all users; return each group's distribution function, and the entries' step.
+
+        The step is the round number of which entries are multiples, or None.
+        """
         if run.settings.noise == "user":
             return (yield from self._of_users(run))
         (cohort,) = run.cohorts([run.num_users])
         return (yield from self._of_nodes(cohort, Budget.of(run, delta)))
 
     def notes(self, functions: Sequence[Function]) -> list[str]:
-        """Return a list with a note that names the groups that may be empty, or an empty list."""
+        """Return a note that names the groups that may be empty, in a list, or an empty list."""
         pairs = zip(self.groups.names, functions, strict=True)
         if not (empty := [name for name, function in pairs if function.is_hidden]):
             return []
@@ -89,7 +92,10 @@ class GroupFunctions:
         ]
 
     def _of_users(self, run: Run) -> Generator[Ask, Any, Found]:
-        """Return the functions from single reports: first of the step, then of cells, of pairs."""
+        """Ask for single reports; return the groups' functions and the entries' step.
+
+        The users are asked for the step, then for cells, then for pairs of group and cell.
+        """
         step = (yield from learn_step(run, self.column)).step
         tellers = max(run.min_reports, int(_TELL * run.num_users))
         left = max(run.num_unasked - tellers, 1)
@@ -106,7 +112,7 @@ class GroupFunctions:
         return self._functions(edges, found.cells, noise, found.users), step
 
     def _of_nodes(self, cohort: Cohort, budget: Budget) -> Generator[Ask, Any, Found]:
-        """Return the functions from three noisy sums over nodes."""
+        """Ask for three noisy sums over nodes; return the groups' functions and the step."""
         step = yield from learn_step_at_node(cohort, budget, self.column, STEP_SHARE)
         even = self._even
         question = BinShares(self.column.coordinates, even[1:-1])
@@ -119,7 +125,10 @@ class GroupFunctions:
         return functions, step
 
     def _edges(self, even: Floats, mass: Floats, cells: int, step: float | None) -> Floats:
-        """Return adapted edges; with a step, those in the middle between two of its multiples."""
+        """Return the edges of ``cells`` cells, adapted to the ``mass`` in even ones.
+
+        With a step, edges lie in the middle between two of its multiples.
+        """
         edges = adapted(even, mass, cells)
         if step is None:
             return edges
@@ -134,7 +143,7 @@ class GroupFunctions:
 
     @property
     def _table(self) -> tuple[Any, Any]:
-        """Coordinates and sizes of the table of groups, with the column as the last one."""
+        """Columns and sizes of the table of groups; the column of numbers is the last column."""
         question = cell_question(self.schema, self.groups.columns, self.column.name, 2)
         return question.coordinates, question.sizes
 
@@ -145,7 +154,10 @@ class GroupFunctions:
 
 
 def audit_runs_of_groups(epsilon: float) -> Iterator[tuple[Schema, Users]]:
-    """Yield a table of numbers ``x`` in groups by ``sort``, large enough at this epsilon."""
+    """Yield a schema and users for an audit: numbers ``x`` in groups by ``sort``.
+
+    The users are enough at this epsilon.
+    """
     schema = Schema({"x": Numeric(-2, 2), "sort": Categories(["a", "b"])})
     rows = np.arange(math.ceil(6000 * max(1.0, 2 / epsilon) ** 2))
     table = {"x": rows % 41 / 10 - 2, "sort": np.array(["a", "b"])[rows % 2]}

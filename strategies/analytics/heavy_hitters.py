@@ -337,7 +337,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield runs with direct counts of items and of pairs, and with either prefix backend."""
+        """Yield strategies with users, for an audit: of direct counts, and of each prefix tree."""
         users = Users.from_items(np.arange(3000) % dim, np.arange(3000) // 2)
         yield cls(dim, epsilon=epsilon), users
         yield cls(dim, epsilon=epsilon, item="most-frequent"), users
@@ -371,7 +371,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         return self._of_counts(found, counts, np.full(len(found), error), users, cut, notes)
 
     def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> HeavyHittersResult:
-        """Return the items with significant support, from the estimated counts of all items."""
+        """Return the result: the items whose counts are significant, from counts of all items."""
         users = estimate.count
         gap, other = float(oracle.own - oracle.other), float(oracle.other)
         counts = users * estimate.mean[: self.domain_size]
@@ -435,7 +435,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         return order[scores[order] > cut], cut
 
     def _descended(self, tree: PrefixTree, answers: Answers) -> HeavyHittersResult:
-        """Return the items that the tree finds, without the number that means "no item"."""
+        """Return the result: the items that the prefix tree finds, without the "no item"."""
         found = tree.heavy_hitters(answers.reports, answers.coins, self.max_items + 1, self._level)
         kept = np.flatnonzero(found.items < self.domain_size)[: self.max_items]
         errors = found.std_errors[kept]
@@ -450,7 +450,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
         )
 
     def _advice(self, mechanism: Mechanism, users: int, cutoff: float) -> str:
-        """Return a note with the size of the noise, and the needs for finding a frequent item."""
+        """Return a note: the size of the noise, and what a frequent item would need to be found."""
         noise = math.sqrt(mechanism.variance / users)
         text = (
             f"No item exceeds the noise: with {users} reports the standard error of a frequency "
@@ -487,7 +487,7 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for a domain of ``num_features`` items."""
+        """Return the strategy that a plan uses: for a domain of ``num_features`` items."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:
@@ -525,6 +525,6 @@ class HeavyHitters(AtNode, LdpStrategy[HeavyHittersResult]):
 
 
 def _of_population(errors: Floats, shares: Floats, users: int) -> Floats:
-    """Return standard errors that include the sampling of users and items from a population."""
+    """Return the errors, enlarged by the sampling of users and items from a population."""
     own = np.clip(shares, 0.0, 1.0)
     return np.asarray(np.sqrt(errors**2 + users * own * (1 - own)))

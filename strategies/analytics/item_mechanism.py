@@ -62,7 +62,7 @@ def choose_mechanism(
 def _prefix_extending(
     epsilon: float, num_bits: int, num_users: int, max_items: int
 ) -> PrefixExtending:
-    """Return the mechanism with the fewest prefix levels whose decoding is affordable."""
+    """Return the mechanism with the fewest prefix lengths that a server can decode in time."""
 
     def effort(ladder: PrefixExtending) -> tuple[bool, int, int]:
         longer = [b - a for a, b in itertools.pairwise(ladder.lengths)]

@@ -114,7 +114,7 @@ class MeansResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the means and their standard errors, for a series of collections."""
+        """Return the means and their standard errors, which a series of collections follows."""
         errors = self.std_error.ravel(), self.users_std_error.ravel()
         return Estimates(self._labels(), self.means.ravel(), *errors)
 
@@ -212,7 +212,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on a target's mean and, if dim > 2, one on its mean by group."""
+        """Yield strategies with users, for an audit: of a mean and, if dim > 2, means by group."""
         rows, numbers = np.arange(6000), np.linspace(-2, 2, 6000)
         columns: dict[str, Numeric | Categories] = {
             f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))
@@ -228,7 +228,10 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
             yield cls(schema, "y", by="sort", epsilon=epsilon), held
 
     def _asked(self, run: Run) -> Protocol:
-        """Query the cohorts of each column for levels, and its pilot users for the rounding."""
+        """Query each column's users for levels, and its pilot users for the rounding.
+
+        Return the means.
+        """
         if self.noise != "user":
             (cohort,) = run.cohorts([run.num_users])
             budget, part = Budget.of(run, self.delta), 1 / len(self._names)
@@ -265,7 +268,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         return (yield from ask_means(cohort, budget, question, share))
 
     def of_nodes(self, sums: Sequence[SumMeans], num_users: int) -> MeansResult:
-        """Return the result of the columns' noisy sums."""
+        """Return the result from the noisy sums of the columns, one for each."""
         totals = [one.total for one in sums if one.total is not None]
         return self._result(_centred(sums), _centred(totals), num_users)
 
@@ -323,7 +326,7 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         return self.too_small(num_users) if min(waves) < self.min_reports else None
 
     def _hidden_groups(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if a group of average size may look empty, or None if it cannot."""
+        """Return a TooFew if noise may hide that a group of average size has users, or None."""
         groups, users = self._levels.groups, num_users // len(self._names)
         noise = self._levels.number * self._levels.shares.noise(users)
         error = math.sqrt((noise + (1 - 1 / groups) / groups) / users)
@@ -337,12 +340,15 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for ``num_features`` columns of numbers, by default one."""
+        """Return the strategy that a plan uses: for ``num_features`` numbers, by default one."""
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), names, epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> ColumnUsers:
-        """Return users with columns of numbers; the error is a mean's stated standard error."""
+        """Return a population of users with columns of numbers, from which plans are simulated.
+
+        The planned error is the standard error of a mean that a result states.
+        """
         error = "standard error of a mean, in widths of the bounds"
         return column_users(
             self.schema,
@@ -407,7 +413,10 @@ class Means(AtNode, ColumnStrategy[MeansResult]):
         )
 
     def _in_units(self, found: GroupMeans) -> tuple[Floats, Floats, Floats]:
-        """Return means, errors and errors among users in the columns' units; NaN if unclear."""
+        """Return three arrays in the columns' units: means, their errors, errors among the users.
+
+        They are NaN for groups that may be empty.
+        """
         clear = found.share > GROUP_Z * found.share_error
         low, high = self._bounds[:, :, None]
         half, middle = (high - low) / 2, (high + low) / 2
@@ -424,7 +433,7 @@ def _stacked(found: Sequence[GroupMeans]) -> GroupMeans:
 
 
 def _centred(sums: Sequence[SumMeans]) -> list[GroupMeans]:
-    """Return means of noisy sums as those of numbers in [-1, 1]."""
+    """Return the means of numbers in [0, 1], from noisy sums, as means of numbers in [-1, 1]."""
     return [
         GroupMeans(
             *(2 * one.means - 1, 2 * one.of_users, 2 * one.errors),

@@ -73,11 +73,14 @@ class _Reports(NamedTuple):
     parts: int  # number of equal parts into which the quantiles split the users
 
     def error(self, level: float, users: int) -> float:
-        """Return the standard error of the share below a quantile, from its part of the users."""
+        """Return the standard error of the share of users below a quantile's estimate.
+
+        ``users`` is the number of all users; the quantile at ``level`` gets its part of them.
+        """
         return math.sqrt((self.noise + level * (1 - level)) * self.parts / users)
 
     def needed(self, levels: Sequence[float]) -> int:
-        """Return the number of users needed to locate all quantiles within the bounds."""
+        """Return the number of users needed to find all quantiles within the column's bounds."""
         least = (
             (self.error(each, 1) / min(min(each, 1 - each) / _MIN_Z, _MOST_ERROR)) ** 2
             for each in levels
@@ -171,7 +174,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on two quantiles of a feature, and one on the median of the target."""
+        """Yield strategies with users, for an audit: on two quantiles, and on a median."""
         schema, users = table_users(max(dim, 2))
         yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
         yield cls(schema, "y", [0.5], epsilon=epsilon), users
@@ -180,7 +183,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
                 yield cls(run, "x", [0.5], by="sort", epsilon=epsilon), own
 
     def _asked(self, run: Run) -> Protocol:
-        """Estimate the step, then search all quantiles at once; or estimate quantiles of groups."""
+        """Estimate the entries' step, then search all quantiles at once; return the quantiles."""
         if self.by is not None:
             return (yield from self._of_groups(run))
         if self.noise != "user":
@@ -210,7 +213,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         return result
 
     def _of_groups(self, run: Run) -> Protocol:
-        """Estimate the distribution functions of all groups, and their quantiles."""
+        """Estimate the distribution functions of all groups, and return their quantiles."""
         functions, step = yield from self._functions.ask(run, self.delta)
         found = [self.of_nodes(function, step) for function in functions]
         hidden = np.repeat([function.is_hidden for function in functions], len(self.levels))
@@ -240,7 +243,10 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
     def function(
         self, cohort: Cohort, budget: Budget, share: float = 1.0
     ) -> Generator[Ask, Any, Function]:
-        """Return the distribution function from noisy sums over nodes, by a share of the budget."""
+        """Ask a cohort for noisy sums, and return the distribution function.
+
+        The sums spend ``share`` of the budget.
+        """
         ends = self._column.kind.ends
         return (yield from ask_function(cohort, budget, self._column.coordinates, ends, share))
 
@@ -289,7 +295,10 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         return cls(Schema({"column": Numeric(0, 1)}), "column", _PLANNED, epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> ColumnUsers | None:
-        """Return users with the column; the error is the root mean square of errors in rank."""
+        """Return a population of users with the column, from which plans are simulated.
+
+        The planned error is the root mean square of the quantiles' errors, as shares of users.
+        """
         if self.noise == "user" and self.by is None:
             return None
         many = ", root mean square of all" if len(self.levels) > 1 else ""
@@ -300,7 +309,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         )
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return the root mean square of the quantiles' expected errors in rank."""
+        """Return the expected error: root mean square over quantiles, as a share of users."""
         if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         step = users_for_step_estimate(self, self._column, setting.num_users)
@@ -317,12 +326,12 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
 
     @property
     def _oracle(self) -> KRandomizedResponse:
-        """Frequency oracle of the cells around all levels and of one cell for missing values."""
+        """Frequency oracle of the cells around all quantiles, and of a cell for missing values."""
         edges = len(self.levels) * edges_of(len(self.levels), self.epsilon)
         return KRandomizedResponse(self.epsilon, edges + 2)
 
     def _reports(self, users: int) -> _Reports:
-        """Return the kind of the reports: cells if they are more precise and users suffice."""
+        """Return the kind of reports to use: cells, if they are more precise and users suffice."""
         oracle, bit = self._oracle, RandomizedResponse(self.epsilon).variance / 4
         number = len(self.levels)
         # worst case: a report supports a share of about one half
@@ -332,7 +341,7 @@ class Quantiles(AtNode, ColumnStrategy[QuantilesResult]):
         return cells if better and users >= cells.needed(self.levels) else bits
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if quantiles could not be located within the bounds, or None."""
+        """Return a TooFew if the users are too few to find the quantiles, or None."""
         if self.noise != "user":
             needed = users_for_ranks(self.epsilon, self.delta, _RANK_AT_NODE)
             return self._few_at_node(num_users, len(self._groups.names) * needed)

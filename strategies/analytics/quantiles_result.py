@@ -59,7 +59,7 @@ class QuantilesResult(Result):
         self.arrays = ArrayRecord([self.levels, self.values])
 
     def _groups(self) -> list[str]:
-        """Return the name of each quantile's group, followed by a space; empty without groups."""
+        """Return, for each quantile, its group's name and a space, or "" without groups."""
         named = [f"{', '.join(group)} " for group in zip(*self.keys.values(), strict=True)]
         return named or [""] * len(self.levels)
 
@@ -85,7 +85,7 @@ class QuantilesResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the quantiles and their standard errors, for a series of collections."""
+        """Return the quantiles and their standard errors, which a series follows."""
         names = [
             f"{self.column} {group}{100 * level:.6g} %"
             for group, level in zip(self._groups(), self.levels, strict=True)

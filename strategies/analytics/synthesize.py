@@ -102,7 +102,7 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on the pairs of a column of numbers, one of categories, and the target."""
+        """Yield a strategy with users, for an audit: on a number, a category and the target."""
         rows = np.arange(4000)
         sorts = max(2, dim - 2)
         columns: dict[str, Numeric | Categories] = {
@@ -132,7 +132,7 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
         return _FIRST if self._numbers else 0.0
 
     def _asked(self, run: Run) -> Protocol:
-        """Ask for histograms of numbers, then for the tables of all pairs; fit a distribution."""
+        """Ask for histograms of numbers, then for the tables of all pairs; return a fit to them."""
         asker = CellAsker(self, run)
         scales = dict[str, Floats]()
         for name in self._numbers:
@@ -172,7 +172,10 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
         return np.stack([kind.restore(values), below])
 
     def _tables(self, counted: Sequence[ShareEstimates], sizes: Sequence[int]) -> list[PairTable]:
-        """Return the tables of all pairs, each of the users who have both entries."""
+        """Return a table for each pair of columns: shares among users who have both entries.
+
+        ``counted`` are the estimated shares, and ``sizes`` the numbers of cells of the columns.
+        """
         errors = [each.error_of(np.ones((1, len(each.cells))))[0] for each in counted]
         present = np.mean([each.answering for each in counted])
         error = np.sqrt(np.sum(np.square(errors))) / len(counted)
@@ -189,7 +192,7 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
         return tables
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return why the noise would hide the tables of pairs, or None if it would not."""
+        """Return a TooFew if noise would hide the tables of pairs, or None."""
         cells = [math.prod(shape) for shape in self._shapes(_FEW)]
         share = (1 - self._first) / len(cells)
         if self.noise != "user":
@@ -213,7 +216,7 @@ class Synthesize(AtNode, ColumnStrategy[SynthesizeResult]):
 
 
 def _one_way(tables: Sequence[PairTable], columns: int) -> tuple[list[Floats], list[Floats]]:
-    """Return the shares of each column's cells, averaged over its pairs, and their errors."""
+    """Return each column's shares of cells, averaged over its pairs, and their standard errors."""
     shares, errors = [], []
     for column in range(columns):
         own = [each for each in tables if column in each.columns]

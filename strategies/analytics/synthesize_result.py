@@ -101,7 +101,10 @@ class SynthesizeResult(Result):
         return frame({name: self._entries(i, codes, inside) for i, name in enumerate(self.columns)})
 
     def _entries(self, place: int, codes: Codes, inside: Floats) -> NDArray[Any]:
-        """Return the entries of a column, from its cells and the positions within them."""
+        """Return the entries of the column ``place``, from its cells and positions within them.
+
+        The positions ``inside`` are numbers from 0 to 1.
+        """
         kind = self._kind(place)
         if isinstance(kind, Categories):
             declared: NDArray[Any] = np.array(kind.declared, dtype=object)

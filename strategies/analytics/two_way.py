@@ -113,7 +113,7 @@ class TwoWayResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the shares and their standard errors, for a series of collections."""
+        """Return the shares and their standard errors, which a series of collections follows."""
         names = [
             f"{row}, {column}" for row in self.row_categories for column in self.column_categories
         ]
@@ -240,7 +240,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on the table of a feature and the target."""
+        """Yield a strategy with users, for an audit: on the table of a feature and the target."""
         size = max(2, dim - 1)
         kinds = Categories([str(i) for i in range(size)])
         schema = Schema({"sort": kinds}, "kind", Categories(["a", "b"]))
@@ -252,7 +252,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
         )
 
     def _asked(self, run: Run) -> Protocol:
-        """Query the users for their cells; return the table and the test."""
+        """Query the users for their cells; return the table and the test of independence."""
         if self.chooses_cells:
             return (yield from replace(self, cells=self._cells_for(run))._asked(run))
         found = yield from self._found(run)
@@ -280,7 +280,7 @@ class TwoWay(CellStrategy[TwoWayResult]):
         )
 
     def _cells_for(self, run: Run) -> int:
-        """Return the number of cells of a column of numbers that the noise of shares allows."""
+        """Return into how many cells a column of numbers is cut, given the noise of shares."""
         budget = Budget.of(run, self.delta) if self.noise != "user" else None
         found = _CELLS[0]
         for cells in _CELLS[1:]:
@@ -301,13 +301,13 @@ class TwoWay(CellStrategy[TwoWayResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for two columns of ``num_features`` categories each."""
+        """Return the strategy that a plan uses: for columns of ``num_features`` categories each."""
         kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"row": kind, "column": kind}), "row", "column", epsilon=epsilon)
 
 
 def _deviations(shares: Floats) -> tuple[Floats, Floats]:
-    """Return the deviations from the product of the margins, and their Jacobian."""
+    """Return the shares minus those of independent columns, and the Jacobian of this function."""
     rows, columns = shares.sum(axis=1), shares.sum(axis=0)
     same_row = np.kron(np.eye(len(rows)), np.ones((len(columns), len(columns))))
     same_column = np.kron(np.ones((len(rows), len(rows))), np.eye(len(columns)))
@@ -342,7 +342,7 @@ def independence(found: ShareEstimates, shape: tuple[int, int]) -> tuple[float, 
     weights = np.linalg.pinv((jacobian @ among @ jacobian.T)[np.ix_(free, free)], hermitian=True)
 
     def statistic(shares: Floats) -> Floats:
-        """Return the statistics of tables of shares, shape (tables, rows, columns)."""
+        """Return the test statistic of each table, for tables of shape (tables, rows, columns)."""
         margins = shares.sum(axis=2)[:, :, None] * shares.sum(axis=1)[:, None, :]
         off = (shares - margins).reshape(len(shares), -1)[:, free]
         return np.asarray(np.einsum("ti,ij,tj->t", off, weights, off))

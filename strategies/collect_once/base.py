@@ -64,11 +64,17 @@ class CollectOnce(FeatureStrategy[R]):
         self.randomizer(1)  # raises an error now if epsilon is invalid
 
     def randomizer(self, size: int, radius: float = 1.0) -> Randomizer:
-        """Return the mechanism of ``method="auto"`` for ``size`` numbers in a ball."""
+        """Return the mechanism that ``method="auto"`` uses for vectors of ``size`` numbers.
+
+        Their Euclidean length is at most ``radius``.
+        """
         return ball_codebook(self.epsilon, size, radius)
 
     def mechanism(self, size: int, radius: float) -> GaussianRecord:
-        """Return the mechanism of ``method="paper"`` for ``size`` numbers in a ball."""
+        """Return the mechanism that ``method="paper"`` uses for vectors of ``size`` numbers.
+
+        Their Euclidean length is at most ``radius``.
+        """
         return GaussianRecord(self.epsilon, size, radius, self._delta)
 
     @abstractmethod
@@ -81,14 +87,14 @@ class CollectOnce(FeatureStrategy[R]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield one run for each method."""
+        """Yield strategies with users, for an audit: one for each method."""
         users = normal_users(dim, 1)[:200]
         for method in METHODS:
             yield cls(dim, epsilon=epsilon, method=method), users
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy for ``num_features`` features."""
+        """Return the strategy that a plan uses: for ``num_features`` features."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     @property
@@ -102,7 +108,7 @@ class CollectOnce(FeatureStrategy[R]):
     @property
     @abstractmethod
     def _bounds(self) -> Mapping[str, DeclaredBound]:
-        """Declared bounds by name, with the questions that check them."""
+        """The bounds that the user has declared, by name, each with the question that checks it."""
 
     def protocol(self, run: Run) -> Protocol:
         """Query users for the chosen method, and some users for the effect of the bounds.
@@ -119,7 +125,10 @@ class CollectOnce(FeatureStrategy[R]):
 
 
 def largest_dim(powers: list[int]) -> int:
-    """Return the largest number of features whose moments fit into a report."""
+    """Return the largest number of features for which a report has room for all moments.
+
+    ``powers`` are the exponents of the tensor powers.
+    """
     dim = 1
     while num_moments(dim + 1, powers) <= MAX_REPORT:
         dim += 1
@@ -158,7 +167,7 @@ class ProjectedCollection(CollectOnce[R]):
     projected_dim: int | None = None
 
     def _mapped(self, run: Run, question: Question, size: int) -> Question:
-        """Return the question; about projected features if ``size`` is less than ``dim``."""
+        """Return the question, asked about projected features if ``size`` is less than ``dim``."""
         return question if size == self.dim else Projected(question, seed_of(run.salt), size)
 
     def _length(self, size: int) -> float:
@@ -166,7 +175,7 @@ class ProjectedCollection(CollectOnce[R]):
         return self.feature_bound * (1.0 if size == self.dim else reach(size))
 
     def _matrix(self, run: Run, size: int) -> Floats:
-        """Return the projection to ``size`` dimensions, shape (dim, size)."""
+        """Return the matrix that projects features to ``size`` numbers, shape (dim, size)."""
         return np.eye(size) if size == self.dim else projection(seed_of(run.salt), self.dim, size)
 
 

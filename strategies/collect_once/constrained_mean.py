@@ -86,7 +86,10 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
             )
 
     def synthetic(self, setting: Setting) -> MeanUsers:
-        """Return synthetic users around a mean with a norm of half the bound, in eight features."""
+        """Return a population for plans: users around a mean of half the bound's norm.
+
+        Eight coordinates of the mean are not zero.
+        """
         sparsity = min(self.dim, _PLANNED_SPARSITY)
         return MeanUsers(
             error="distance of the mean, in feature_bound",
@@ -133,7 +136,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         return _noise(answer) * math.sqrt(2 * math.log(max(self.dim, 2)))
 
     def _lasso(self, matrix: Floats, answer: Estimate) -> Floats:
-        """Return the Lasso solution: a sparse vector whose projection is close to the mean."""
+        """Return the Lasso solution: a sparse vector whose projection is close to ``answer``."""
         penalty = self._threshold(answer)
         return fista(
             lambda vector: np.asarray(matrix @ (vector @ matrix - answer.mean)),
@@ -150,5 +153,5 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
 
 
 def _noise(answer: Estimate) -> float:
-    """Return the root mean square of the coordinates' standard errors."""
+    """Return the root mean square of the answer's standard errors over coordinates."""
     return float(np.sqrt(np.mean(answer.std_error**2)))

@@ -83,7 +83,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT - 1))
 
     def synthetic(self, setting: Setting) -> SphereUsers:
-        """Return synthetic users whose targets depend on four equal coefficients."""
+        """Return a population for plans: users whose targets depend on four coefficients."""
         sparsity, l1_norm = min(_PLANNED_SPARSITY, self.dim), _SHARE * self.l1_bound
         l1_norm = min(l1_norm, _SHARE * self.target_bound / self.feature_bound)
         return SphereUsers(

@@ -48,7 +48,7 @@ class KernelResult(LinearResult):
         self.arrays = ArrayRecord([self.coef, self.frequencies])
 
     def predict(self, features: ArrayLike) -> Floats:
-        """Return the function's values for ``features``, as in :meth:`LinearResult.predict`."""
+        """Return the predicted targets for ``features``, as :meth:`LinearResult.predict` does."""
         rows = as_rows(features, len(self.frequencies))
         mapped = fourier_features(rows, self.frequencies, self.length_scale)
         return np.asarray(mapped @ self.coef)

@@ -62,7 +62,7 @@ class LeastSquares:
 
     @classmethod
     def from_records(cls, answers: Answers, mechanism: GaussianRecord) -> "LeastSquares":
-        """Return the estimates from noisy records (x, y), without the noise's mean square."""
+        """Return the moments of noisy records (x, y), without the noise's mean square in them."""
         records = answers.reports.astype(np.float64)
         x, y = records[:, :-1], records[:, -1]
         variance, count = mechanism.sigma**2, len(records)
@@ -80,7 +80,7 @@ class LeastSquares:
         return float(np.linalg.eigvalsh(self.squares)[-1])
 
     def std_error(self, coef: Floats) -> Floats:
-        """Return the standard errors of the solution given its support; 0 outside it."""
+        """Return the standard errors of the solution ``coef``, given its support; 0 outside it."""
         support = np.flatnonzero(coef)
         errors = np.zeros(len(coef))
         inverse = np.linalg.pinv(self.squares[np.ix_(support, support)], hermitian=True)
@@ -95,24 +95,30 @@ _ZERO = 1e-9  # even coefficients up to this part of the largest are rounding er
 
 
 def interpolated(function: Callable[[Floats], Floats], reach: float) -> Floats:
-    """Return the Chebyshev coefficients of a function, exact to rounding if it is smooth."""
+    """Return the Chebyshev coefficients of a function on [-reach, reach].
+
+    They are exact up to rounding if the function is smooth.
+    """
     degree = 64 + 16 * math.ceil(reach)
     points = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
     return np.asarray(chebyshev.chebfit(points, function(reach * points), degree))
 
 
 def value(coefficients: Floats, reach: float, argument: Floats) -> Floats:
-    """Return the function's values at ``argument``, given its Chebyshev coefficients."""
+    """Return a function's values at ``argument``, from its Chebyshev ``coefficients``."""
     return np.asarray(chebyshev.chebval(np.clip(argument / reach, -1, 1), coefficients))
 
 
 def is_odd(coefficients: Floats) -> bool:
-    """Return True if the function is odd, as in the logistic model."""
+    """Return True if the function with these Chebyshev coefficients is odd."""
     return bool((np.abs(coefficients[::2]) <= _ZERO * np.abs(coefficients).max()).all())
 
 
 def truncated(coefficients: Floats, reach: float, degree: int) -> Floats:
-    """Return the Chebyshev expansion up to ``degree`` as a polynomial."""
+    """Return the polynomial of degree ``degree`` that begins a Chebyshev expansion.
+
+    It is given by its coefficients, of increasing powers.
+    """
     polynomial = chebyshev.cheb2poly(coefficients[: degree + 1])
     return np.asarray(polynomial / reach ** np.arange(float(len(polynomial))))
 
@@ -137,7 +143,7 @@ def fitted(coefficients: Floats, reach: float, degree: int, mean: float, spread:
 
 
 def largest_slope(polynomial: Floats, reach: float) -> float:
-    """Return a bound on the absolute slope of a polynomial on [-reach, reach]."""
+    """Return a bound on a polynomial's absolute slope on the interval [-reach, reach]."""
     powers = np.arange(len(polynomial))
     return float((np.abs(polynomial) * powers) @ reach ** (powers - 1.0))
 
@@ -156,7 +162,10 @@ class PolynomialLoss:
 
     @classmethod
     def from_moments(cls, answer: Estimate, dim: int, powers: Sequence[int]) -> "PolynomialLoss":
-        """Return the estimates from an answer about x y and these tensor powers of x."""
+        """Return the moments in an answer, which has means of x y and of tensor powers of x.
+
+        ``powers`` are the exponents of the tensor powers.
+        """
         places = {}
         start = dim
         for power in powers:
@@ -183,7 +192,10 @@ class PolynomialLoss:
         return np.asarray(total)
 
     def arguments(self, coef: Floats) -> tuple[float, float]:
-        """Return mean and standard deviation of <x, w>; the mean is 0 if it was not collected."""
+        """Return the mean and the standard deviation of <x, w> over users' rows, for w ``coef``.
+
+        The mean is taken as 0 if it was not collected.
+        """
         mean = float(self.powers[1] @ coef) if 1 in self.powers else 0.0
         square = float(coef @ self.second.squares @ coef)
         return mean, math.sqrt(max(square - mean**2, 0.0))

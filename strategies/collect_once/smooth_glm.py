@@ -124,7 +124,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield one run for each method, with users of both classes."""
+        """Yield strategies with users of two classes, for an audit: one for each method."""
         for strategy, users in super().audit_runs(dim, epsilon):
             yield strategy, replace(users, targets=np.sign(users.targets))
 
@@ -153,7 +153,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
             )
 
     def _mean_function(self, reach: float) -> Floats:
-        """Return the Chebyshev coefficients of the expected target on [-reach, reach]."""
+        """Return the Chebyshev coefficients, on [-reach, reach], of the link's expected target."""
         if self.link == "logistic":
             return interpolated(lambda t: np.tanh(t / 2), reach)
         found = np.array([] if isinstance(self.link, str) else self.link)
@@ -163,7 +163,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     @property
     def _powers(self) -> list[int]:
-        """Tensor powers of x that the gradient needs."""
+        """Exponents of the tensor powers of x whose means the gradient needs."""
         return list(tensor_powers(self.degree, self._stride))
 
     @property
@@ -209,13 +209,16 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         return self._of_features(run, coef, np.full(size, np.nan), link, size)
 
     def _viewed(self, run: Run, question: Question, size: int) -> Question:
-        """Return the question for ``size`` features; for the logistic model, with classes."""
+        """Return the question about ``size`` features; for the logistic model, about classes."""
         return self._mapped(run, OfClasses(question) if self.link == "logistic" else question, size)
 
     def _of_features(
         self, run: Run, coef: Floats, std_error: Floats, link: Floats, size: int
     ) -> GlmResult:
-        """Return the result for the original features, in the clients' units."""
+        """Return the result for the original features, from coefficients of projected ones.
+
+        The result is in the clients' units.
+        """
         matrix = self._matrix(run, size) / self._length(size)
         spread = np.sqrt(matrix**2 @ std_error**2)
         return GlmResult(
@@ -236,7 +239,7 @@ def _oracle_noise(polynomial: Floats, reach: float, size: int, sigma: float) -> 
 def _gradients(
     answers: Answers, polynomial: Floats, size: int, num_steps: int
 ) -> Iterator[Callable[[Floats], Floats]]:
-    """Yield the noisy gradient of each batch of users, as a function of the coefficients."""
+    """Yield a function for each batch of users, from coefficients to the noisy mean gradient."""
     for batch in np.array_split(answers.reports, num_steps):
         # A report has x y and copies of x. Their noise is independent, so the expected product of
         # noisy copies is the product of their expectations.

@@ -45,12 +45,12 @@ class Columns:
     users: int  # number of users whom the drawn users represent
 
     def variance(self, name: str) -> float:
-        """Return the variance of users' mean entries, divided by the number of users."""
+        """Return the variance of the mean, over users, of the users' mean entries in a column."""
         sums = np.add.reduceat(self.entries[name], self.offsets[:-1])
         return float(np.var(sums / np.diff(self.offsets))) / self.users
 
     def below(self, name: str, values: Floats, side: Any = "right") -> Floats:
-        """Return the share of the entries up to each value, or below it if the side is "left"."""
+        """Return the share of the entries at most each value, or less than it (``side="left"``)."""
         order = np.argsort(self.entries[name])
         counts = np.diff(self.offsets)
         weights = np.repeat(1 / counts, counts)[order] / len(counts)
@@ -77,7 +77,7 @@ class ColumnUsers(SyntheticPopulation):
 
     @property
     def most(self) -> int:
-        """Largest number of users that are drawn."""
+        """Largest number of users that are drawn; they represent the others."""
         return self.most_drawn
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -153,13 +153,16 @@ def column_users(
 
 
 def error_of_means(result: Any, columns: Columns) -> float:
-    """Return the standard error of a mean that a result states, in widths of the bounds."""
+    """Return the planned error of means: their stated standard errors, over the bounds' distance.
+
+    It is the root mean square over all means.
+    """
     errors = result.users_std_error / _widths(result.schema, result.columns)[:, None]
     return math.sqrt(float(np.mean(errors**2)))
 
 
 def error_of_shares(result: Any, columns: Columns) -> float:
-    """Return the standard error of a share that a result states."""
+    """Return the planned error of shares: root mean square of their stated standard errors."""
     return math.sqrt(float(np.mean(result.users_std_error**2)))
 
 
@@ -186,7 +189,7 @@ def error_of_description(result: Any, columns: Columns) -> float:
 
 
 def error_of_described_shares(result: Any, columns: Columns) -> float:
-    """Return the largest root mean square of the standard errors of a column's shares."""
+    """Return the largest root mean square, over columns, of the errors of a column's shares."""
     found = []
     for errors in result.share_errors:
         known = (1 - 1 / len(errors)) / len(errors) / columns.users
@@ -195,7 +198,7 @@ def error_of_described_shares(result: Any, columns: Columns) -> float:
 
 
 def error_of_described_ranks(result: Any, columns: Columns) -> float:
-    """Return the largest error in rank of a description's quartiles."""
+    """Return the largest error of a description's quartiles, as a share of users."""
     return max(
         _rank_error(columns, name, np.array([0.25, 0.5, 0.75]), result.values[_QUARTILES, place])
         for place, name in enumerate(result.numbers)
@@ -203,7 +206,7 @@ def error_of_described_ranks(result: Any, columns: Columns) -> float:
 
 
 def error_of_ranks(result: Any, columns: Columns) -> float:
-    """Return the root mean square of the errors of quantiles in rank; ties have no error."""
+    """Return the root mean square of quantiles' errors, as shares of users; ties have none."""
     return _rank_error(columns, result.column, result.levels, result.values)
 
 
@@ -214,7 +217,7 @@ def _rank_error(columns: Columns, name: str, levels: Floats, values: Floats) -> 
 
 
 def error_of_function(result: Any, columns: Columns) -> float:
-    """Return the largest error of a result's distribution function."""
+    """Return the largest difference of a result's distribution function from the true one."""
     kind = result.schema.kind(result.column)
     at = np.linspace(kind.low, kind.high, _POINTS)
     return float(np.abs(result.cdf(at) - columns.below(result.column, at)).max())

@@ -157,7 +157,10 @@ def chances_to_find(
 def _above(
     users: float, q: float, gap: float, tail: float, shares: Floats, spread: Floats
 ) -> Floats:
-    """Return the probabilities that supports exceed the cut-off of tail probability ``tail``."""
+    """Return the probability that each item's support is above the cut-off.
+
+    An item without users exceeds the cut-off with probability ``tail``.
+    """
     reach = -float(ndtri(tail)) * math.sqrt(q * (1 - q) / users)
     return np.asarray(ndtr((gap * shares - reach) / np.sqrt(spread / users)))
 

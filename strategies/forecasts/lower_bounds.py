@@ -18,7 +18,10 @@ _MANY_ROWS = "d features, s coefficients and n users of m rows"
 
 
 def one_row(epsilon: float, delta: float = 0.0, *, rounds: bool) -> tuple[LowerBound, ...]:
-    """Return the bound for protocols that protect each user's whole row, with or without rounds."""
+    """Return the lower bound on the error of protocols that protect each user's only row.
+
+    ``rounds`` is True if they may ask in rounds.
+    """
     return (
         LowerBound(
             source=f"{_WANG_XU}, Theorem {2 if rounds else 1}",
@@ -32,7 +35,7 @@ def one_row(epsilon: float, delta: float = 0.0, *, rounds: bool) -> tuple[LowerB
 
 
 def labels(epsilon: float, delta: float, *, rounds: bool) -> tuple[LowerBound, ...]:
-    """Return the bound for protocols that protect labels, while features are public."""
+    """Return the lower bound on the error of protocols that protect labels, not features."""
     return (
         LowerBound(
             source=f"{_WANG_XU}, Theorem 6",
@@ -53,7 +56,7 @@ def labels(epsilon: float, delta: float, *, rounds: bool) -> tuple[LowerBound, .
 def many_rows(
     epsilon: float, num_users: int, dim: int, sparsity: int, rows: float
 ) -> tuple[LowerBound, ...]:
-    """Return the bounds for protocols that protect all rows of a user together."""
+    """Return the lower bounds on the error of protocols that protect all rows of a user."""
     signal, beyond = num_users * epsilon**2, _beyond(epsilon, 1.0)
     if rows == 1:
         return (

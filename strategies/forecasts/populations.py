@@ -17,22 +17,22 @@ from ldp_flower.validation import Floats
 
 
 def normals(rows: int, dim: int) -> np.ndarray:
-    """Return rows of standard normal features, the same ones in every call."""
+    """Return ``rows`` rows of ``dim`` standard normal features, the same in every call."""
     return KeyedRandom(derive(0, np.arange(rows, dtype=np.uint64))).normals((rows, dim))
 
 
 def users_of(features: np.ndarray, rows: int) -> Users:
-    """Return users with ``rows`` rows each, whose targets are their first feature."""
+    """Return users with ``rows`` of these rows each; a row's target is its first feature."""
     return Users.from_rows(features, features[:, 0], np.arange(len(features)) // rows)
 
 
 def normal_users(dim: int, rows: int, num_users: int = 4000) -> Users:
-    """Return users with normal features, whose targets are their first feature."""
+    """Return users with ``rows`` normal rows each; a row's target is its first feature."""
     return users_of(normals(num_users * rows, dim), rows)
 
 
 def table_users(dim: int, num_users: int = 4000) -> tuple[Schema, Users]:
-    """Return a schema and users with 5 rows each, whose first feature is constant."""
+    """Return a schema of ``dim`` features, the first one constant, and users with 5 rows each."""
     users = normal_users(dim, 5, num_users)
     users.features[:, 0] = 1.0
     return Schema({f"x{j}": Numeric(-4, 4) for j in range(1, dim)}, "y", Numeric(-4, 4)), users
@@ -97,12 +97,12 @@ class SyntheticPopulation(ABC):
 
     @property
     def size(self) -> float:
-        """Mean number of values that a user holds."""
+        """Mean number of numbers in a user's rows, which limits how many users are drawn."""
         return self.dim * min(self.rows, _MAX_ROWS)
 
     @property
     def most(self) -> int:
-        """Largest number of users that are drawn."""
+        """Largest number of users that are drawn; they represent the others."""
         return int(np.clip(_MAX_ENTRIES / self.size, _MIN_USERS, _MAX_USERS))
 
     @abstractmethod
@@ -126,7 +126,10 @@ def offsets_of(rows: float, num_users: int, rng: Rng) -> NDArray[np.int64]:
 def alike_within(
     offsets: NDArray[np.int64], width: int, variance_between: float, rng: Rng
 ) -> Floats:
-    """Return standard normal rows; ``variance_between`` is the share of variance between users."""
+    """Return standard normal rows of users, whose own rows are alike.
+
+    ``variance_between`` is the part of the variance that is between users, not within.
+    """
     own = rng.standard_normal((len(offsets) - 1, width))
     rows = rng.standard_normal((int(offsets[-1]), width))
     rows *= math.sqrt(1 - variance_between)

@@ -170,7 +170,7 @@ def synthetic_schema(num_features: int, bounds: Numeric | Categories) -> Schema:
 
 
 def _within(kind: Numeric, centre: float, size: float, normals: Floats) -> Floats:
-    """Return numbers within a column's bounds, around its declared centre if it has one."""
+    """Return numbers within a column's bounds, drawn from ``normals`` around its centre."""
     half = (kind.high - kind.low) / 2
     centre = (kind.low + kind.high) / 2 + half * centre if kind.centre is None else kind.centre
     size = half * size if kind.scale is None else kind.scale
@@ -178,7 +178,7 @@ def _within(kind: Numeric, centre: float, size: float, normals: Floats) -> Float
 
 
 def _explained(features: Floats, number: int, along: tuple[float, float], rng: Rng) -> Floats:
-    """Return ``number`` random linear functions of the rows, of mean 0 and variance 1."""
+    """Return ``number`` random linear functions of the rows, each of mean 0 and variance 1."""
     off = features - features.mean(axis=0)
     variances, axes = np.linalg.eigh(off.T @ off / len(off))
     there = variances > _TINY

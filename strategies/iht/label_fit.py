@@ -32,7 +32,7 @@ class NoisyLabels:
     undone: NDArray[np.bool_]  # (rows,): True if clipping was corrected, at any bound
 
     def plus(self, other: "NoisyLabels") -> "NoisyLabels":
-        """Return these rows followed by the rows of ``other``."""
+        """Return the rows of both: these, followed by those of ``other``."""
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return NoisyLabels(*map(np.concatenate, both))
 
@@ -43,7 +43,10 @@ class NoisyLabels:
         return NoisyLabels(*(values[~self.undone] for values in vars(self).values()))
 
     def on_one_scale(self, scale: float) -> "NoisyLabels":
-        """Return the rows with labels and noise multiplied by ``scale``, except ``narrow`` rows."""
+        """Return the rows with labels multiplied by ``scale``, and noise accordingly.
+
+        ``narrow`` rows are unchanged.
+        """
         scales = np.where(self.narrow, 1.0, scale)
         return replace(self, labels=scales * self.labels, variance=scales**2 * self.variance)
 
@@ -199,14 +202,14 @@ def _bends(lines: list[_Line | None], whole: bool) -> _Bends:
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:
-    """Return the least squares coefficients on the support of ``selected``."""
+    """Return the least-squares coefficients of the columns in the support of ``selected``."""
     coef, support = np.zeros(len(selected)), np.flatnonzero(selected)
     coef[support] = np.linalg.lstsq(x[:, support], y, rcond=None)[0]
     return coef
 
 
 def _errors(x: Floats, y: Floats, coef: Floats) -> Floats:
-    """Return the standard errors of least squares on the support of ``coef``."""
+    """Return the standard errors of the least-squares coefficients in the support of ``coef``."""
     errors, support = np.zeros(len(coef)), np.flatnonzero(coef)
     square = np.sum((y - x @ coef) ** 2) / max(len(y) - len(support), 1)
     covariance = np.linalg.pinv(x[:, support].T @ x[:, support])
@@ -220,7 +223,7 @@ _SUSPECT = 0.1  # weight below which rows are counted in a note
 
 
 def typical_sizes(x: Floats) -> Floats:
-    """Return the median absolute value of each column's non-zero entries; 1 if there are none."""
+    """Return each column's median absolute value, over entries that are not zero; 1 if none are."""
     sizes = np.ones(x.shape[1])
     for j, column in enumerate(x.T):
         if len(held := np.abs(column[column != 0])):

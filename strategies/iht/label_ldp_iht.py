@@ -169,7 +169,7 @@ class LabelLdpIht(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield one run for each mechanism, with a declared bound or an estimated one."""
+        """Yield strategies with users, for an audit: one for each mechanism and kind of bound."""
         variants: tuple[dict[str, Any], ...] = (
             {"label_bound": 1.0},
             {"label_bound": 1.0, "mechanism": "bit"},
@@ -180,12 +180,12 @@ class LabelLdpIht(SparseStrategy):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy with its defaults, for at most eight non-zero coefficients."""
+        """Return the strategy that a plan uses: for at most eight non-zero coefficients."""
         dim = features_of(setting, cls)
         return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return synthetic users whose normal labels, of variance 1, follow one linear model."""
+        """Return a population for plans: users whose normal labels follow one linear model."""
         return linear_users(
             self.dim,
             self.sparsity,
@@ -199,11 +199,11 @@ class LabelLdpIht(SparseStrategy):
         return lower_bounds.labels(self.epsilon, self.delta, rounds=rounds)
 
     def protocol(self, run: Run) -> Protocol:
-        """Query for the distribution of labels if needed, then for labels and residuals."""
+        """Query for the labels' distribution if needed, then for labels; return the model."""
         return (yield from LabelRounds(run, self).protocol())
 
     def finished(self, run: Run, found: LinearResult) -> LinearResult:
-        """Return the result with a statement that only labels are protected."""
+        """Return the result with the statement that labels only are protected."""
         assert found.privacy is not None
         found.privacy = replace(found.privacy, part=guarantees.LABELS)
         return found

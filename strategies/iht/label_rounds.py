@@ -94,7 +94,7 @@ class LabelRounds:
         self._is_left = False  # True if the last round found significant coefficients
 
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
-        """Query for the distribution of labels, then in rounds for labels and residuals."""
+        """Query for the distribution of labels, then in rounds for labels; return the result."""
         self._notes: list[str] = []
         clip, law = _Clip(self._most), None
         if size := self._law_size():
@@ -113,7 +113,10 @@ class LabelRounds:
         return self._result()
 
     def _later_rounds(self, first: LawOfSizes, rounds: int) -> Generator[Ask, Any, None]:
-        """Query for the distribution of residuals, then for the residuals in several rounds."""
+        """Query for residuals in several rounds, and update the fit after each.
+
+        Before these rounds, users report on the residuals' distribution.
+        """
         law, residual = first, self._fit.residual
         if size := self._size_again():
             law = yield from self._ask_law(size)
@@ -140,11 +143,11 @@ class LabelRounds:
             residual = self._fit.residual
 
     def _keep_whole(self) -> None:
-        """Drop the reports whose correction assumed residuals around 0."""
+        """Drop the reports whose clipping was corrected as if residuals were around 0."""
         self._known = self._known.whole() if self._known is not None else None
 
     def _of_classes(self, law: LawOfSizes) -> Generator[Ask, Any, LinearResult]:
-        """Query all remaining users for their class, with a bound at which nothing is clipped."""
+        """Query all remaining users for their class, without clipping, and return the fit."""
         self._offset, bound = (0.0, 1.0) if law.mean > _MOSTLY else (0.5, 0.5)
         yield from self._round(self._run.num_unasked, _Clip(bound))
         return self._result()
@@ -173,7 +176,7 @@ class LabelRounds:
         return size if size >= max(askers // 2, self._run.min_reports) else 0
 
     def _ask_law(self, size: int) -> Generator[Ask, Any, LawOfSizes]:
-        """Query a cohort for the octaves of its residuals; return their distribution."""
+        """Query a cohort for its residuals' octaves; return the posterior over distributions."""
         if size < self._run.min_reports:
             why = f"{self._run.num_users:,} users are too few to learn the labels' scale."
             advice = "Declare label_bound if it is public."
@@ -183,7 +186,7 @@ class LabelRounds:
         return (yield from ask_law(cohort, question, self._strategy.epsilon))
 
     def _first_clip(self, law: LawOfSizes) -> _Clip:
-        """Return the first round's bound on labels: the smaller the noise, the larger the bound."""
+        """Return how the first round clips labels: the smaller the noise, the wider."""
         scale = law.root_mean_square
         if self._is_printed or law.is_around_zero:
             over_scale = min(2.5, max(1.0, 0.75 + self._strategy.epsilon / 4))
@@ -222,7 +225,7 @@ class LabelRounds:
         return [first] + [(others - first) // (rounds - 1)] * (rounds - 1)
 
     def _round(self, size: int, clip: _Clip) -> Generator[Ask, Any, None]:
-        """Query a cohort for its residuals or labels, and refit to all reports so far."""
+        """Query a cohort for its residuals or labels, and fit the model to all reports so far."""
         (cohort,) = self._run.cohorts([size])
         randomizer = self._strategy.randomizer(clip.bound)
         theta, offset = (0 * self._coef, 0.0) if clip.whole else (self._coef, self._offset)
@@ -305,7 +308,7 @@ class LabelRounds:
 
 
 def has_known_noise(randomizer: Randomizer) -> bool:
-    """Return True if the randomizer's variance is the same for all labels."""
+    """Return True if the noise of a randomised label has the same variance for all labels."""
     if isinstance(randomizer, HybridMechanism):
         return math.isclose(randomizer.variance_at(0.0), randomizer.variance_at(1.0))
     return isinstance(randomizer, GaussianMechanism)

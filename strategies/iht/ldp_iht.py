@@ -157,7 +157,7 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield runs with one record per user and each link, and one run with several records."""
+        """Yield strategies with users, for an audit: with one record per user, and several."""
         enough = 2 * users_for_sizes(epsilon) + 3000
         for rows, num_users in ((1, enough), (5, size_askers(epsilon) + 200)):
             users = users_of(np.sign(normals(num_users * rows, dim)), rows)
@@ -167,13 +167,13 @@ class LdpIht(AtNode, FeatureStrategy[LinearResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy with its defaults, for at most four non-zero coefficients."""
+        """Return the strategy that a plan uses: for at most four non-zero coefficients."""
         dim, rows = features_of(setting, cls), round(setting.rows_per_user)
         sparsity = min(_PLANNED_SPARSITY, dim)
         return cls(dim, epsilon=epsilon, sparsity=sparsity, samples_per_user=rows)
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return synthetic users whose targets follow one linear model."""
+        """Return a population for plans: users whose targets follow one linear model."""
         if self.link != "identity":
             raise NoPlan("Only link='identity' of LdpIht has a plan.")
         return linear_users(

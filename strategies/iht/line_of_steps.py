@@ -29,7 +29,10 @@ class LineOfSteps:
     variances: list[Floats] = field(default_factory=list)
 
     def add(self, position: Floats, asked: Integers, direction: Floats, variance: Floats) -> None:
-        """Add a step with the directions of the features ``asked`` and of the last coordinate."""
+        """Add a step: the ``direction`` that users reported at ``position``, with its variance.
+
+        It is known for the features ``asked`` and the last coordinate only.
+        """
         places = np.append(asked, len(position) - 1)
         whole, variances = np.zeros(len(position)), np.full(len(position), np.inf)
         whole[places], variances[places] = direction, variance
@@ -68,5 +71,5 @@ class LineOfSteps:
 
 
 def z_scores(zero: Zero) -> Floats:
-    """Return the distance of each coefficient from zero, in standard errors of its noise."""
+    """Return each coefficient's distance from 0, in standard errors by its noise."""
     return np.abs(zero.place[:-1]) / zero.noise[:-1]

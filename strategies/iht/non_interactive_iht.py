@@ -165,19 +165,19 @@ class NonInteractiveIht(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield one run for each method."""
+        """Yield strategies with users, for an audit: one for each method."""
         for method, delta in zip(METHODS, (0.0, 1e-3), strict=True):
             strategy = cls(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
             yield strategy, normal_users(dim, 1)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy with its defaults, for at most four non-zero coefficients."""
+        """Return the strategy that a plan uses: for at most four non-zero coefficients."""
         dim = features_of(setting, cls)
         return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return synthetic users who follow one linear model, with coefficients of norm radius."""
+        """Return a population for plans: users of a linear model, whose norm is ``radius``."""
         variance = float(self._covariance[0, 0])
         if not np.allclose(self._covariance, variance * np.eye(self.dim)):
             raise NoPlan("NonInteractiveIht has a plan for uncorrelated features of one size only.")
@@ -194,7 +194,7 @@ class NonInteractiveIht(SparseStrategy):
         return lower_bounds.one_row(self.epsilon, self.delta, rounds=False)
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask users for their gradients at zero, solve for coefficients, keep the largest ones."""
+        """Ask for the gradients at zero, and return the largest coefficients of the solution."""
         if self.method == "paper":
             return (yield from self._paper(run))
         return (yield from self._auto(run))

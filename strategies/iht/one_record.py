@@ -73,7 +73,7 @@ _SMALL = (
 
 
 def users_for_sizes(epsilon: float) -> int:
-    """Return the smallest number of users whose reports estimate sizes to a factor of about 1.3."""
+    """Return the smallest number of users whose reports give sizes to a factor of about 1.3."""
     return math.ceil(size_askers(epsilon) / (2 * _SIZES))
 
 
@@ -96,7 +96,7 @@ class OneRecord:
         self._mean = 0.0  # estimated mean of the targets
 
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
-        """Estimate means and variances, take the steps, evaluate the model on held-out users."""
+        """Estimate means and variances, take the steps, and return the evaluated model."""
         yield from self._learn_place()
         held_out = R2HoldOut(self._run, self._name)
         self._model = np.zeros(self._dim + 1)
@@ -120,26 +120,26 @@ class OneRecord:
         return (yield from self._result(zero, held_out))
 
     def _cohort(self, share: float, most: float = math.inf) -> Cohort:
-        """Return a cohort of this share of the users, but of ``most`` users at most."""
+        """Return a cohort of this share of the users, or of ``most`` users if that is smaller."""
         size = max(min(share * self._run.num_users, most), self._run.min_reports)
         return self._run.cohorts([math.ceil(size)])[0]
 
     # ---------------------------------------------------------------- means and variances
 
     def _ask_size(self, question: Octave, degrees: float) -> Generator[Ask, Any, float]:
-        """Query a cohort for the octaves of its sizes; return their common root mean square."""
+        """Query a cohort for the octaves of its sizes; return the root mean square size."""
         epsilon = self._run.epsilon
         cohort = self._cohort(_SIZES, size_askers(epsilon))
         return (yield from ask_size(cohort, question, epsilon, degrees)).value
 
     def _ask_sizes(self) -> Generator[Ask, Any, None]:
-        """Query cohorts for the distances of rows and targets from their means."""
+        """Estimate how far rows and targets typically are from their means, each from a cohort."""
         self._length = yield from self._ask_size(DistanceOctave(self._centre), math.inf)
         question = ResidualOctave(np.zeros(self._dim), self._mean)
         self._target = yield from self._ask_size(question, 1.0)
 
     def _learn_place(self) -> Generator[Ask, Any, None]:
-        """Query for means until they are precise enough, then for the features' variances."""
+        """Estimate the means of rows and targets, in rounds, then the features' variances."""
         dim, run = self._dim, self._run
         mechanism = ball_codebook(run.epsilon, dim + 1, _MEANS_RADIUS)
         precision, weighted = np.zeros(dim + 1), np.zeros(dim + 1)
@@ -175,19 +175,22 @@ class OneRecord:
 
     @property
     def _offset(self) -> float:
-        """Prediction for a row of zeros."""
+        """Prediction for a row of zeros in the users' own units."""
         return float(self._model[-1] - self._centre @ self._coef)
 
     @property
     def _radius(self) -> float:
-        """Norm to which gradients are clipped."""
+        """Euclidean length to which users clip the gradients that they report."""
         every = len(self._asked) == self._dim
         rows = self._length if every else float(np.linalg.norm(self._scales[self._asked]))
         clip = _CLIP if self._numbers else 1.0
         return clip * self._size * math.hypot(rows, self._constant)
 
     def _step(self, cohort: Cohort) -> Generator[Ask, Any, Zero]:
-        """Query a cohort for its gradients; return the zero of all steps and move there."""
+        """Query a cohort for its gradients; return the point at which the fitted gradient is 0.
+
+        The model moves to this point.
+        """
         asked, curvature = self._asked, self._curvature
         question = Gradient(
             self._coef,
@@ -219,12 +222,12 @@ class OneRecord:
         return zero
 
     def _learn_classes(self, score: float) -> None:
-        """Set the share of class 1, from the mean score if all predictions are one half."""
+        """Set the estimated share of class 1, from the mean score of a model that predicts 1/2."""
         self._mean = min(max(0.5 - score, _RARE), 1 - _RARE)
         self._target = math.sqrt(self._mean * (1 - self._mean))
 
     def _is_clear(self, zero: Zero) -> bool:
-        """Return True if all coefficients of the support are significant and above the others."""
+        """Return True if the support is certain: significant, and clearly above all others."""
         clear = np.append(np.sort(z_scores(zero)[self._asked])[::-1], 0.0)
         weakest, following = clear[self._sparsity - 1 : self._sparsity + 1]
         return bool(weakest > max(_SUPPORT_Z, following + _SUPPORT_GAP_Z))
