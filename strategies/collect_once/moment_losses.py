@@ -180,7 +180,10 @@ class PolynomialLoss:
         )
 
     def gradient(self, polynomial: Floats, coef: Floats) -> Floats:
-        """Return the mean of f(<x, w>) x - y x at ``w = coef``; ``polynomial`` represents f."""
+        """Return the loss's gradient, the mean of f(<x, w>) x - y x at ``w = coef``.
+
+        ``polynomial`` has the coefficients of f.
+        """
         total = -self.second.products
         for k, factor in enumerate(polynomial):
             if factor == 0:

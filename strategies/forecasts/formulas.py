@@ -116,7 +116,7 @@ _FREQUENT = 10  # number of most frequent items by which a run is judged
 
 
 def zipf(domain_size: int) -> Floats:
-    """Return shares of items; the i-th item is ``1 / i`` times as frequent as the first."""
+    """Return shares of items by Zipf's law: item i is ``1 / i`` times as frequent as the first."""
     weights = 1.0 / np.arange(1, min(domain_size, _KINDS) + 1)
     return np.asarray(weights / weights.sum())
 

@@ -351,7 +351,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         return num_rounds or cohorts
 
     def _num_asked(self, num_users: int, num_rounds: int) -> int:
-        """Return the number of users that the whole run queries."""
+        """Return the number of users who are asked in the whole run."""
         if self.fraction_train is None:
             return num_users
         return num_rounds * max(1, math.floor(self.fraction_train * num_users + 1e-9))
@@ -382,7 +382,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         )
 
     def _refused(self, reporting: Reporting, num_users: int, num_rounds: int) -> TooFew | None:
-        """Return why a run is refused and how many users it needs; None if it is not refused."""
+        """Return a TooFew with the reasons to refuse a run and the users it needs, or None."""
         reasons = self._reasons(reporting, num_users, num_rounds)
         if not reasons:
             return None
@@ -401,7 +401,11 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         )
 
     def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> dict[Reason, str]:
-        """Return the reasons to refuse a run with this number of users, each with its text."""
+        """Return the reasons to refuse a run, each with its text; empty for a run to accept.
+
+        The model and epsilon are in ``reporting``, and ``num_users`` users would be asked in
+        rounds.
+        """
         schedule = self._schedule(reporting, max(num_users, 1), num_rounds)
         reasons: dict[Reason, str] = {}
         asked, needed = min(schedule.sizes), max(self.min_reports, self.min_train_nodes or 0)
@@ -423,7 +427,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         return reasons
 
     def _for_a_good_model(self, reporting: Reporting, num_users: int, num_rounds: int) -> str:
-        """Return a text with the smallest number of users for which q causes no warning."""
+        """Return a text such as "some 20,000 users": the fewest for which q causes no warning."""
         needed = fewest_users(
             lambda users: self._schedule(reporting, users, num_rounds).noise_to_signal > WARN_ABOVE,
             num_users,
@@ -433,7 +437,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
     def _judged(
         self, schedule: Schedule, reporting: Reporting, num_users: int, num_rounds: int
     ) -> list[str]:
-        """Log q, with a warning if it is large; return notes for the result."""
+        """Log the noise-to-signal ratio q; return a list of notes, empty if q is small."""
         text = schedule.sentence(reporting)
         logger.info("%s", text)
         if schedule.noise_to_signal <= WARN_ABOVE:
@@ -488,7 +492,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         return Trained.of(run.arguments.initial_arrays, self._trainable)
 
     def protocol(self, run: Run) -> Protocol:
-        """Query each cohort for its mean update and move the model along it."""
+        """Query each cohort for its mean update, move the model along it, and return the model."""
         if self.noise != "user":
             return (yield from self._of_nodes(run))
         trained, rounds = self._trained(run), self._rounds(run.arguments.num_rounds)
@@ -549,7 +553,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         )
 
     def _of_nodes(self, run: Run) -> Protocol:
-        """Query all users for their mean gradient in each step, by sums over nodes."""
+        """Query all users for sums of gradients in each step, and return the trained model."""
         assert self.network is not None
         budget, dim = Budget.of(run, self.delta), self.network.num_trainable
         steps = run.arguments.num_rounds or networks.STEPS
@@ -569,7 +573,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         return ConfigRecord({**arguments.train_config, "server-round": number})
 
     def census_content(self, arguments: Arguments) -> RecordDict:
-        """Return a config for round 0. Mods that run before ldp-flower's may read it."""
+        """Return records for the census: a config of round 0, for the app's other mods."""
         return RecordDict({self.configrecord_key: self._config(0, arguments)})
 
     def _message(self, number: int, model: ArrayRecord, arguments: Arguments) -> RecordDict:
@@ -586,7 +590,7 @@ class LdpFedAvg(AtNode, LdpStrategy[FedAvgResult]):
         return cls(epsilon=epsilon, network=linear_network(features_of(setting, cls)))
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return the expected q of a model with ``num_features`` parameters and default rounds."""
+        """Return the expected noise-to-signal ratio q for ``num_features`` parameters."""
         if self.noise != "user":
             return self._expected_of_nodes(setting)
         reporting = self._reporting(features_of(setting, type(self)))

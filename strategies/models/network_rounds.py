@@ -77,7 +77,7 @@ class NetworkAsk(Asked):
         return {name: self.graph.parameters[name] for name in self.graph.trainable}
 
     def for_coin(self, coin: int) -> Self:
-        """Return this query unchanged: it draws no public random numbers."""
+        """Return this query unchanged, since it uses no public random numbers."""
         return self
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
@@ -121,7 +121,7 @@ class NetworkAsk(Asked):
         return Models(mean, units, len(parts))
 
     def metrics(self, answer: Models) -> dict[str, int | float]:
-        """Return the number of silos that answered, and of the units that they declared."""
+        """Return two metrics of a round: silos that answered, and the units that they declared."""
         return {"nodes": answer.count, f"{self.asked.plan.unit}s": answer.units}
 
     def to_bytes(self, answer: Models) -> bytes:
@@ -156,7 +156,7 @@ class PlanEnd(Asked):
     name, mechanism, report_bytes = "end of the plan", "", 0
 
     def for_coin(self, coin: int) -> Self:
-        """Return this message unchanged: it draws no public random numbers."""
+        """Return this message unchanged, since it uses no public random numbers."""
         return self
 
     def sent(self, salt: int, number: int, numbered: bool) -> RecordDict:
@@ -164,13 +164,13 @@ class PlanEnd(Asked):
         return RecordDict({NETWORK: replace(self.asked, salt=salt).to_config()})
 
     def read(self, content: RecordDict) -> bytes:
-        """Return a silo's reply in the form that the store keeps."""
+        """Return a silo's reply as bytes for the store: empty if it has not ended the plan."""
         return b"ended" if content.metric_records[METRICS]["ended"] else b""
 
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
     ) -> Ended | None:
-        """Return a count of one silo, or None if the silo has not ended the plan."""
+        """Return a count of 1 for a silo that has ended the plan, or None."""
         return Ended(1) if content else None
 
     def together(self, parts: Mapping[int, Ended]) -> Ended:
@@ -267,7 +267,7 @@ class RecordDpSgdResult(Result):
 
     @property
     def _rounds(self) -> dict[int, MetricRecord]:
-        """Metrics of the training rounds, by round; the end of a plan is not such a round."""
+        """Metrics of the training rounds, by number, without the message that ends a plan."""
         metrics = self.train_metrics_clientapp.items()
         return {number: each for number, each in metrics if f"{self.unit}s" in each}
 

@@ -78,7 +78,7 @@ class RecordNoise:
         return min(path / steps, LONGEST_STEP) / self.plan.max_grad_norm
 
     def sentence(self) -> str:
-        """Return a text with the value of q."""
+        """Return a sentence on the noise-to-signal ratio q, with the numbers that q is made of."""
         return (
             f"Noise to signal q = {self.of_the_run:.2g} for {counted(self.dim, 'parameter')}, "
             f"{counted(self.silos, 'silo')} and {counted(round(self.units), self.plan.unit)} in all"
@@ -110,7 +110,7 @@ class RecordNoise:
         ]
 
     def expectation(self) -> Expectation:
-        """Return the expected q, with the accountant's numbers."""
+        """Return the expected noise-to-signal ratio q, computed by the accountant's numbers."""
         plan, ratio = self.plan, self.of_the_run
         spread = HALF_WIDTH_80 * math.sqrt(
             0.5 / self.dim
@@ -147,7 +147,7 @@ class RecordNoise:
 
 
 def linear_network(parameters: int) -> Network:
-    """Return a linear network with this number of parameters, which is all that a plan uses."""
+    """Return a linear network with ``parameters`` parameters, which stands for any in a plan."""
     weight = Tensor("float32", (parameters, 1), True)
     product = Operation("aten.mm.default", (Reference(None), Reference("weight")), {})
     record = Tensor("float32", (parameters,))
@@ -315,17 +315,17 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         return own if self.stop is None else {**own, "stop": printed(True)}
 
     def _round(self, number: int, learning_rate: float) -> NetworkRound:
-        """Return the settings of a round, without the run's salt."""
+        """Return the settings that a message about a round has; the run adds its salt."""
         return NetworkRound(self._text, self.plan, self.optimizer, learning_rate, 0, number)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy with its defaults, for a network of ``num_features`` parameters."""
+        """Return the strategy that a plan uses: for a network of ``num_features`` parameters."""
         network = linear_network(features_of(setting, cls))
         return cls(network, epsilon=epsilon, delta=_USUAL_DELTA, num_rounds=_USUAL_ROUNDS)
 
     def expect(self, setting: Setting) -> Expectation:
-        """Return the expected q for ``num_users`` silos of ``rows_per_user`` records each."""
+        """Return the expected noise-to-signal ratio q for silos with ``rows_per_user`` records."""
         silos, units = setting.num_users, setting.num_users * setting.rows_per_user
         if refusal := self._too_few(silos) or self._drowned(silos, units):
             raise WouldRefuse(refusal)
@@ -335,7 +335,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         return RecordNoise(self.plan, self.network.num_trainable, silos, units)
 
     def _units(self, run: Run) -> int:
-        """Return the number of records, or of users, that the silos declare."""
+        """Return how many records, or users, all silos declare together."""
         return (run.num_owners if self.unit == "user" else run.num_records) or 0
 
     def _too_few(self, num_users: int) -> TooFew | None:
@@ -379,7 +379,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
     def _arguments(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> Arguments:
-        """Return the network's parameters; raise ValueError if ``start`` was given arguments."""
+        """Return the network's initial parameters; raise ValueError if ``start`` had arguments."""
         if initial_arrays or num_rounds or train_config:
             raise ValueError(
                 "Expected no initial_arrays, num_rounds or train_config: the network has its "
@@ -389,7 +389,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
 
     @property
     def charged(self) -> str:
-        """Sentence on what a ledger charges after any answer: the whole plan."""
+        """Note on the cost: a silo's ledger charges the whole plan as soon as it answers."""
         of_users = "each user of a silo" if self.unit == "user" else "a silo"
         return _CHARGED.format(of_users, self.plan.epsilon, self.plan.delta)
 
@@ -404,7 +404,10 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         return PrivacySpent(spent, self.delta, self.protects, False, seeded, noise=noise)
 
     def protocol(self, run: Run) -> Generator[Asked, Any, RecordDpSgdResult]:
-        """Ask all silos to train in each round, from the mean of the last round's models."""
+        """Ask all silos to train in each round, starting from the mean of their last models.
+
+        Return the trained network.
+        """
         plan, arrays = self.plan, run.arguments.initial_arrays
         assert arrays is not None
         run.planned_steps = self.num_rounds
@@ -448,7 +451,7 @@ class RecordDpSgd(LdpStrategy[RecordDpSgdResult]):
         return self.stop is not None and bool(self.stop(network_of(self._text, arrays)))
 
     def finished(self, run: Run, found: RecordDpSgdResult) -> RecordDpSgdResult:
-        """Return the result with the privacy cost of a record or user filled in."""
+        """Return the result, with the privacy cost of a record, or of a user."""
         assert found.privacy is not None
         found.epsilon = found.privacy.epsilon
         return found

@@ -31,7 +31,7 @@ class Reporting:
 
     @classmethod
     def of(cls, epsilon: float, dim: int, clip: float | None) -> "Reporting":
-        """Return the reporting of updates normalised to norm 1 or, given ``clip``, clipped."""
+        """Return how users report updates: scaled to length 1 or, given ``clip``, clipped to it."""
         question = NormalisedUpdate() if clip is None else ClippedUpdate(radius=clip)
         radius = clip or 1.0
         return cls(dim, question, radius, ball_codebook(epsilon, dim, radius))
@@ -80,7 +80,7 @@ class Schedule:
         return cls(ratio, sizes, steps.tolist())
 
     def sentence(self, reporting: Reporting) -> str:
-        """Return a sentence with the value of q."""
+        """Return a sentence on the noise-to-signal ratio q and the numbers that it is made of."""
         return (
             f"Noise to signal q = sqrt(d c / n) = {self.noise_to_signal:.2g} for d = "
             f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
@@ -88,13 +88,16 @@ class Schedule:
 
 
 def default_rounds(num_users: int, net: bool) -> int:
-    """Return a default number of rounds: 20 to 100, or fewer if cohorts would be too small."""
+    """Return the default number of rounds: 20 to 100, or fewer if cohorts would be too small."""
     rounds = 20 if num_users < 5_000 else 100 if net and num_users >= 10_000 else 30
     return max(1, min(rounds, num_users // _FEWEST_PER_COHORT))
 
 
 def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
-    """Return the expected q = sqrt(d c / n): the noise's norm if every mean update had norm 1."""
+    """Return the expected noise-to-signal ratio q = sqrt(d c / n).
+
+    It is the length of the noise if every mean update had length 1.
+    """
     ratio = schedule.noise_to_signal
     spread = HALF_WIDTH_80 * math.sqrt(
         0.5 / reporting.dim

@@ -134,7 +134,7 @@ def check_trainable(trainable: object) -> tuple[str, ...]:
 
 
 def _named(trainable: Sequence[str], model: Parameters, kinds: dict[str, str]) -> list[str]:
-    """Return the names of the model's arrays that match ``trainable``, in the model's order."""
+    """Return the names of the model's arrays that a pattern in ``trainable`` matches, in order."""
     chosen: set[str] = set()
     for pattern in trainable:
         found = {name for name in kinds if name == pattern or fnmatchcase(name, pattern)}

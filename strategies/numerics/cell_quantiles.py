@@ -39,7 +39,10 @@ class CellReports:
         return weights @ self.shares, square / gap**2 / self.count
 
     def precision(self, level: float) -> Floats:
-        """Return the inverse variances of the distribution function at the edges."""
+        """Return the precision (inverse variance) of the estimated function at each edge.
+
+        It is what the function near ``level`` is estimated by.
+        """
         return np.asarray(self.held**2 / self.excess(level)[1])
 
     @property
@@ -49,7 +52,7 @@ class CellReports:
 
     @property
     def below(self) -> Floats:
-        """Distribution function at the edges, of the values that are not missing."""
+        """Estimated share of the values (without missing ones) below each edge, not decreasing."""
         shares = np.cumsum(self.shares[:-2]) / self.held
         return np.asarray(np.clip(np.maximum.accumulate(shares), 0, 1))
 
@@ -65,15 +68,15 @@ class LocalFunction:
     error: float  # standard error at the level
 
     def at(self, values: Floats) -> Floats:
-        """Return the function at values."""
+        """Return the distribution function's value at each of ``values``."""
         return np.asarray(np.interp(values, self.values, self.below))
 
     def inverse(self, below: Floats | float) -> Floats:
-        """Return the values at which the function reaches these shares."""
+        """Return the value at which the distribution function reaches each share in ``below``."""
         return np.asarray(np.interp(below, self.below, self.values))
 
     def straight(self, lower: float, upper: float) -> "LocalFunction":
-        """Return the function with a straight line between two values."""
+        """Return a copy that is a straight line between the values ``lower`` and ``upper``."""
         within = (self.values > lower) & (self.values < upper)
         ends = np.array([lower, upper])
         line = np.interp(self.values, ends, self.at(ends))

@@ -13,12 +13,15 @@ from ldp_flower.validation import Floats
 
 
 def keep_above(vector: Floats, threshold: Floats | float) -> Floats:
-    """Set the entries whose magnitude is at most ``threshold`` to zero."""
+    """Return the vector, with entries of magnitude ``threshold`` or less set to zero."""
     return np.where(np.abs(vector) > threshold, vector, 0.0)
 
 
 def soften(vector: Floats, amount: float) -> Floats:
-    """Move every entry towards 0 by ``amount``, the proximal map of a sum of absolute values."""
+    """Return the vector with every entry moved towards 0 by ``amount``, and not beyond 0.
+
+    It is the proximal map of a sum of absolute values.
+    """
     return np.asarray(np.sign(vector) * np.maximum(np.abs(vector) - amount, 0.0))
 
 
@@ -34,7 +37,10 @@ def garrote(vector: Floats, threshold: float) -> Floats:
 
 
 def shrink(vector: Floats, variance: float) -> Floats:
-    """Shrink an estimate by the length that noise of ``variance`` adds (James and Stein, 1961)."""
+    """Return an estimate, shortened by the length that noise of ``variance`` adds on average.
+
+    It is the estimator of James and Stein (1961).
+    """
     surplus = max(len(vector) - 2, 0) * variance
     square = float(vector @ vector)
     return vector * (1 - surplus / square) if square > surplus else np.zeros_like(vector)
@@ -67,12 +73,12 @@ def raise_eigenvalues(matrix: Floats, least: float = 0.0) -> Floats:
 
 
 def attenuation(bound: float) -> float:
-    """Return the factor by which clipping numbers at ``bound`` reduces their regression slopes."""
+    """Return the factor by which clipping normal numbers at ``bound`` lowers regression slopes."""
     return float(2 * ndtr(bound) - 1)
 
 
 def clipped_square(bound: float) -> float:
-    """Return the mean square of numbers clipped at ``bound``, over the squared bound."""
+    """Return the mean square of standard normal numbers clipped at ``bound``, over its square."""
     density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
     within = attenuation(bound) - 2 * bound * density
     return float(within / bound**2 + 2 * ndtr(-bound))

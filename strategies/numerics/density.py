@@ -53,7 +53,7 @@ class Prior:
 
     @property
     def base(self) -> Floats:
-        """The prior shares of all cells, and of one more cell, the last, for missing values."""
+        """Prior shares of all cells and, last, of one more cell for missing values."""
         apart = np.append(self.apart, True)
         shares = np.append(self.likely, 0.0)
         ordered = np.where(apart, 0.0, shares)
@@ -61,7 +61,7 @@ class Prior:
         return np.asarray(np.where(apart, _APART_SHARE, left * ordered / ordered.sum()))
 
     def roots(self) -> list[Floats]:
-        """Return the Cholesky factors of the log shares' covariances, one for each prior."""
+        """Return candidate priors of the log shares, each as its covariance's Cholesky factor."""
         ordered = np.flatnonzero(~self.apart)
         cells = len(ordered)
         even = (np.arange(cells) + 0.5) / cells
@@ -194,7 +194,10 @@ class DistributionEstimates:
         return np.maximum.accumulate(lower), np.minimum.accumulate(upper[::-1])[::-1]
 
     def _intervals(self, z: float) -> tuple[Floats, Floats]:
-        """Return intervals of the ratios to the share of values not missing (Fieller, 1954)."""
+        """Return two ends of intervals for the ratios of shares below edges to the share present.
+
+        The intervals are those of Fieller (1954).
+        """
         share, variance, covariance = self.values.T
         held, held_variance = self.held
         square = held**2 - z**2 * held_variance

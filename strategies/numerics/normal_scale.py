@@ -43,7 +43,7 @@ def knots(edges: Floats, shares: Floats, errors: Floats) -> Floats:
 
 
 def quantiles(found: Floats, levels: Floats) -> Floats:
-    """Return the quantiles at levels from 0 to 1; ``found`` is what :func:`knots` returned."""
+    """Return the quantiles at ``levels``, from the knots ``found`` that :func:`knots` returned."""
     (low, *values, high), (_, *below, _) = found
     scores = ndtri(np.clip(below, _EDGE, 1 - _EDGE)).tolist()
     if not scores or scores[0] >= 0:

@@ -45,7 +45,7 @@ class PairTable:
 
     @property
     def variance(self) -> float:
-        """Mean variance of a share."""
+        """Mean of the squared standard errors of the table's shares."""
         return float(np.mean(self.std_error**2))
 
 
@@ -57,15 +57,15 @@ class ProductMixture:
     cells: list[Floats]  # for each column, (components, cells): probabilities of its cells
 
     def one_way(self, column: int) -> Floats:
-        """Return the shares of a column's cells."""
+        """Return the shares of the cells of one column, by the mixture."""
         return np.asarray(self.weights @ self.cells[column])
 
     def two_way(self, first: int, second: int) -> Floats:
-        """Return the shares of the cells of two columns' table."""
+        """Return the shares of the cells in the table of two columns, by the mixture."""
         return np.asarray((self.weights[:, None] * self.cells[first]).T @ self.cells[second])
 
     def draw(self, number: int, rng: Generator) -> Codes:
-        """Return the cells of rows that are drawn from the mixture, shape (number, columns)."""
+        """Return ``number`` rows drawn from the mixture, as cells of columns, (number, columns)."""
         component = rng.choice(len(self.weights), number, p=self.weights)
         drawn = np.empty((number, len(self.cells)), np.int64)
         for column, cells in enumerate(self.cells):
@@ -190,7 +190,10 @@ def _simulated(
     users: int,
     rng: Generator,
 ) -> tuple[Floats, float]:
-    """Draw users from a fit and fit their noisy tables; return this fit's distances and misfit."""
+    """Return the distances and the misfit of a fit to simulated data, for which truth is known.
+
+    The users are drawn from the fit ``found``, and their tables get the noise of ``tables``.
+    """
     drawn = found.draw(users, rng)
     counted: dict[tuple[int, int], Floats] = {}
     measured = []
@@ -212,12 +215,12 @@ def _simulated(
 
 
 def _distance(one: Floats, other: Floats) -> float:
-    """Return the total variation between two tables of shares."""
+    """Return the total variation distance between two tables of shares."""
     return float(np.abs(one - other).sum()) / 2
 
 
 def _misfit(tables: Sequence[PairTable], found: ProductMixture) -> float:
-    """Return the mean square of a measured share's distance from the fit."""
+    """Return the mean square distance of the measured shares from those of the fit ``found``."""
     off = [(each.shares - found.two_way(*each.columns)).ravel() for each in tables]
     return float(np.mean(np.concatenate(off) ** 2))
 

@@ -38,7 +38,7 @@ class Crossing:
     evidence: float
 
     def quantile(self, share: ArrayLike) -> Floats:
-        """Return the places below which the crossing lies with these probabilities."""
+        """Return the places that the crossing is below with each probability in ``share``."""
         half = (self.places[1] - self.places[0]) / 2
         below = np.concatenate([[0.0], np.cumsum(self.weights)])
         edges = np.concatenate([[self.places[0] - half], self.places + half])
@@ -46,11 +46,11 @@ class Crossing:
         return np.asarray(np.clip(found, 0.0, 1.0))
 
     def curve(self, places: Floats, at: float) -> Floats:
-        """Return the curve that crosses the level at a place."""
+        """Return, at ``places``, the logistic curve that crosses the level at the place ``at``."""
         return np.asarray(expit(logit(self.level) + (places - at) / self.scale))
 
     def slope(self) -> float:
-        """Return the slope of the curve at the level."""
+        """Return the slope with which the curve crosses the level."""
         return self.level * (1 - self.level) / self.scale
 
 
@@ -144,7 +144,7 @@ def enclosing_thresholds(
 def _first_kept(
     deficit: Floats, variance: Floats, shared: Floats, weights: Floats, z: float
 ) -> int:
-    """Return the first index at which the reports from there on do not show a deficit."""
+    """Return the first index from which on the reports together show no deficit."""
 
     def onwards(terms: Floats) -> Floats:
         return np.asarray(np.cumsum(terms[::-1])[::-1])

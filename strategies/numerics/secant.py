@@ -46,7 +46,7 @@ class Secant:
         self._before = theta, gradient, named
 
     def left(self, noise: float, sparsity: int) -> float:
-        """Return the change of a coefficient if steps went on and shrank as the last one did."""
+        """Return how far a coefficient would still move, if steps shrank on as the last one did."""
         if len(self.steps) < 2:
             return float(np.linalg.norm(self.steps[-1])) / math.sqrt(sparsity)
         before, last = (float(np.linalg.norm(step)) for step in self.steps[-2:])

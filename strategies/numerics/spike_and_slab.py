@@ -45,7 +45,7 @@ _MULTIPLIERS = (0.7, 0.85, 1.0, 1.2, 1.4)
 
 
 def passing(threshold: float, score: Floats | float) -> Floats:
-    """Return the probability that a score plus standard normal noise is beyond +-threshold."""
+    """Return the probability that ``score`` plus normal noise is beyond +-``threshold``."""
     return np.asarray(ndtr(score - threshold) + ndtr(-score - threshold))
 
 
@@ -78,7 +78,7 @@ class Vote:
     samples_per_user: float
 
     def surplus_z(self) -> Floats:
-        """Return the surplus of each feature's count over chance, in standard deviations."""
+        """Return each feature's count in the vote minus that by chance, in standard deviations."""
         share = self.set_size / len(self.counts)
         expected = self.other + (self.own - self.other) * share
         variance = share * self.own * (1 - self.own) + (1 - share) * self.other * (1 - self.other)
@@ -127,7 +127,7 @@ class Evidence:
         self._times = np.zeros(self.dim)
 
     def add(self, coordinates: NDArray[np.int64], estimate: Floats, variance: Floats) -> None:
-        """Add independent, normal, unbiased estimates of some coefficients."""
+        """Add a cohort's normal, unbiased estimates of the coefficients with these indices."""
         self.precision[coordinates] += 1 / variance
         self.weighted[coordinates] += estimate / variance
         self._squares[coordinates] += estimate**2 / variance
@@ -173,7 +173,7 @@ def posterior(evidence: Evidence) -> Posterior:
     values = _grid(float(precision.max()))
 
     def logs_at(places: Integers, pi: float, size: float) -> Floats:
-        """Return the log-likelihood of the values at some places, shape (rows, values)."""
+        """Return the log-likelihood of the values at ``places`` of the grid, (rows, values)."""
         some = values[places]
         logs = weighted[:, None] * some - precision[:, None] * some**2 / 2
         if evidence.vote is not None:
@@ -195,14 +195,17 @@ def posterior(evidence: Evidence) -> Posterior:
 
 
 def _spread_around(logs: Floats, values: Floats, mean: Floats) -> Floats:
-    """Return the root mean square distance of values from ``mean``, weighted by likelihood."""
+    """Return the root mean square distance of values from each row's mean.
+
+    Values are weighted by their likelihood.
+    """
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     squares = (values - mean[:, None]) ** 2
     return np.asarray(np.sqrt((likelihood * squares).sum(axis=1) / likelihood.sum(axis=1)))
 
 
 def _grid(precision: float) -> Floats:
-    """Return values from -1 to 1, fine enough for the sharpest likelihood."""
+    """Return a grid of values from -1 to 1, fine enough for a likelihood of this precision."""
     step = _COARSEST if precision == 0 else 1 / (4 * math.sqrt(precision))
     steps = math.ceil(1 / min(max(step, _FINEST), _COARSEST))
     return np.linspace(-1.0, 1.0, 2 * steps + 1)
@@ -211,7 +214,10 @@ def _grid(precision: float) -> Floats:
 def _seen(
     logs_at: Callable[[Integers, float, float], Floats], number: int, pi: float, size: float
 ) -> Integers:
-    """Return the grid places of values that are possible for a coefficient, symmetric around 0."""
+    """Return the places in the grid of the values that are not hopeless for every coefficient.
+
+    They are symmetric around 0.
+    """
     steps = np.arange(0, number // 2 + 1, _STRIDE)
     few = number // 2 + np.concatenate([-steps[:0:-1], steps])
     logs = logs_at(few, pi, size)
@@ -224,7 +230,10 @@ def _seen(
 
 @lru_cache(maxsize=8)
 def _slabs(num_values: int, rows: int) -> tuple[Floats, Floats]:
-    """Return sizes, repeated for each spread, and priors of nonzero values, (values, sizes)."""
+    """Return two arrays: sizes of nonzero values, and for each the prior over the grid's values.
+
+    The second array has the shape (values, sizes). Sizes are repeated for each spread.
+    """
     smallest = min(_SMALLEST, _LEAST_SCORE / math.sqrt(rows))
     sizes = np.tile(np.geomspace(smallest, _LARGEST, _NUM_SIZES), len(_SPREADS))
     spreads = np.repeat(_SPREADS, _NUM_SIZES)
@@ -276,12 +285,12 @@ class _Mixture:
         return cls(np.exp(log_zero), slab, first, second, shares, sizes, weights)
 
     def typical(self) -> tuple[float, float]:
-        """Return the posterior means of sparsity and size, given that not all are zero."""
+        """Return the posterior means of the share of nonzero coefficients, and of their size."""
         weights = self.weights / self.weights.sum()
         return float(weights.sum(axis=1) @ self.shares), float(weights.sum(axis=0) @ self.sizes)
 
     def moments(self) -> tuple[Floats, Floats, Floats]:
-        """Return inclusion probability, first moment and second moment of each row."""
+        """Return three arrays over rows: inclusion probability, first moment, second moment."""
         inclusion, first, second = (np.zeros(len(self.zero)) for _ in range(3))
         for share, weights in zip(self.shares, self.weights, strict=True):
             scale = share * weights / ((1 - share) * self.zero[:, None] + share * self.slab + _TINY)

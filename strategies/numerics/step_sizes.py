@@ -87,5 +87,5 @@ class NoisyDescent:
 
     @property
     def noise(self) -> float:
-        """Standard deviation of the noise in each parameter of the estimate."""
+        """Standard deviation of the noise in each coordinate of the final estimate."""
         return float(np.linalg.norm(self._kept))

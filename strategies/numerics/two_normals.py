@@ -59,14 +59,17 @@ def ranked(covariance: float, std_error: float, share: float, z: float) -> Ranke
 
 
 def discriminant(distance: float, share: float) -> tuple[float, float]:
-    """Return the logit at the mean score, and its slope for scores of standard deviation 1."""
+    """Return the intercept and slope of a class's logit, linear in the score.
+
+    Scores have mean 0 and standard deviation 1; ``distance`` is that of the classes' means.
+    """
     own = share * (1 - share)
     level = math.log(share / (1 - share)) - distance**2 * (0.5 - share)
     return level, distance * math.sqrt(1 + own * distance**2)
 
 
 def likely_share(found: float, std_error: float) -> tuple[float, float]:
-    """Return posterior mean and standard deviation of a share within (0, 1) from an estimate."""
+    """Return the posterior mean and standard deviation of a share, from a noisy estimate of it."""
     # The offset keeps the largest weight at 1, however far the estimate is off.
     offset = 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
     weights = np.exp(-0.5 * ((_GRID - found) / std_error) ** 2 + offset)
@@ -81,7 +84,7 @@ def _covariance(distance: Floats | float, share: float) -> Any:
 
 
 def _distance_of(covariance: float, share: float) -> float:
-    """Return the distance that gives this covariance, with the covariance's sign."""
+    """Return the distance of two normal classes that gives this covariance, and has its sign."""
     size = abs(covariance)
     if _covariance(_MAX_DISTANCE, share) <= size:
         return math.copysign(_MAX_DISTANCE, covariance)

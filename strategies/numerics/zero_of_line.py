@@ -41,7 +41,10 @@ class Zero:
 
 
 def largest_noise(number: int) -> float:
-    """Return a bound, in standard errors, that the largest of ``number`` noises hardly exceeds."""
+    """Return a bound on the largest of ``number`` normal noises, in their standard deviations.
+
+    It is hardly ever exceeded.
+    """
     return math.sqrt(2 * math.log(max(number, 2))) + 1
 
 
@@ -69,7 +72,7 @@ def zero_of_line(
     """
 
     def fitted(far: Floats, clear: NDArray[np.bool_]) -> tuple[float, Zero]:
-        """Return a zero, and minus twice the logarithm of its likelihood."""
+        """Return minus twice the log-likelihood of a fitted line, and the line's zero."""
         total = variances + far
         found = _weighted(positions, directions, variances, total, uncertain, clear)
         missed = directions - found.slopes * (found.place - positions)

@@ -102,7 +102,10 @@ def _excess(innovation: Floats) -> Floats:
 
 
 def _excess_around(innovation: Floats) -> Floats:
-    """Return the root mean square of the innovations near each collection, at least 1."""
+    """Return how much too large the innovations near each collection are: at least 1.
+
+    It is their root mean square, in units of the expected one.
+    """
     near = np.ones(2 * _CHECKED + 1)
     seen = np.isfinite(innovation)
     squares = np.convolve(np.where(seen, innovation, 0.0) ** 2, near)[_CHECKED:-_CHECKED]
@@ -218,7 +221,7 @@ def _smoothed(level: Floats, kept: Floats) -> tuple[Floats, Floats]:
 
 
 def _mixture(mean: Floats, variance: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return means and standard deviations of mixtures along the last axis; NaN if unknown."""
+    """Return the means and standard deviations of mixtures along the last axis; NaN if unknown."""
     centre = (weights * mean).sum(axis=-1)
     with np.errstate(invalid="ignore"):
         total = (weights * (variance + (mean - centre[..., None]) ** 2)).sum(axis=-1)

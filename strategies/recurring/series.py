@@ -221,7 +221,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield runs of the first of two evaluations of a model."""
+        """Yield strategies with users, for an audit: on the first of two evaluations of a model."""
         for strategy, users in PrivateEvaluation.audit_runs(dim, epsilon):
             yield cls(strategy, collections=2), users
 
@@ -293,7 +293,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
     def refusal(
         self, num_users: int, arguments: Arguments | None = None, num_nodes: int = 1
     ) -> TooFew | None:
-        """Return a TooFew if there are too few users for a series, or None."""
+        """Return a TooFew if ``num_users`` users are too few for the whole series, or None."""
         if (form := self._form) is not None:
             return self._with_enough(
                 lambda users: form.refusal(SizeOnlyPopulation(users), self.min_reports), num_users
@@ -312,7 +312,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         return replace(few, why=f"{why} {few.why}", needed=needed)
 
     def _few_in_collection(self, num_users: int, num_nodes: int = 1) -> TooFew | None:
-        """Return why ``num_users`` users are too few for one collection, or None if enough."""
+        """Return a TooFew if ``num_users`` users are too few for one collection, or None."""
         return self.strategy._tried(num_users, None, num_nodes, self.share)
 
     def check_census(self, run: Run) -> None:
@@ -330,7 +330,10 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
             raise TooFewReports(few)
 
     def protocol(self, run: Run) -> AnyProtocol:
-        """Run the strategy on this collection's panel, or query all users for permanent bits."""
+        """Run the strategy on this collection's users, or query all users for permanent bits.
+
+        Return the collection's result.
+        """
         if (form := self._form) is None:
             return (yield from self.strategy.protocol(run))
         bits = yield from ask_for_bits(form, run.population, self.collections)
@@ -383,7 +386,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
         yield self._kept.part(self._number)
 
     def population(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
-        """Return this collection's panel, or all users for permanent bits and sums of nodes."""
+        """Return the users of this collection: its panel or, if noise allows, all users."""
         if self._kept.get("salt") is None:
             self._kept.put("salt", salt)
         if self._form is not None or self.noise != "user":

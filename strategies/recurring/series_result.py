@@ -61,7 +61,7 @@ class Collected:
 
 
 def has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
-    """Return True if the result of a strategy has estimates, which a series can follow."""
+    """Return True if the strategy's results have estimates, which a series can follow."""
     bases = [base for each in kind.__mro__ for base in getattr(each, "__orig_bases__", ())]
     stated = [argument for base in bases for argument in get_args(base)]
     results = [each for one in stated for each in get_args(one) or (one,)]
@@ -74,7 +74,7 @@ def has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
 
 
 def complete(kept: RunStore, number: int) -> bool:
-    """Return True if the collection with this number is complete."""
+    """Return True if the store has the result of the collection with this number."""
     return kept.part(number).get("collected") is not None
 
 
@@ -197,18 +197,18 @@ class BitsResult(Result):
     bits: list[Bits]
 
     def estimates(self) -> Estimates:
-        """Return the values and their standard errors, for a series of collections."""
+        """Return the values and their standard errors, which a series of collections follows."""
         return Estimates(self.names, self.values, self.std_errors)
 
 
 def keep_bits(store: RunStore, bits: Sequence[Bits]) -> None:
-    """Save the bits of a collection in the store."""
+    """Save one collection's permanent bits in its part of the store."""
     arrays = [array for each in bits for array in (each.coins, each.reports)]
     store.put("bits", to_plain(ArrayRecord(arrays)))
 
 
 def kept_bits(store: RunStore) -> list[Bits]:
-    """Return the bits of a collection from the store."""
+    """Return one collection's permanent bits from its part of the store."""
     arrays: Any = from_plain(ArrayRecord, store.get("bits")).to_numpy_ndarrays()
     return [Bits(*pair) for pair in zip(arrays[::2], arrays[1::2], strict=True)]
 
@@ -348,7 +348,7 @@ class SeriesResult(Result):
 
     @property
     def _moved(self) -> NDArray[np.int64]:
-        """Indices, in increasing order, of the values in a chart: the values that changed most."""
+        """Indices, increasing, of the values that a chart shows: those that have changed most."""
         moved = np.nanmax(self.level, axis=0) - np.nanmin(self.level, axis=0)
         most = np.argsort(-np.nan_to_num(moved), kind="stable")[:_DRAWN]
         return np.sort(most)

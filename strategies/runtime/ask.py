@@ -49,7 +49,7 @@ class Asked(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Name of the question in a result."""
+        """Name by which results list the question."""
 
     @property
     @abstractmethod
@@ -63,10 +63,10 @@ class Asked(ABC):
 
     @abstractmethod
     def for_coin(self, coin: int) -> "Asked":
-        """Return the question for ``coin``, a public random number that all clients know."""
+        """Return the question, adapted to its cohort's public random number ``coin``."""
 
     def addressed(self, population: Population) -> dict[int, Slots]:
-        """Return the slots of the users to ask, by node."""
+        """Return which users to ask, as slots by node."""
         return population.addressed(self.cohort)
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Asked(ABC):
 
     @abstractmethod
     def read(self, content: RecordDict) -> bytes:
-        """Return a reply in the form that the store keeps; raise MessageError if it is invalid."""
+        """Return a reply as bytes for the store; raise MessageError if it is invalid."""
 
     @abstractmethod
     def part(
@@ -92,18 +92,18 @@ class Asked(ABC):
 
     @abstractmethod
     def together(self, parts: Mapping[int, Any]) -> Any:
-        """Combine the parts, by node, into the answer, which has a ``count`` of users."""
+        """Return the answer, made of the parts by node; it has a ``count`` of users."""
 
     def metrics(self, answer: Any) -> dict[str, int | float]:
-        """Return metrics of an answer that a step reports in addition to its counts."""
+        """Return the metrics of an answer, by name, that results list beside a step's counts."""
         return {}
 
     def to_bytes(self, answer: Any) -> bytes:
-        """Return an answer in the form that the store keeps, if the question is ``condensed``."""
+        """Return an answer as bytes for the store, if the question is ``condensed``."""
         raise NotImplementedError
 
     def from_bytes(self, kept: bytes) -> Any:
-        """Return the answer from the bytes that :meth:`to_bytes` returned."""
+        """Return the answer that :meth:`to_bytes` has turned into bytes."""
         raise NotImplementedError
 
 
@@ -205,7 +205,7 @@ class Ask(PlainFields, Asked):
 
     @property
     def name(self) -> str:
-        """Name of the question in a result."""
+        """Name by which results list the question."""
         return self.question.name
 
     @property
@@ -219,11 +219,11 @@ class Ask(PlainFields, Asked):
         return self.randomizer.report_bytes
 
     def for_coin(self, coin: int) -> "Ask":
-        """Return the question with the randomizer that its cohort uses for this public coin."""
+        """Return the question with the randomizer for its cohort and public random number."""
         return replace(self, randomizer=self.randomizer.for_cohort(self.cohort.size, coin))
 
     def addressed(self, population: Population) -> dict[int, Slots]:
-        """Return the slots of the users to ask, by node; for a shared sum of its members only."""
+        """Return which users to ask, as slots by node; for a shared sum, only members' users."""
         users = population.addressed(self.cohort)
         if not self.shared:
             return users
@@ -239,13 +239,13 @@ class Ask(PlainFields, Asked):
         return content if self.content is None else with_query(self.content, query)
 
     def read(self, content: RecordDict) -> bytes:
-        """Return a reply in the form that the store keeps; raise MessageError if it is invalid."""
+        """Return a reply as bytes for the store; raise MessageError if it is invalid."""
         return Report.from_record_dict(content).to_bytes()
 
     def part(
         self, content: bytes, keys: NodeKeys, salt: int, number: int, slots: Slots
     ) -> Part | None:
-        """Return a node's part, or None if the users who were asked cannot have sent it."""
+        """Return a node's part of the answer, or None if the users asked cannot have sent it."""
         coin_step = number if self.collections is None else 0
         return _node_part(content, self, coin_step, keys, salt, slots)
 
@@ -258,7 +258,7 @@ class Ask(PlainFields, Asked):
         return NodeEstimates(whole, {n: e for n, e in each.items() if isinstance(e, Estimate)})
 
     def query(self, salt: int, number: int, numbered: bool = False) -> Query:
-        """Return the query to send, for a run's salt and a step's number on the wire."""
+        """Return the query that nodes get, with the run's salt and the step's number in it."""
         cohort = self.cohort
         query = Query(
             *(self.question, self.randomizer, salt, cohort.low, cohort.high, number),
@@ -269,7 +269,7 @@ class Ask(PlainFields, Asked):
 
 
 def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent:
-    """Return the largest privacy cost that one user incurs by answering all these questions."""
+    """Return the largest cost that any user has from answering all these questions."""
     # Costs add up where cohorts overlap. The largest sum is that at the low end of some cohort.
     places = {ask.cohort.low for ask in asked}
     costs = [
@@ -294,7 +294,7 @@ def _alone(mechanism: Randomizer) -> float:
 
 
 def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
-    """Return the mechanisms that cost budget; others belong to a plan that is already paid for."""
+    """Return the mechanisms that are charged; a plan's later reports are paid with its first."""
     plans = Counter[str]()
     charged = []
     for mechanism in mechanisms:
@@ -325,7 +325,7 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 def _node_part(
     content: bytes, ask: Ask, coin_step: int, keys: NodeKeys, salt: int, slots: Slots
 ) -> Part | None:
-    """Return a node's part, or None if the users who were asked cannot have sent it."""
+    """Return a node's part of the answer, or None if the users asked cannot have sent it."""
     try:
         arrays = Report.from_bytes(content).arrays
     except MessageError:
@@ -363,7 +363,10 @@ def _node_part(
 
 
 def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
-    """Replace users' numbers by slots in a report, and leave out users not in the census."""
+    """Return a report with slots instead of users' numbers, for users in the census only.
+
+    It is empty if the report is malformed.
+    """
     own = arrays.get(NUMBERS)
     if own is None or own.dtype != np.int64 or own.ndim != 1:
         return {}
@@ -378,7 +381,7 @@ def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
 
 
 def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
-    """Return public data of zeros, with no columns if there is no shape."""
+    """Return public data of zeros for ``users`` users; without a shape it has no columns."""
     return np.zeros((users, *((0,) if shape is None else shape)), np.float32)
 
 

@@ -48,7 +48,7 @@ class AtNode:
             check_unused(self, 'without noise="shared"', "honest")
 
     def with_noise(self, noise: str) -> Self:
-        """Return this strategy with noise at the node, or shared."""
+        """Return a copy of the strategy whose noise is at the place ``noise``: node, or shared."""
         return replace(self, noise=noise)  # type: ignore[call-arg]
 
 

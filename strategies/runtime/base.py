@@ -85,13 +85,13 @@ class WithoutEvaluation(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Return no messages."""
+        """Return no messages, since clients evaluate nothing."""
         return []
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Return None."""
+        """Return None, since clients evaluate nothing."""
         return None
 
 
@@ -283,7 +283,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def _with_enough(
         self, refused: Callable[[int], TooFew | None], num_users: int
     ) -> TooFew | None:
-        """Return the refusal of ``num_users`` users, with a sufficient number; None if accepted."""
+        """Return why ``num_users`` users are refused and how many are enough; None if accepted."""
         few = refused(num_users)
         if few is None or few.needed is not None:
             return few
@@ -310,11 +310,11 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
         return None
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return why ``num_users`` users are refused, from public numbers; None if accepted."""
+        """Return a TooFew if ``num_users`` users are too few by public numbers, or None."""
         return self._too_few(num_users)
 
     def _too_few(self, num_users: int) -> TooFew | None:
-        """Return a refusal if ``num_users`` is less than ``min_reports``, else None."""
+        """Return a TooFew if ``num_users`` is less than ``min_reports``, or None."""
         return None if num_users >= self.min_reports else self.too_small(num_users)
 
     # ---------------------------------------------------------------- Flower's methods
@@ -328,7 +328,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Hand the replies to the protocol; return the estimate so far and the step's metrics."""
+        """Give the replies to the protocol; return the model so far and the step's metrics."""
         run = self._current_run()
         metrics = run.take(list(replies))
         return run.estimate, metrics
@@ -514,7 +514,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
     def _opened_store(
         self, store: str | Path | None, arguments: Arguments, max_users_per_node: int
     ) -> Iterator[RunStore]:
-        """Open the run's store; raise ValueError if it belongs to another strategy or run."""
+        """Open the run's store; raise ValueError if it is another strategy's or another run's."""
         with RunStore(store).open() as kept:
             if store is not None:
                 own = {**self._identity(arguments), "max_users_per_node": max_users_per_node}
@@ -523,7 +523,7 @@ class LdpStrategy(PlainFields, WithoutEvaluation, Plannable, Hooks, Generic[R]):
             yield kept
 
     def _identity(self, arguments: Arguments) -> dict[str, object]:
-        """Return the arguments of :meth:`start`, by name, that tell one run from another."""
+        """Return arguments of :meth:`start`, by name, by which a store tells runs apart."""
         return {}
 
     def _arguments(

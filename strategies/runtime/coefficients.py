@@ -37,7 +37,10 @@ def in_units(schema: Schema, coef: Floats, std_error: Floats) -> tuple[list[str]
 
 
 def units_of(schema: Schema, predicted: str) -> tuple[list[str], Floats]:
-    """Return the units of the intercept and all slopes, and the scales by which to divide them."""
+    """Return the names of the coefficients' units, and the scales to divide coefficients by.
+
+    The first is the intercept's.
+    """
     units, sizes = [f"{predicted} at the columns' centres"], [1.0]
     for name, kind in schema.columns.items():
         numeric = isinstance(kind, Numeric)

@@ -153,7 +153,7 @@ class Exchange:
         return chosen
 
     def chosen(self, step: int) -> Chosen | None:
-        """Return the members of a step's shared sum, if they are stored."""
+        """Return the members of a step's shared sum, if the store has them, or None."""
         plain = self._store.get(f"step {step} set")
         return None if plain is None else Chosen.from_plain(plain)
 
@@ -169,7 +169,10 @@ class Exchange:
         self._store.add_replies(step, [self._read(step, node, reply, ask) for node, reply in new])
 
     def _read(self, step: int, node: int, reply: Message, ask: Asked | None) -> Reply:
-        """Decode one reply; one that cannot be decoded becomes empty and is rejected later."""
+        """Return one reply as node, bytes and failure; bytes are empty if it cannot be decoded.
+
+        Such a reply is rejected later.
+        """
         if reply.has_error():
             return node, None, _failure(reply)
         try:
@@ -189,11 +192,11 @@ class Exchange:
         return node, content, None
 
     def public_metrics(self, step: int) -> list[MetricRecord]:
-        """Return the metrics that this step's clients declared public and sent."""
+        """Return the metrics that clients have sent without noise in this step."""
         return list(self._public.get(step, {}).values())
 
     def census_messages(self, roster: list[int], own: RecordDict) -> list[Message]:
-        """Return the census messages, with the records ``own``, to nodes that have not answered."""
+        """Return census messages, with the records ``own``, to the nodes without an answer yet."""
         content = own if self._carrier is None else census(own)
         kind = self._carrier or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
@@ -221,7 +224,7 @@ class Exchange:
         return nodes, Step(0, "census", "", 0, *asked, reasons, spent)
 
     def other_schemas(self) -> dict[int, str]:
-        """Return a text for each node whose schema differs from the strategy's, by node."""
+        """Return a text on the difference for each node with another schema, by node."""
         failures = self.census_failures().items()
         return {node: each.text for node, each in failures if each.code == OTHER_SCHEMA}
 
@@ -235,7 +238,7 @@ class Exchange:
         return [node for node in nodes if replies.get(node, (None, None))[0] is None]
 
     def messages(self, step: int, ask: Asked, population: Population) -> list[Message]:
-        """Return the messages to the nodes that have not answered this step yet."""
+        """Return messages that ask a question, for the nodes without an answer in this step yet."""
         kind = self._carrier or f"query.{QUERY}"
         waiting = self._waiting(step, ask.addressed(population))
         numbered = [population.nodes[node].numbers is not None for node in waiting]

@@ -69,12 +69,12 @@ class Hooks(ABC):
         """Return the messages of a round, in the form that Flower's strategies return."""
 
     def prints(self) -> dict[str, Print | str]:
-        """Return a hash and a description of each parameter, by which a store knows the run."""
+        """Return each parameter's hash and text, by name; by the hashes a store knows its run."""
         return prints_of(self)
 
     @property
     def carrier(self) -> str | None:
-        """Type of the app's own messages if they carry the questions, else None."""
+        """Type of the app's own messages if questions are sent with them, else None."""
         return None
 
     def census_content(self, arguments: Arguments) -> RecordDict:
@@ -97,11 +97,11 @@ class Hooks(ABC):
         return None if self.row_schema is None else self.row_schema.num_features
 
     def population(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
-        """Return the users of the census that the run may query."""
+        """Return those users of the census whom the run may query."""
         return Population(nodes, salt)
 
     def too_small(self, num_users: int) -> TooFew:
-        """Return the refusal of ``num_users`` users as too few for all cohorts."""
+        """Return the refusal of a run whose ``num_users`` users are too few for its cohorts."""
         why = f"{num_users:,} users are too few for the cohorts of {type(self).__name__}."
         return TooFew(why, "cohorts")
 
@@ -110,7 +110,7 @@ class Hooks(ABC):
         return means_of(public)
 
     def cost(self, asked: Sequence[Any], seeded: bool) -> PrivacySpent:
-        """Return the largest privacy cost that one user incurs by answering all these questions."""
+        """Return the largest cost that any user has from answering all these questions."""
         return privacy_spent(asked, self.protects, seeded)
 
     @property

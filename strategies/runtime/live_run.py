@@ -116,7 +116,7 @@ class LiveRun(Run):
         self._protocol: AnyProtocol
 
     def begin(self) -> None:
-        """Get the protocol's first question."""
+        """Start the protocol, up to its first question."""
         self._last = self.kept.last_step()  # after a restart, all steps before this one are over
         self._protocol = self.strategy.protocol(self)
         self._advance(None)
@@ -139,7 +139,7 @@ class LiveRun(Run):
         return self._exchange.collect(grid, self.number, messages, timeout, self._ask)
 
     def _is_over(self) -> bool:
-        """Return True if the current question was already over when the run was restarted."""
+        """Return True if the current question had been over before the run was restarted."""
         return self.number < self._last or bool(self.kept.get(f"step {self.number} complete"))
 
     def keep(self, number: int, metrics: MetricRecord | None) -> None:
@@ -183,7 +183,7 @@ class LiveRun(Run):
         return self._exchange.messages(self.number, self._ask, self.population)
 
     def take(self, replies: Sequence[Message]) -> MetricRecord:
-        """Hand the replies to the current question to the protocol; return the step's metrics."""
+        """Give the replies to the protocol as its answer; return the step's metrics."""
         ask, number = self._ask, self.number
         if ask is None:
             return MetricRecord()
@@ -245,7 +245,7 @@ class LiveRun(Run):
             return None
 
     def _epsilon_after(self, cohort: Cohort) -> float:
-        """Return the largest epsilon that a user has spent so far, after this cohort was asked."""
+        """Return the largest epsilon that any user has spent, now that this cohort was asked."""
         theirs = [each for each in self._asked if each.cohort.overlaps(cohort)]
         now = self.strategy.cost(theirs, self._census.seeded)
         if self.facts.privacy is None or self.facts.privacy.epsilon < now.epsilon:
@@ -279,7 +279,7 @@ class LiveRun(Run):
             raise TooFewReports(replace(few, advice=advice)) from None
 
     def _answered(self) -> Iterator[tuple[Asked, Step]]:
-        """Return the questions so far, each with the step's counts."""
+        """Return pairs of the questions so far and their steps, which have the counts."""
         return zip(self._asked, self.facts.steps[1:], strict=True)
 
     def users(self, count: str) -> int:
@@ -293,7 +293,7 @@ class LiveRun(Run):
         return sum(found.values())
 
     def _spent(self) -> str:
-        """Return how many users have or may have spent budget, and whether reports are kept."""
+        """Return a text: how many users have spent budget, or may have, and what is kept of it."""
         path, said = self.kept.path, []
         if users := self.users("reports"):
             kept = _LOST if path is None else _KEPT.format(path)
@@ -304,7 +304,7 @@ class LiveRun(Run):
         return " ".join([*said, self.strategy.charged] if said else []).rstrip()
 
     def _may_have_spent(self) -> int:
-        """Return an upper bound on the users who may have spent budget without a used report."""
+        """Return at most how many users may have spent budget although no report came."""
         lost, reports = Counter[Cohort](), Counter[Cohort]()
         for ask, step in self._answered():
             lost[ask.cohort] += step.lost
@@ -312,7 +312,7 @@ class LiveRun(Run):
         return sum(min(lost[each], each.size - reports[each]) for each in lost)
 
     def with_facts(self, result: T) -> T:
-        """Add the facts of the run, and notes on them, to the result of the protocol."""
+        """Return the protocol's result with the run's facts in it, and notes on them."""
         strategy, census = self.strategy, self._census
         for fact in _FACTS:
             setattr(result, fact, getattr(self.facts, fact))

@@ -24,7 +24,10 @@ class NodeSums:
 
 
 def node_part(arrays: Arrays, mechanism: NodeSum, slots: Slots) -> NodeSums | None:
-    """Return one node's noisy sum, or None if its report is malformed or has too many users."""
+    """Return a node's noisy sum and number of users, or None if its report is not valid.
+
+    It is not valid if it is malformed or has more users than were asked.
+    """
     if set(arrays) != {"count", "noisy_sum"}:
         return None
     count, found = arrays["count"], arrays["noisy_sum"]
@@ -39,6 +42,6 @@ def node_part(arrays: Arrays, mechanism: NodeSum, slots: Slots) -> NodeSums | No
 
 
 def mean_of_sums(parts: list[NodeSums], mechanism: NodeSum) -> Estimate:
-    """Return the mean over the users of all nodes, with the standard error of the known noise."""
+    """Return the estimated mean over all nodes' users; its error is that of the known noise."""
     whole = sum(parts, NodeSums(0, 0, np.zeros(mechanism.dim, np.int64)))
     return mechanism.of_sums(whole.sum, whole.count, whole.nodes)

@@ -38,7 +38,7 @@ _ADVICE = {
 
 
 def advice(failures: Collection[tuple[int, str]]) -> str:
-    """Return advice for apps that answer the census with these errors, or a full stop if none."""
+    """Return a hint for apps that answer the census with these errors, or "." if none is known."""
     for (code, words), hint in _ADVICE.items():
         if any(code == own and words in text for own, text in failures):
             return f". {hint}"
@@ -271,7 +271,7 @@ class Population:
         return HASH_END if rank == len(self) else int(self._hashes[rank])
 
     def addressed(self, cohort: Cohort) -> dict[int, Slots]:
-        """Return the slots of the cohort's users on every node that has some."""
+        """Return which users are in the cohort, as slots by node."""
         cuts = np.array([cohort.low, cohort.high], np.uint64)
         start, end = np.searchsorted(self._hashes, cuts)
         order = np.lexsort((self._slot[start:end], self._node[start:end]))
@@ -302,7 +302,7 @@ class Panel(Population):
 
 
 def panel_sizes(nodes: Mapping[int, NodeKeys], salt: int, panels: int) -> NDArray[np.int64]:
-    """Return the number of users in each of ``panels`` panels."""
+    """Return the number of users in each of ``panels`` panels, which split all users by hash."""
     cuts = np.array([HASH_END * each // panels for each in range(1, panels)], np.uint64)
     hashes = np.concatenate([keys.hashes(salt) for keys in nodes.values()])
     places = np.searchsorted(cuts, hashes, side="right")
@@ -370,12 +370,12 @@ class Part(Population):
         return self._size
 
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:
-        """Put the next users into cohorts, like :meth:`Population.cut`."""
+        """Return new cohorts of these sizes, made of the next users, as :meth:`Population.cut`."""
         if sum(sizes) > self.remaining:
             raise ValueError(f"Expected cohorts of {self.remaining} users in all, got {sizes}.")
         self._assigned += sum(sizes)
         return self._whole.cut(sizes)
 
     def addressed(self, cohort: Cohort) -> dict[int, Slots]:
-        """Return the slots of the cohort's users on every node that has some."""
+        """Return which users are in the cohort, as slots by node."""
         return self._whole.addressed(cohort)

@@ -153,7 +153,7 @@ class Reporter:
         return time.monotonic() - self._began
 
     def report(self, run: LiveRun, result: Result | None = None) -> None:
-        """Report the state of a run, with its result at the end."""
+        """Tell all exports the state of a run; at the end ``result`` is its result."""
         if not self._callbacks:
             return
         facts = replace(run.facts, steps=[*run.facts.steps])  # later steps are not added to these

@@ -39,7 +39,7 @@ def first_of(lines: Sequence[str], most: int) -> list[str]:
 
 
 def interval(values: Floats, std_errors: Floats) -> dict[str, Floats]:
-    """Return the two columns of 95 % intervals, by name."""
+    """Return the two columns of a table that have 95 % intervals, by name."""
     reach = HALF_WIDTH_95 * std_errors
     return dict(zip(page.INTERVAL, (values - reach, values + reach), strict=True))
 
@@ -195,7 +195,7 @@ class Result(flower.Result):
         axes.set_xlabel(values)
 
     def _own_numbers(self) -> dict[str, float]:
-        """Return the numeric fields, by name, if the result has no arrays, and else no fields."""
+        """Return a result's numeric fields by name, or none if the result has arrays."""
         if len(self.arrays):
             return {}
         known = {each.name for each in fields(Result)}
@@ -207,19 +207,19 @@ class Result(flower.Result):
         return [self._shown(self.table())]
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the table with its rows ordered so that the most important come first."""
+        """Return a table as pages show it, with the most important rows first."""
         return table
 
     def _headline(self) -> list[str]:
-        """Return the first line of a page in a list, or an empty list if there is none."""
+        """Return a list of the line that begins a page, or an empty list."""
         return self._findings()[:1]
 
     def _findings(self) -> list[str]:
-        """Return the lines that state the estimate."""
+        """Return the lines of text that state what was estimated."""
         return []
 
     def _statement(self) -> list[str]:
-        """Return sentences on the guarantee that a page adds to epsilon in words."""
+        """Return sentences that explain the guarantee on a page, in addition to epsilon."""
         return []
 
     def __repr__(self) -> str:

@@ -32,7 +32,7 @@ _COLUMNS = {
 
 
 def asked(strategy: str, target: str | None, privacy: PrivacySpent | None) -> str:
-    """Return a sentence with the strategy, its cost and the target, as far as given."""
+    """Return a sentence: what was asked, by which strategy, and at which cost, as far as given."""
     by = f" by {strategy}" if strategy else ""
     cost = f" at {privacy}" if privacy else ""
     about = "" if target is None else f"; the target is {target}"

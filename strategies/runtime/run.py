@@ -76,7 +76,7 @@ class RunSettings(Interface):
     noise: str
 
     def too_small(self, num_users: int) -> TooFew:
-        """Return the refusal of ``num_users`` users as too few for all cohorts."""
+        """Return the refusal of a run whose ``num_users`` users are too few for its cohorts."""
 
 
 class Run:
@@ -176,9 +176,9 @@ class Run:
         return self.cohorts([num_users // number + (i < num_users % number) for i in range(number)])
 
     def users(self, count: str) -> int:
-        """Return the sum over cohorts of the count named ``count``, such as "reports"."""
+        """Return the sum over cohorts of one count of their steps, such as ``"reports"``."""
         return 0  # no user has been asked yet
 
     def part(self, size: int) -> "Run":
-        """Return a run with ``size`` of the users not asked yet, for a protocol within this one."""
+        """Return a run that has ``size`` of the users left, for a protocol inside another one."""
         return Run(self.settings, Part(self.population, size), self.arguments, self.share)

@@ -36,7 +36,7 @@ class Failure(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Return the failure as results show it."""
+        """Return the failure as a text for results."""
         if self.code == UNKNOWN:
             return self.text
         name = "another schema" if self.code == OTHER_SCHEMA else f"error {self.code}"
@@ -93,7 +93,7 @@ class RunStore:
 
     @contextmanager
     def open(self) -> Iterator["RunStore"]:
-        """Return a context manager that yields the store and closes its file at the end."""
+        """Return a context that yields the store, and closes its file at the end."""
         try:
             yield self
         finally:
@@ -110,7 +110,7 @@ class RunStore:
             raise ValueError(_DAMAGED.format(self.path, f"{what}: {error}".rstrip("."))) from error
 
     def part(self, number: int) -> "RunStore":
-        """Return a store for a separate run in the same file; parts are numbered from 1."""
+        """Return a store of its own for a part of the run, in the same file; parts begin with 1."""
         part = copy(self)
         part.first, part._prefix = number * PART_STEPS, f"{number} "
         return part
@@ -182,7 +182,7 @@ class RunStore:
             )
 
     def condense(self, step: int, content: bytes, counts: Any) -> None:
-        """Replace all reports of a finished step by their aggregate, ``content``."""
+        """Put ``content``, the aggregate of a finished step, in the place of all its reports."""
         at = self.first + step
         with self._connection:
             if self.path is not None:  # a store in memory is never read again
@@ -193,7 +193,7 @@ class RunStore:
             )
 
     def condensed(self, step: int) -> tuple[bytes, Any] | None:
-        """Return the aggregate and counts that :meth:`condense` kept of a step, or None."""
+        """Return what :meth:`condense` has kept of a step, the aggregate and counts, or None."""
         query, at = "SELECT content, counts FROM answer WHERE step = ?", (self.first + step,)
         longest = "SELECT MAX(LENGTH(content)) FROM reply WHERE step = ?"
         with self.reading(f"the answer of step {step}"):
@@ -289,7 +289,7 @@ def prints_of(strategy: object) -> dict[str, Print | str]:
 
 
 def _encoded(value: Any) -> bytes:
-    """Return an encoding of a value, which is the same for equal values and for no others."""
+    """Return bytes that are the same for equal values, and differ for others."""
     value = plain(value)
     if value is None or isinstance(value, bool | str | bytes):
         kind = next(kind for kind in (str, bytes, object) if isinstance(value, kind))
@@ -320,6 +320,6 @@ def _name(kind: type) -> str:
 
 
 def _joined(*parts: str | bytes) -> bytes:
-    """Join the parts with their lengths, so that different lists of parts give different bytes."""
+    """Return the parts, each after its length, as bytes: different parts give different bytes."""
     contents = [p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in parts]
     return b"".join(b"%d:%b" % (len(content), content) for content in contents)

@@ -78,7 +78,7 @@ class MaskedSum:
 
 
 def masked_part(arrays: Arrays, mechanism: NodeSum, slots: Slots) -> MaskedSum | None:
-    """Return one node's masked sum, or None if its report is malformed or has too many users."""
+    """Return a node's masked sum, or None if its report is malformed or has too many users."""
     if set(arrays) != {"count", "masked", "session"}:
         return None
     count, masked, session = arrays["count"], arrays["masked"], arrays["session"]

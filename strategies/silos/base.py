@@ -33,7 +33,7 @@ NO_PLAN_OF_TEACHERS = (
 
 
 def record_guarantee(randomizer: str) -> tuple[str, ...]:
-    """Return the guarantee of a strategy whose reports use this randomizer."""
+    """Return the points of the guarantee of strategies whose randomizer has this name."""
     return (
         "Protected: every record of every silo, against any other record in its place, at "
         "(``epsilon``, ``delta``) for the whole run, against everybody but its own silo. A person "
@@ -90,7 +90,7 @@ class SiloRegression(SparseStrategy):
         yield cls(dim, epsilon=epsilon, link="logistic", **plan), one_silo(dim)
 
     def everyone(self, run: Run) -> Cohort:
-        """Return all silos as one cohort."""
+        """Return the cohort of all silos."""
         (cohort,) = run.cohorts([run.num_unasked])
         return cohort
 

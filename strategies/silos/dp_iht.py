@@ -111,7 +111,7 @@ class DpIht(SiloRegression):
         return 1 / (LINKS[self.link].curvature * self._largest_moment + self.ridge)
 
     def protocol(self, run: Run) -> Protocol:
-        """Query all silos for gradients, step and threshold, ``num_steps`` times."""
+        """Query all silos for gradients in ``num_steps`` steps; return the coefficients."""
         theta = before = np.zeros(self.dim)
         covariance = np.zeros((2, 2))
         # Curvature of the loss along an axis, if rows are isotropic and have the norm row_bound.

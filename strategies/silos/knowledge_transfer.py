@@ -143,7 +143,7 @@ class KnowledgeTransfer(SparseStrategy):
         self.randomizer(self.radius)  # raises an error now if epsilon is invalid
 
     def randomizer(self, bound: float) -> Randomizer:
-        """Return the mechanism for teachers that differ from the student by at most ``bound``."""
+        """Return the mechanism of teachers, which are within ``bound`` of the student."""
         width = self.num_answers or self.dim
         if self.num_answers:
             bound *= 1 + 2 / math.sqrt(width)  # the norm of answers seldom exceeds this
@@ -151,7 +151,7 @@ class KnowledgeTransfer(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run on coefficients with squared loss, and one on answers with logistic loss."""
+        """Yield strategies with users, for an audit: on coefficients, and on answers."""
         users = normal_users(dim, 2).partition(0, 100)
         both: tuple[dict[str, Any], ...] = (
             {"link": "identity", "num_waves": 2},
@@ -161,7 +161,7 @@ class KnowledgeTransfer(SparseStrategy):
             yield cls(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
 
     def protocol(self, run: Run) -> Protocol:
-        """Query the waves, average their reports by precision, train the student and check it."""
+        """Query silos for teachers, in waves, and return the student that learns from them."""
         sizes = [max(int(share * run.num_users), self.min_reports) for share in _COMPARED]
         without = run.cohorts(sizes) if self.link == "identity" else []
         student, bound = np.zeros(self.dim), self.radius
@@ -199,7 +199,7 @@ class KnowledgeTransfer(SparseStrategy):
     def _compared(
         self, cohorts: list[Cohort], result: LinearResult
     ) -> Generator[Ask, Estimate, LinearResult]:
-        """Return the result with an error of the teachers, measured by silos without a teacher."""
+        """Return the result with errors that are measured by silos without a teacher."""
         support, radius = result.support, self.radius
         unknown = replace(result, std_error=np.where(result.coef != 0, np.nan, 0.0))
         if not cohorts or not len(support):

@@ -124,7 +124,7 @@ class PeelingDpIht(ClippedSilos):
         )
 
     def protocol(self, run: Run) -> Protocol:
-        """Query all silos for the largest coordinates of their steps, ``num_steps`` times."""
+        """Query all silos for steps' largest coordinates, and return the coefficients."""
         theta, _, error = yield from self.descend(self.everyone(run))
         std_error = np.where(theta != 0, error, 0.0)
         notes = _zero_notes(theta)
@@ -134,7 +134,10 @@ class PeelingDpIht(ClippedSilos):
         return result.with_support_note(self.sparsity)
 
     def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float, float]]:
-        """Return a cohort's estimate, the noise of the last step's values, and their error."""
+        """Query a cohort step by step; return the estimate, the last step's noise, and an error.
+
+        The noise is of the values that a silo publishes, and the error is each coefficient's.
+        """
         theta = first = np.zeros(self.dim)
         declared = self.feature_variance is not None
         usual = LINKS[self.link].curvature * (self.feature_variance or 1.0)
@@ -256,14 +259,14 @@ class PeelingTransfer(PeelingDpIht):
     no_plan = NO_PLAN_OF_TEACHERS
 
     def _refusal(self, num_users: int) -> TooFew | None:
-        """Return a TooFew if ``min_reports`` is not 1, since each step queries one silo."""
+        """Return a TooFew if ``min_reports`` is not 1, or None: each step queries one silo."""
         if self.min_reports == 1:
             return super()._refusal(num_users)
         why = f"Every step asks one silo: min_reports = {self.min_reports} cannot be reached."
         return TooFew(why, "cohorts")
 
     def protocol(self, run: Run) -> Protocol:
-        """Train one teacher per silo, then the student."""
+        """Train one teacher per silo, and return the student that learns from them."""
         found: list[Floats] = []
         errors: list[tuple[float, float]] = []
         for silo in run.cohorts([1] * run.num_users):

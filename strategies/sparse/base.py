@@ -121,7 +121,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     @property
     @abstractmethod
     def _rows(self) -> int:
-        """Typical number of a user's observations."""
+        """Typical number of observations that a user has."""
 
     @property
     @abstractmethod
@@ -135,7 +135,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
-        """Estimate the scale of the observations. Waves do not refine a scale of variance 0."""
+        """Estimate the observations' scale; with a variance of 0, waves do not refine it."""
 
     @abstractmethod
     def _selection(self, set_size: int) -> Question:
@@ -153,11 +153,15 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _moments(self, num_active: int) -> tuple[float, float]:
-        """Return the shrinkage factor of a user's coefficients, and their variance times rows."""
+        """Return two numbers about a user's own estimate of coefficients.
+
+        They are the factor by which it is shrunk on average, and its variance times the user's
+        rows.
+        """
 
     @abstractmethod
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
-        """Return coefficients and standard errors in the units of the data."""
+        """Return the coefficients and standard errors in the data's units."""
 
     @property
     @abstractmethod
@@ -185,11 +189,14 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return ball_codebook(self.epsilon, dim, radius)
 
     def protocol(self, run: Run) -> Protocol:
-        """Run the vote and the waves; return the posterior."""
+        """Run the vote and the waves; return the coefficients by their posterior."""
         return (yield from self._posterior(run))[0]
 
     def _posterior(self, run: Run) -> Generator[Ask, Estimate, tuple[SparseResult, TargetScale]]:
-        """Estimate the scale, let a cohort vote, then update the posterior wave by wave."""
+        """Run scale, vote and waves; return the result and the estimated scale.
+
+        The posterior is updated wave by wave.
+        """
         scale = yield from self._learn_scale(run)
         evidence = Evidence(self.dim, self._rows)
         if voters := self._num_voters(run.num_unasked):
@@ -215,14 +222,17 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return result, scale
 
     def _num_voters(self, users: int) -> int:
-        """Return the number of users who vote."""
+        """Return the number of users who vote; 0 if the coefficients are few."""
         if self._few:
             return 0
         enough = _SURELY * enough_voters(self.epsilon, self.dim, self._score)
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
 
     def _waves(self, run: Run) -> Iterator[tuple[float, Cohort]]:
-        """Yield cohorts, each with the total precision that the remaining users can add."""
+        """Yield the waves: pairs of a precision and a cohort.
+
+        The precision is what the remaining users can add in total.
+        """
         waves = min(self.num_waves, max(1, run.num_unasked // self.min_reports))
         precision = self._rows / self.randomizer(_TYPICAL_ACTIVE, 1.0).variance
         for left in range(waves, 0, -1):

@@ -82,16 +82,16 @@ class SparseMean(SparseWaves):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run that estimates the scale, lets users vote, and ends with two waves."""
+        """Yield a strategy with users, for an audit: with a scale, a vote and two waves."""
         yield cls(dim, epsilon=epsilon, num_waves=2), normal_users(dim, 2)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy with its defaults, for the setting's number of features."""
+        """Return the strategy that a plan uses: for the setting's number of features."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> MeanUsers:
-        """Return synthetic users whose mean is large relative to their spread."""
+        """Return a population for plans: users whose mean is large relative to their spread."""
         sparsity = min(_PLANNED_SPARSITY, self.dim)
         # Standard deviation of each coordinate of one user's mean row, which has the norm scale.
         each = (self.scale or 1.0) / math.sqrt(self.dim + sparsity * _PLANNED**2)

@@ -183,12 +183,12 @@ class SparseRegression(AtNode, SparseWaves):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for a linear model."""
+        """Return the strategy that a plan uses: for a linear model."""
         rows = round(setting.rows_per_user)
         return cls(features_of(setting, cls), epsilon=epsilon, samples_per_user=rows)
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return synthetic users whose targets follow one linear model."""
+        """Return a population for plans: users whose targets follow one linear model."""
         if self._logistic:
             raise NoPlan("Only link='identity' of SparseRegression has a plan.")
         return linear_users(
@@ -206,7 +206,7 @@ class SparseRegression(AtNode, SparseWaves):
         return lower_bounds.many_rows(self.epsilon, setting.num_users, self.dim, sparsity, rows)
 
     def protocol(self, run: Run) -> Protocol:
-        """Run the waves and evaluate the model on held-out users."""
+        """Run the waves and evaluate the model on held-out users; return the model."""
         if self.noise != "user":
             return (yield from self._at_node(run))
         held_out = R2HoldOut(run, self.link, self.samples_per_user)
@@ -234,7 +234,7 @@ class SparseRegression(AtNode, SparseWaves):
         return replace(result, std_error=np.sqrt(result.std_error**2 + each))
 
     def _at_node(self, run: Run) -> Protocol:
-        """Fit the coefficients that exceed the noise of sums over nodes."""
+        """Ask for sums over nodes, and return the coefficients that exceed the sums' noise."""
         found, units = yield from regress_sparsely(
             run, self.dim, None, self.samples_per_user, self.delta
         )
@@ -373,7 +373,7 @@ def _stretch(linear: Floats) -> tuple[float, float, float]:
 
 
 def as_logistic(linear: Floats) -> Floats:
-    """Return the logistic coefficients that correspond to the linear ones."""
+    """Return the logistic model's coefficients that correspond to those of a linear model."""
     length, logistic, _ = _stretch(linear)
     return linear * (logistic / length if length else _SLOPES[0])
 

@@ -29,7 +29,7 @@ ONE_VALUE = 3.0
 
 
 def edges_of(levels: int, epsilon: float) -> int:
-    """Return the number of edges of cells around each of ``levels`` quantiles."""
+    """Return the number of edges that the cells around each of ``levels`` quantiles have."""
     balanced = round(math.sqrt(_WIDENED * math.exp(epsilon) / levels)) - 1
     return max(1, min(max(balanced, _MIN_EDGES), _MAX_EDGES_EACH, _MAX_EDGES // levels))
 

@@ -42,7 +42,7 @@ class CoordinateMean:
 
     @property
     def order(self) -> int:
-        """Number of rotated coordinates."""
+        """Number of coordinates of a rotated vector: ``dim``, padded for the rotation."""
         return padded_size(self.dim)
 
     @property
@@ -53,13 +53,13 @@ class CoordinateMean:
 
     @property
     def num_bins(self) -> int:
-        """Number of bins of a coordinate's range; 1 if the range is not estimated."""
+        """Number of bins in which users report a coordinate's range; 1 if it is not asked for."""
         widest = 2 * self.reach / (_WIDTH * self.spread / math.sqrt(self.order))
         bins = 1 << min(int(widest), _MOST_BINS).bit_length() - 1 if widest >= 1 else 1
         return bins if bins >= _FEWEST_BINS else 1
 
     def sizes(self, num_users: int) -> list[int]:
-        """Return the numbers of users who report the range, if it is needed, and of the others."""
+        """Return the numbers of users who report ranges (if they are needed), and means."""
         half = num_users // 2
         return [num_users] if self.num_bins == 1 else [half, num_users - half]
 

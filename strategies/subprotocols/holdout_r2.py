@@ -46,7 +46,7 @@ class R2:
 
     @property
     def is_positive(self) -> bool:
-        """True if the model is significantly better than the mean (95 %, one-sided)."""
+        """True if the model is significantly better than the mean target (95 %, one-sided)."""
         return self.value > _ONE_SIDED_95 * self.error
 
     @property
@@ -165,7 +165,7 @@ class R2HoldOut:
 
 
 def predictor(mean: float, link: str) -> float:
-    """Return the linear predictor for which the link gives this mean of the targets."""
+    """Return the linear predictor u for which the link's mean of targets is ``mean``."""
     # No mean is further from its predictor, and no mean of classes is nearer 0 or 1.
     far = abs(mean) + 40.0
     of_mean = LINKS[link].mean

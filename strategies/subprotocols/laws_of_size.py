@@ -59,17 +59,17 @@ class LawOfSizes:
 
     @property
     def mean(self) -> float:
-        """The posterior mean of the mean size."""
+        """Posterior mean of the sizes' mean."""
         return float(self.weights @ self.sizes.mean(axis=1))
 
     @property
     def root_mean_square(self) -> float:
-        """The posterior median of the root mean square size."""
+        """Posterior median of the sizes' root mean square."""
         return math.exp(self._levels(0.5))
 
     @property
     def spread(self) -> float:
-        """The posterior standard deviation of the logarithm of the root mean square."""
+        """Posterior standard deviation of the logarithm of the sizes' root mean square."""
         return (self._levels(0.84) - self._levels(0.16)) / 2
 
     def _levels(self, level: float) -> float:
@@ -103,7 +103,10 @@ class LawOfSizes:
         return float(self.weights @ shares), float(shares[order][min(place, len(order) - 1)])
 
     def _as_heavy(self) -> "LawOfSizes":
-        """Return a distribution of the same root mean square with many zeros and a heavy tail."""
+        """Return a distribution with many zeros and a heavy tail.
+
+        Its root mean square is the same.
+        """
         shape = np.exp2(_with_zeros(*_HEAVY))
         sizes = shape * (self.root_mean_square / math.sqrt(np.mean(shape**2)))
         return LawOfSizes(sizes[None], np.ones(1), 0.0, 0.0, 1.0)
@@ -121,7 +124,10 @@ class LawOfSizes:
 def ask_law(
     cohort: Cohort, question: Octave, epsilon: float
 ) -> Generator[Ask, Estimate, LawOfSizes]:
-    """Ask a cohort for the octaves of its sizes; return the posterior over distributions."""
+    """Ask users for the octave of their size; return the posterior of the sizes' distribution.
+
+    An octave is a binary order of magnitude.
+    """
     oracle = SubsetSelection(epsilon, OCTAVES)
     answer = yield Ask(cohort, question, oracle)
     own, other = float(oracle.own), float(oracle.other)

@@ -37,7 +37,7 @@ class Size:
 
 
 def size_askers(epsilon: float) -> int:
-    """Return the number of users from whom a size is estimated to some 15 %."""
+    """Return how many users have to report their size for an estimate to some 15 %."""
     g = math.exp(epsilon)
     return math.ceil(60 + 600 * g / (g - 1) ** 2)
 
@@ -87,7 +87,10 @@ def _laws(degrees: float) -> tuple[Floats, Floats, Floats]:
 
 @lru_cache
 def _shares(degrees: float) -> tuple[Floats, Floats]:
-    """Return binary logarithms of common sizes, and the share of users in each octave for each."""
+    """Return candidates for sizes' binary logarithm, and the octaves' shares for each candidate.
+
+    ``degrees`` sets the sizes' assumed distribution around it.
+    """
     levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
     if math.isinf(degrees):
         sizes = 0.1 * ndtri(levels) / math.log(2)

@@ -41,18 +41,18 @@ class PermanentForm:
     useful: float  # largest standard error of a value with which users are asked
 
     def cohorts(self, population: Population) -> list[Cohort]:
-        """Return one cohort per part; the cuts are the same at every collection."""
+        """Return a cohort for each part of the users, the same at every collection."""
         cuts = [HASH_END * each // len(self.parts) for each in range(len(self.parts) + 1)]
         return [population.between(low, high) for low, high in pairwise(cuts)]
 
     def expected(self, num_users: int, min_reports: int) -> float:
-        """Return the expected standard error of a value, or NaN if the users would be refused."""
+        """Return the standard error to expect of a value; NaN if the users would be refused."""
         if self.refusal(SizeOnlyPopulation(num_users), min_reports):
             return math.nan
         return self.one_user / math.sqrt(num_users)
 
     def refusal(self, population: Population, min_reports: int) -> TooFew | None:
-        """Return why no user is asked, or None if the values are precise enough to be useful."""
+        """Return a TooFew if the values would be too imprecise to be useful, or None."""
         sizes = [cohort.size for cohort in self.cohorts(population)]
         users = len(population)
         if min(sizes) < min_reports:
@@ -85,7 +85,10 @@ class Bits:
 def ask_for_bits(
     form: PermanentForm, population: Population, collections: int
 ) -> Generator[Ask, Answers, list[Bits]]:
-    """Ask every part of the users for its bits, at one of ``collections`` collections."""
+    """Ask all users for their permanent bits at one of ``collections`` collections; return them.
+
+    There is one entry for each part of the users.
+    """
     bits = []
     for (question, oracle), cohort in zip(form.parts, form.cohorts(population), strict=True):
         answers = yield Ask(cohort, question, oracle, collections=collections)
@@ -94,7 +97,7 @@ def ask_for_bits(
 
 
 def level_of(form: PermanentForm, answers: Sequence[Bits]) -> tuple[Floats, Floats]:
-    """Return the values at one collection, with their standard errors for the population."""
+    """Return the values at one collection, and their standard errors for the population."""
     found, covariances = [], []
     for (_, oracle), bits in zip(form.parts, answers, strict=True):
         mean = oracle.mean(bits.reports, bits.coins)

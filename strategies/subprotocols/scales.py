@@ -53,7 +53,7 @@ class TargetScale:
 
     @property
     def spread(self) -> float:
-        """Mean square difference between a user's log-scale and the estimate's logarithm."""
+        """Mean square distance of users' log-scales from the logarithm of the estimate."""
         return self.variance + USERS_SPREAD**2
 
     @property
@@ -158,7 +158,10 @@ def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Float
 
 
 def _scale_posterior(logs: Floats, weights: Floats) -> TargetScale:
-    """Return the posterior near the most likely scale, from log-scales and their weights."""
+    """Return the estimate of a scale: the posterior near its most likely value.
+
+    ``weights`` are the posterior probabilities of the log-scales ``logs``.
+    """
     near = np.abs(logs - logs[np.argmax(weights)]) < _SAME_LOG
     total = float(weights[near].sum())
     mean = float(weights[near] @ logs[near]) / total
@@ -173,7 +176,7 @@ _MOST_SHARE = 0.12  # largest share of all users that is asked for a norm
 
 
 def norm_askers(run: Run, epsilon: float) -> int:
-    """Return the number of users to ask for a norm."""
+    """Return the number of users of a run to ask for the norm of their vectors."""
     most = int(_MOST_SHARE * run.num_users)
     return max(min(most, enough_for_norm(epsilon)), run.min_reports)
 

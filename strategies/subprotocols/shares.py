@@ -61,11 +61,14 @@ class ThresholdShares:
 
     @property
     def _noise(self) -> float:
-        """Variance that the randomizer adds to a share."""
+        """Variance that a report's randomisation adds to a share."""
         return (self._part.variance - 1) / 4
 
     def _estimate_missing(self, asked: Floats, shares: Floats, counts: Floats) -> None:
-        """Estimate the share of missing values from users with probability 1 and probability 0."""
+        """Estimate the share of missing values from users' shares below thresholds.
+
+        Users with a missing value say "below" with a probability, ``asked``, that is 0 or 1.
+        """
         ones, zeros = (np.flatnonzero((asked == each) & (counts > 0)) for each in (1.0, 0.0))
         if not len(ones) or not len(zeros):
             return
@@ -77,7 +80,10 @@ class ThresholdShares:
         self.missing_error = math.sqrt((self._noise + 0.25) * spread)
 
     def _reports(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return increasing thresholds, and the probability asked, share and count of each."""
+        """Return four arrays: thresholds in increasing order, and what is known of each.
+
+        These are the probability asked, the share and the number of reports.
+        """
         at, asked, shares, counts = map(np.concatenate, zip(*self._rounds, strict=True))
         order = np.argsort(at, kind="stable")
         order = order[counts[order] > 0]
@@ -103,13 +109,16 @@ class ThresholdShares:
         return crossing_posterior(*self._about(level, scale), self._noise, level)
 
     def pooled(self, belief: Crossing, scale: ValueScale) -> float:
-        """Return the estimate of a quantile from nearby reports, as a place on ``scale``."""
+        """Return the estimate of a quantile by nearby reports, as a place on ``scale``."""
         return pooled(belief, *self._about(belief.level, scale))
 
     def interval(
         self, belief: Crossing, at: float, scale: ValueScale, z: float
     ) -> tuple[float, float]:
-        """Return a confidence interval of a quantile that holds for any distribution."""
+        """Return the two ends of a confidence interval of a quantile.
+
+        It holds for any distribution of the values.
+        """
         thresholds, asked, shares, counts = self._reports()
         level = belief.level
         unsure = asked - level

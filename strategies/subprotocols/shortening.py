@@ -34,7 +34,10 @@ class ShortenedMean:
 def ask_shortened(
     cohort: Cohort, question: Question, dim: int, radius: float, epsilon: float
 ) -> Generator[Ask, Estimate, ShortenedMean]:
-    """Ask a cohort for vectors of ``dim`` coordinates, shortened to length ``radius``."""
+    """Ask a cohort for vectors shortened to length ``radius``; return their mean.
+
+    The result also has the share of vectors that were not shortened.
+    """
     told = radius * math.sqrt(_TOLD + _TOLD_OF_FEW / dim)
     mechanism = ball_codebook(epsilon, dim + 1, math.hypot(radius, told))
     answer = yield Ask(cohort, Shortened(question, radius, told), mechanism)
@@ -48,6 +51,6 @@ def ask_shortened(
 
 
 def word_variance(epsilon: float, dim: int) -> float:
-    """Return the variance of one user's estimate of the share of vectors not shortened."""
+    """Return the variance that one report adds to the share of vectors not shortened."""
     told = math.sqrt(_TOLD + _TOLD_OF_FEW / dim)
     return ball_codebook(epsilon, dim + 1, math.hypot(1.0, told)).variance / (2 * told) ** 2

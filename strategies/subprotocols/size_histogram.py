@@ -37,12 +37,12 @@ class SizeHistogram:
 
     @property
     def root_mean_square(self) -> float:
-        """The root mean square size: its geometric mean over the posterior."""
+        """Estimate of the sizes' root mean square: its geometric mean over the posterior."""
         return math.exp(self.weights @ np.log(np.mean(self.sizes**2, axis=1)) / 2)
 
     @property
     def bounds(self) -> Floats:
-        """Candidates for the bound at which sizes are clipped."""
+        """Candidates for the bound at which to clip sizes, increasing with their index."""
         return np.asarray(self.root_mean_square * _BOUNDS)
 
     def clip(self, noise: float, power: int = 1, most: float = math.inf) -> "Clip":
@@ -114,14 +114,17 @@ def ask_histogram(
 
 
 def _parts(present: float) -> Floats:
-    """Return candidates for the share of the users who have a size."""
+    """Return candidates for the share of the users who have a size, around ``present``."""
     if present == 1:
         return np.ones(1)
     return np.minimum(present * np.linspace(0.7, 1.3, 7), 1.0)
 
 
 def _misfit(answer: Estimate, oracle: SubsetSelection, expected: Floats) -> Floats:
-    """Return minus twice the log-likelihood of each distribution, shape (laws,)."""
+    """Return minus twice the log-likelihood of an answer under each distribution, shape (laws,).
+
+    ``expected`` has the distributions' shares of users by octave.
+    """
     variance = (oracle.variance + expected) / max(answer.count, 1) + _INEXACT**2
     misfit = np.sum((answer.mean - expected) ** 2 / variance + np.log(variance), axis=1)
     return np.asarray(misfit)

@@ -36,16 +36,16 @@ class Standardisation:
 
     @classmethod
     def identity(cls, num_features: int) -> Self:
-        """Return the standardisation that leaves all columns as they are."""
+        """Return the standardisation that changes no column."""
         size = num_features + 1
         return cls(np.zeros(size), np.ones(size))
 
     def applied(self, ask: Ask) -> Ask:
-        """Return the same question about standardised columns."""
+        """Return the same question, asked about standardised columns."""
         return replace(ask, question=Standardised(ask.question, self.means, self.scales))
 
     def moved(self, coef: Floats) -> Floats:
-        """Convert coefficients of the features to the equivalent ones of standardised columns."""
+        """Return the coefficients for standardised columns, from those for the features."""
         slopes = coef * self.scales[:-1] / self.scales[-1]
         slopes[0] = (coef[0] + coef @ self.means[:-1] - self.means[-1]) / self.scales[-1]
         return np.asarray(slopes)
@@ -63,7 +63,10 @@ class Standardisation:
 def with_standardisation(
     asks: Generator[Ask, Any, T], standardisation: Standardisation
 ) -> Generator[Ask, Any, T]:
-    """Run a protocol with every question changed to one about standardised columns."""
+    """Run the protocol ``asks`` with every question asked about standardised columns.
+
+    Return its result.
+    """
     answer = None
     while True:
         try:
@@ -203,13 +206,13 @@ def _columns(schema: Schema, numeric: float) -> dict[int, float]:
 
 
 def usual_square(schema: Schema) -> float:
-    """Return the usual squared norm of a row of features, given the schema's declarations."""
+    """Return the squared norm that a row of features usually has, by the schema's declarations."""
     undeclared = _columns(schema, USUAL)
     return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
 
 
 def centre_askers(num_users: int, epsilon: float, min_reports: int, schema: Schema) -> int:
-    """Return the number of users to ask for centres; 0 if noise would dominate the estimates."""
+    """Return the number of users to ask for columns' centres; 0 if noise would dominate."""
     if not (columns := len(_columns(schema, FARTHEST))):
         return 0
     noise = columns * ball_codebook(epsilon, columns, 1.0).variance

@@ -41,13 +41,16 @@ def information(oracle: SubsetSelection, score: float) -> float:
 
 
 def typical_score(samples_per_user: int) -> float:
-    """Return the mean of a typical coefficient's local score, in standard deviations."""
+    """Return the mean score that a typical coefficient has in one user's data.
+
+    Scores are in standard deviations of their noise.
+    """
     return math.sqrt(samples_per_user) * _TYPICAL_COEFFICIENT
 
 
 @lru_cache
 def best_vote(epsilon: float, dim: int, score: float) -> SubsetSelection:
-    """Return the set vote that best distinguishes features with mean local score ``score``."""
+    """Return the vote, for a set of features, that best finds features of mean score ``score``."""
     oracles = [SubsetSelection(epsilon, dim, k) for k in _SET_SIZES if k <= max(1, dim // 8)]
     return max(oracles, key=lambda oracle: information(oracle, score))
 

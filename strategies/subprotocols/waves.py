@@ -77,12 +77,15 @@ class _Wave:
 
     @property
     def square(self) -> float:
-        """The mean square error of a coordinate."""
+        """Mean square error of a coordinate: the mean variance plus the squared bias."""
         return float(self.variance.mean()) + self.bias**2
 
 
 def _pooled(waves: list[_Wave]) -> _Wave:
-    """Return the average of the estimates, weighted by precision; biases are averaged too."""
+    """Return the average of several waves' estimates, weighted by their precision.
+
+    Biases are averaged, too.
+    """
     precision = np.array([1 / wave.square for wave in waves])
     shares = precision / precision.sum()
     return _Wave(
@@ -139,7 +142,10 @@ class _Spread:
         return np.asarray(self._parts * chdtrc(self._degrees, squares))
 
     def learn(self, radius: float, error: float, whole: float, whole_error: float) -> None:
-        """Update the posterior by the share of vectors within a radius of the centre."""
+        """Update the posterior by ``whole``: the share of vectors within ``radius`` of the centre.
+
+        ``error`` is that of the centre, and ``whole_error`` that of the share.
+        """
         surprise = 1 - whole - self._beyond(radius, error)
         self._likelihoods -= surprise**2 / (whole_error**2 + _LAW_ERROR**2) / 2
 
@@ -159,12 +165,12 @@ class _Spread:
         return math.exp(float(np.interp(0.5, shares, needed[order])))
 
     def hidden(self, radius: float, error: float) -> float:
-        """Return the possible bias of the mean by shortening."""
+        """Return the bias that shortening to ``radius`` may cause in the mean."""
         excess = np.maximum(radius, np.sqrt(self._squares))
         return _BIAS * float(self._weights(error) @ (self._beyond(radius, error) * excess))
 
     def slope(self, dim: int, radius: float, error: float) -> tuple[float, float]:
-        """Return the share of the centre's error that shortening leaves, and its relative error."""
+        """Return the part of the centre's error that shortening leaves, and its relative error."""
         weights = self._weights(error)
         of_part = shortened_slope(dim, self._ratios(radius, error))
         slopes = 1 - self._parts + self._parts * of_part
@@ -174,7 +180,10 @@ class _Spread:
 
 
 def _least_beyond(degrees: int, noise: float, users: int) -> float:
-    """Return the largest candidate share of users beyond a radius whose bias is below the noise."""
+    """Return the share of users beyond a radius that suits the noise.
+
+    It is the largest candidate for which the bias by shortening is below the noise.
+    """
     for beyond in _SHORTENED_SHARES:
         radius = math.sqrt(chdtri(degrees, beyond) / degrees)
         if _BIAS * beyond * radius <= math.hypot(noise * radius, users**-0.5):

@@ -28,7 +28,7 @@ class Budget:
 
     @classmethod
     def of(cls, run: Run, delta: float) -> "Budget":
-        """Return the budget of a run; raise TooFewReports if its nodes are too few."""
+        """Return the budget of a run with noise at nodes; raise TooFewReports for too few nodes."""
         nodes, honest = run.population.num_nodes, honest_nodes(run)
         share = run.share * (1 - SPARE if honest > 1 else 1)
         return cls(run.epsilon, delta, run.num_users, nodes, share, honest)
@@ -61,11 +61,11 @@ class Budget:
         return CellSum(self.epsilon, self.delta, dim, self._parts(share, steps), self.honest)
 
     def error(self, mechanism: NodeSum) -> float:
-        """Return the standard error by noise of a mean over all users."""
+        """Return the standard error that the nodes' noise causes in a mean over all users."""
         return math.sqrt(self.nodes * mechanism.variance) / self.users
 
     def too_few(self, what: str, needed: int) -> TooFew | None:
-        """Return why the users are too few to do ``what``; None if they are ``needed`` or more."""
+        """Return a TooFew if fewer than ``needed`` users are to do ``what``, or None."""
         noise = "shared" if self.honest > 1 else "node"
         return too_few_at_nodes(what, needed, self.users, self.nodes, self.epsilon, noise)
 
@@ -82,7 +82,10 @@ class Budget:
 def too_few_at_nodes(
     what: str, needed: int, users: int, nodes: int, epsilon: float, noise: str
 ) -> TooFew | None:
-    """Return why ``users`` users on ``nodes`` nodes are too few to do ``what``; None if enough."""
+    """Return a TooFew if ``users`` users are fewer than ``needed`` to do ``what``, or None.
+
+    The users are on ``nodes`` nodes.
+    """
     if users >= needed:
         return None
     where = "shared noise" if noise == "shared" else "noise at the node"

@@ -41,12 +41,12 @@ class Classified:
 
 
 def places_of(num_classes: int) -> list[int]:
-    """Return the classes that have a model: the second of two, otherwise all."""
+    """Return the indices of the classes with a model: the second one of two, otherwise all."""
     return [1] if num_classes == 2 else list(range(num_classes))
 
 
 def too_few(budget: Budget, dim: int, num_classes: int) -> TooFew | None:
-    """Return why users are too few for models whose AUC is known; None if they are enough."""
+    """Return a TooFew if users are too few to fit the models and to know their AUC, or None."""
     models = len(places_of(num_classes))
     # Of classes of the same size; for several classes it is the error of a mean AUC.
     error = 2 * budget.error(budget.ball(1, 0.5, _SCORES, models)) / math.sqrt(models)
@@ -56,7 +56,7 @@ def too_few(budget: Budget, dim: int, num_classes: int) -> TooFew | None:
 
 
 def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Classified]:
-    """Return the logistic models of a table whose target is classes."""
+    """Ask all users for sums, and return the logistic models of a table's classes."""
     budget, dim, number = Budget.of(run, delta), schema.num_features, len(schema.classes)
     places = places_of(number)
     if refusal := too_few(budget, dim, number):
@@ -79,7 +79,7 @@ def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Clas
     starts = np.log(shares / (1 - shares))[places, None] * one
 
     def moves(thetas: Floats) -> Question:
-        """Ask for the move of one model, or for those of all classes at once."""
+        """Return the question for the move of one model or, for several classes, of all models."""
         if number == 2:
             return RidgeMove(thetas, means, link="logistic")
         return ClassMoves(thetas, means, number)

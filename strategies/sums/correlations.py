@@ -41,7 +41,7 @@ class _Moments:
     errors: tuple[float, float, float, float]  # errors of a share, a mean, a square, a product
 
     def correlations(self) -> tuple[Floats, Floats]:
-        """Return the correlations of pairs and their errors by noise; NaN if noise hides them."""
+        """Return each pair's correlation, and its error by noise; NaN if noise hides it."""
         p, means = self.present, self.means
         of_share, of_mean, of_square, of_product = self.errors
         scaled = p * self.products - np.outer(means, means)  # covariances times p**2
@@ -99,7 +99,10 @@ def _ask_moments(
 
 
 def moments_mechanism(budget: Budget, columns: int, share: float) -> Any:
-    """Return the mechanism for the moments of ``columns`` columns."""
+    """Return the mechanism for the moments of some columns.
+
+    They spend ``share`` of the budget.
+    """
     return budget.ball((columns + 1) * (columns + 2) // 2, Products.radius, share)
 
 
@@ -142,5 +145,5 @@ def ask_correlations(
 
 
 def noise_of_product(budget: Budget, columns: int, share: float) -> float:
-    """Return the error by noise of the mean product of two numbers from -1 to 1."""
+    """Return the error by noise of the mean product of two columns scaled to [-1, 1]."""
     return budget.error(moments_mechanism(budget, columns, share)) * columns / math.sqrt(2)

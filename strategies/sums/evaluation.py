@@ -27,7 +27,10 @@ class MeanLosses(NamedTuple):
 def ask_losses(
     cohort: Cohort, budget: Budget, theta: Floats, centre: float, bound: float
 ) -> Generator[Ask, Any, MeanLosses]:
-    """Return the mean losses over all users; a user's loss counts as ``bound`` at most."""
+    """Ask a cohort for noisy sums of two losses; return the losses' means over users.
+
+    A user's loss counts as ``bound`` at most.
+    """
     mechanism = budget.ball(5, LossMoments.radius, 1.0)
     found: Estimate = yield Ask(cohort, LossMoments(theta, centre, bound), mechanism)
     noise, means = float(found.std_error[0]), found.mean[:2] + 0.5
@@ -40,6 +43,6 @@ def ask_losses(
 
 
 def too_few(budget: Budget, error: float) -> TooFew | None:
-    """Return why users are too few to know losses within ``error`` of their bound, or None."""
+    """Return a TooFew if users are too few to know losses to ``error`` of their bound, or None."""
     times = budget.error(budget.ball(5, LossMoments.radius, 1.0)) / error
     return budget.too_few("tell R2", math.ceil(times * budget.users))

@@ -33,7 +33,10 @@ def ask_items(
 
 
 def chances_to_find(budget: Budget, shares: Floats, level: float) -> Floats:
-    """Return the probability to find each item, for items that these shares of the users hold."""
+    """Return the probability of finding each item, if these shares of the users hold them.
+
+    An item of no user is found with a probability of ``level`` over all items.
+    """
     users, error = budget.users, budget.users * budget.error(budget.cells(len(shares), 1.0))
     cut = -ndtri(level / len(shares)) * error
     spread = np.hypot(error, np.sqrt(users * shares * (1 - shares)))

@@ -50,7 +50,7 @@ class NetworkFit:
 
 
 def arrays_of(network: Network) -> ArrayRecord:
-    """Return all parameters of a network as Flower's record."""
+    """Return a network's parameters as Flower's ArrayRecord, for :func:`network_of`."""
     return ArrayRecord({name: Array(np.asarray(a)) for name, a in network.arrays.items()})
 
 
@@ -61,7 +61,7 @@ def network_of(text: str, arrays: ArrayRecord) -> Network:
 
 
 def noise_to_signal(budget: Budget, dim: int) -> float:
-    """Return q: the length of the noise of the mean gradient over users and steps, in clips."""
+    """Return q: the length of the noise of all steps' mean gradient, over that of a clipped one."""
     return 2 * _RADIUS * math.sqrt(dim) / budget.signal(1.0)
 
 
@@ -73,7 +73,7 @@ def too_few(budget: Budget, dim: int, most: float) -> TooFew | None:
 
 
 def expected(budget: Budget, dim: int) -> Expectation:
-    """Return the expectation of a plan: the value of q, see :func:`noise_to_signal`."""
+    """Return the expected error of a plan: the noise-to-signal ratio q."""
     ratio = noise_to_signal(budget, dim)
     spread = HALF_WIDTH_80 * math.sqrt(0.5 / dim)  # relative spread of the norm of d normals
     return Expectation(

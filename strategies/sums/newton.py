@@ -77,13 +77,16 @@ def ask_step(
 
 
 def noise_of_matrix(budget: Budget, columns: int, share: float) -> float:
-    """Return the threshold that the smallest eigenvalue of the users' matrix has to exceed."""
+    """Return the smallest eigenvalue that the users' matrix must have for a step to be taken."""
     mechanism = budget.ball(columns * (columns + 2), NormalEquations.radius, share)
     return _CLEAR * _norm(budget.error(mechanism) * columns / EQUATIONS[1], columns)
 
 
 def _norm(noise: float, columns: int) -> float:
-    """Return about half the largest eigenvalue of a symmetric matrix of noise."""
+    """Return about half the largest eigenvalue of a symmetric matrix of noise.
+
+    ``noise`` is an entry's standard deviation, and ``columns`` the matrix's size.
+    """
     return noise * math.sqrt(columns / 2)
 
 

@@ -87,7 +87,7 @@ def _distribution(found: Estimate, expected: Floats) -> Floats:
 
 
 def _reach(schema: Schema, theta: Floats) -> float:
-    """Return the largest size of a score that the columns' bounds allow."""
+    """Return the largest absolute score that rows within the columns' bounds can have."""
     low = high = float(theta[0])
     for name, kind in schema.columns.items():
         own = theta[list(schema.places(name))]

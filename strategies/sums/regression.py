@@ -62,7 +62,10 @@ def too_few(budget: Budget, schema: Schema, intervals: bool = False) -> TooFew |
 
 
 def identified(schema: Schema) -> NDArray[np.int64]:
-    """Return the features beside the constant, less one indicator of each column of categories."""
+    """Return the indices of the features that identify a model.
+
+    These are all but the constant and, of each column of categories, the last indicator.
+    """
     ends = [
         schema.places(name).stop - 1
         for name, kind in schema.columns.items()
@@ -74,7 +77,10 @@ def identified(schema: Schema) -> NDArray[np.int64]:
 def regress(
     run: Run, schema: Schema, delta: float, intervals: bool = False
 ) -> Generator[Ask, Any, Regressed]:
-    """Return the linear model of a table's target; with ``intervals`` that of least squares."""
+    """Ask all users for sums, and return the linear model of a table's target.
+
+    With ``intervals`` it is the least-squares model.
+    """
     budget, dim = Budget.of(run, delta), schema.num_features
     if refusal := too_few(budget, schema, intervals):
         raise TooFewReports(refusal)

@@ -139,5 +139,5 @@ def _ratio(losses: Floats, noise: Floats) -> tuple[float, float, float]:
 
 
 def r2_error(budget: Budget) -> float:
-    """Return the standard error by noise of the loss of a constant, over this loss."""
+    """Return the error by noise of the loss of a constant, relative to this loss."""
     return _BOUND**2 * budget.error(budget.ball(4, ErrorPair.radius, R2))

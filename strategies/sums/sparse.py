@@ -75,12 +75,15 @@ def too_few(budget: Budget, dim: int, sparsity: int | None) -> TooFew | None:
 
 
 def _standing_out(coef: Floats, noise: float) -> int:
-    """Return the number of coefficients that exceed the noise, at least 1."""
+    """Return how many coefficients exceed the noise, but at least 1."""
     return max(int(np.sum(np.abs(coef) > _STANDS_OUT * noise)), 1)
 
 
 def ask_place(cohort: Cohort, budget: Budget, dim: int, rows: int) -> Generator[Ask, Any, Place]:
-    """Ask for means and scales of features and targets, and for the share of users with rows."""
+    """Ask for noisy sums, and return means and scales of features and targets.
+
+    The result also has the share of the users with rows.
+    """
     means, size, mean, of_target, present = np.zeros(dim), 0.0, 0.0, 0.0, 1.0
     for _ in range(_PLACES):
         size = yield from score.ask_size(cohort, budget, DistanceOctave(means), _SIZE)

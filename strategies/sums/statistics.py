@@ -38,14 +38,20 @@ class SumMeans:
 def ask_cells(
     cohort: Cohort, budget: Budget, question: CellShares, share: float = 1.0
 ) -> Generator[Ask, Estimate, Estimate]:
-    """Return the share of the users in each cell; users with several rows count in parts."""
+    """Ask a cohort for a noisy histogram, and return each cell's share of the users.
+
+    A user with several rows counts in parts.
+    """
     return (yield Ask(cohort, question, budget.cells(question.num_cells, share)))
 
 
 def ask_means(
     cohort: Cohort, budget: Budget, question: Moments, share: float = 1.0
 ) -> Generator[Ask, Any, SumMeans]:
-    """Return the means of a number, from 0 at the lower bound to 1 at the upper one, by group."""
+    """Ask a cohort for noisy moments of a number, and return its means by group.
+
+    The number is scaled: 0 is the lower bound, 1 the upper one.
+    """
     groups = question.num_cells
     mechanism = budget.ball(3 * groups, question.radius, share)
     found: Estimate = yield Ask(cohort, question, mechanism)
@@ -85,7 +91,7 @@ def _means_of(moments: Floats, noise: float, users: int, middle_share: float = 0
 
 
 def users_for_cells(epsilon: float, delta: float) -> int:
-    """Return the number of users on one node with which a share has an error by noise of .1."""
+    """Return how many users on one node give a share an error by noise of 0.1."""
     noise = Budget(epsilon, delta, 1, 1).cells(2, 1.0).variance
     return math.ceil(math.sqrt(noise) / _CELL_ERROR)
 

@@ -42,12 +42,12 @@ class Function:
 
     @cached_property
     def present(self) -> float:
-        """Share of the users who have an entry, above 0."""
+        """Share of the users who have an entry, never less than a number above 0."""
         return max(float(self.cells.sum()), math.sqrt(self.noise.sum()))
 
     @property
     def is_hidden(self) -> bool:
-        """True if there may be no entries at all."""
+        """True if the entries' number does not exceed the noise: there may be none."""
         return self.present < _ENTRIES_Z * math.sqrt(self.noise.sum())
 
     @property
@@ -153,7 +153,7 @@ class Function:
         return Function(edges, np.add.reduceat(self.cells, starts), joined, self.users)
 
     def part_of_noise(self, levels: Floats) -> Floats:
-        """Return the part of the quantiles' errors that noise causes, from 0 to 1."""
+        """Return what part of each quantile's error the noise causes, a number from 0 to 1."""
         at, each = np.searchsorted(self.below, levels), np.diag(self.covariance)
         noise = np.maximum(each[at - 1], each[at])
         return np.asarray(np.sqrt(noise / (noise + levels * (1 - levels) / self._with_entry)))
@@ -166,7 +166,7 @@ def ask_function(
     ends: tuple[float, float],
     share: float = 1.0,
 ) -> Generator[Ask, Any, Function]:
-    """Ask for histograms of a column, and return its distribution function between its bounds."""
+    """Ask a cohort for noisy histograms of a column, and return its distribution function."""
     even = np.linspace(*ends, _COARSE + 1)
     coarse = yield from _ask(cohort, budget, coordinates, even, _COARSE_SHARE * share)
     edges = _adapted(even, coarse)
@@ -212,7 +212,10 @@ def _adapted(even: Floats, coarse: Estimate) -> Floats:
 
 @cache
 def _level_weights() -> tuple[Floats, Floats]:
-    """Return the operator from all levels' cells to the finest ones, and their covariance."""
+    """Return a matrix that estimates the finest cells from those of all levels.
+
+    The second array is the covariance of these estimates.
+    """
     cells = _BRANCHES**_LEVELS
     levels = (_BRANCHES**level for level in range(1, _LEVELS + 1))
     design = np.vstack([np.kron(np.eye(n), np.ones((1, cells // n))) for n in levels])
@@ -221,7 +224,7 @@ def _level_weights() -> tuple[Floats, Floats]:
 
 
 def users_for_ranks(epsilon: float, delta: float, error: float) -> int:
-    """Return the number of users on one node with which ranks have at most this error by noise."""
+    """Return how many users on one node give ranks an error by noise of at most ``error``."""
     budget = Budget(epsilon, delta, 1, 1)
     noise = math.sqrt(budget.cells(2, (1 - _COARSE_SHARE) / _LEVELS).variance)
     return math.ceil(_LEVELS * noise / error)
