@@ -109,7 +109,7 @@ def _shown(value: object) -> str:
 
 @cache
 def _options(kind: Any) -> tuple[frozenset[Any], tuple[Check, ...]]:
-    """Return the types that an annotation allows, and the check functions that it contains."""
+    """Return the types that an annotation allows, and the functions that check a value of it."""
     if get_origin(kind) is Annotated:
         own, *marks = get_args(kind)
         kinds, checks = _options(own)
@@ -124,7 +124,7 @@ def _options(kind: Any) -> tuple[frozenset[Any], tuple[Check, ...]]:
 
 @cache
 def _member(kind: Any) -> Any:
-    """Return the type of the numbers in the sequences that an annotation allows, if any."""
+    """Return the type of the items of sequences that an annotation allows, if they are numbers."""
     members = (
         get_args(option)[0]
         for option in _options(kind)[0]

@@ -171,7 +171,7 @@ def _run(
 
 
 def _reasons(screen: Screen, details: str) -> list[str]:
-    """Return the reasons of a run's failure in order, with a remedy for a missing module."""
+    """Return texts with the reasons why a run failed; if a module is missing, with a remedy."""
     from ..presentation.words import what_lacks
 
     reasons = [*screen.reasons]
@@ -187,7 +187,7 @@ def _reasons(screen: Screen, details: str) -> list[str]:
 def _settings(
     declared: dict[str, Scalar], given: Mapping[str, object], texts: list[str]
 ) -> dict[str, Scalar]:
-    """Return the app's settings from named options and from ``-c``, which takes precedence."""
+    """Return the app's settings: those given by options, then by ``-c``, which wins."""
     from ..randomizers import RandomizedResponse
 
     settings = {

@@ -268,7 +268,7 @@ def _step(epsilon: float, dim: int, reports: int, seed: int | None) -> "NetworkA
 
 
 def _plain(audit: Any) -> dict[str, Any]:
-    """Return an audit's attributes, with names in place of the query."""
+    """Return an audit's results for JSON: its attributes, with names in place of the query."""
     plain = {**vars(audit), "passed": audit.passed}
     if (query := plain.pop("query", None)) is not None:
         plain["statistic"] = query.statistic

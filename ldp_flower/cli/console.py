@@ -75,7 +75,7 @@ def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
 
 
 def overrides(declared: Mapping[str, Scalar], texts: Iterable[str]) -> dict[str, Scalar]:
-    """Return the settings from texts ``KEY=VALUE``, in the types of the declared defaults."""
+    """Return settings from texts ``KEY=VALUE``, with values in the declared defaults' types."""
     return {key: override(declared, key, value) for key, value in map(pair, texts)}
 
 
@@ -117,7 +117,7 @@ def _finite(value: Any) -> Any:
 
 @contextmanager
 def failing(*errors: type[Exception], code: int = USAGE) -> Iterator[None]:
-    """End the command with the text of an error of the given types."""
+    """Return a context that ends the command with ``code`` if an error of these types is raised."""
     try:
         yield
     except errors as error:

@@ -94,7 +94,7 @@ class Screen:
         console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
 
     def _is_trace(self, line: str, logged: bool) -> bool:
-        """Return True if a line is part of a traceback, and keep the app's exceptions."""
+        """Return True if a line is part of a traceback; keep the app's exception as a reason."""
         if self._TRACE.match(line):
             self._tracing, self._raised, self._frame = True, False, ""
         elif logged:

@@ -156,7 +156,10 @@ class _Left(NamedTuple):
 
     @classmethod
     def of(cls, limits: "Sequence[Limit]", shares: Sequence[float], steps: int) -> Self:
-        """Return the numbers that are left within the limits, the study's shares and its steps."""
+        """Return what every user can still spend in a study, and which limits cause this.
+
+        ``shares`` are the study's shares, and ``steps`` is the number of steps left.
+        """
         import numpy as np
 
         numbers: list[float] = []
@@ -175,7 +178,7 @@ class _Left(NamedTuple):
 
 
 def _left(studies: "Studies", node_config: str) -> dict[str, _Left]:
-    """Return what users can still spend in each study on the node with this configuration."""
+    """Return what users can still spend in each study, by study, on one node."""
     import numpy as np
 
     from ..guarantee.budget import PrivacyPolicy

@@ -221,7 +221,7 @@ def log_mismatches(table: Mapping[str, tuple[Numeric | Categories, object]]) -> 
 
 
 def _faults(name: str, kind: Numeric | Categories, values: object) -> Iterator[tuple[int, str]]:
-    """Yield the numbers of entries that do not match the declaration, each with its warning."""
+    """Yield pairs: how many entries do not match the column's declaration, and a warning."""
     if isinstance(kind, Numeric):
         numbers = as_numbers(values)
         if beyond := int(((numbers < kind.low) | (numbers > kind.high)).sum()):
@@ -251,7 +251,7 @@ def _faults(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
 
 
 def plain_of(kind: Numeric | Categories) -> dict[str, Any]:
-    """Return a column's declaration as plain values, for JSON; see :func:`kind_of`."""
+    """Return a column's declaration as plain values, for JSON; :func:`kind_of` reads them."""
     if isinstance(kind, Categories):
         values = [
             value if type(value) in (bool, int, str) else label
@@ -269,7 +269,7 @@ def exact_of(kind: Numeric | Categories) -> object:
 
 
 def kind_of(plain: Mapping[str, Any]) -> Numeric | Categories:
-    """Return the declaration of a column from a result of :func:`plain_of`."""
+    """Return the declaration of a column from the plain values of :func:`plain_of`."""
     return Categories(**plain) if "values" in plain else Numeric(**plain)
 
 

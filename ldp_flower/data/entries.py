@@ -136,7 +136,7 @@ def _types(found: list[Any]) -> set[type]:
 
 
 def _plain(found: list[Any]) -> list[Any]:
-    """Return entries with all texts as plain ``str``, since subclasses may redefine equality."""
+    """Return entries, with texts as plain ``str``: a subclass may define another equality."""
     types: set[type] = of_entry(_types, found, {_Lost})
     if not any(each is _Lost or issubclass(each, str) for each in types - {str}):
         return found

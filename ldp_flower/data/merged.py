@@ -11,14 +11,14 @@ EXACT: Final = 1 << 53  # from here on, one Python float can stand for several i
 
 
 def exact_below(kind: Any) -> int:
-    """Return the bound below which each whole float of a type stands for one integer."""
+    """Return the number below which every whole float of the type ``kind`` is one integer only."""
     if not (isinstance(kind, type | np.dtype) and np.issubdtype(kind, np.floating)):
         return EXACT
     return int(min(EXACT, 2 ** (int(np.finfo(kind).nmant) + 1)))
 
 
 def exact_in(column: Any) -> int:
-    """Return the bound of :func:`exact_below` for a column; its entries may be wider floats."""
+    """Return the bound of :func:`exact_below` for the type of a column's array."""
     array = as_array(column)
     return EXACT if array is None else exact_below(array.dtype)
 

@@ -299,7 +299,7 @@ class Users(PlainFields):
         return self._with(features=features, targets=targets, missing=missing, **changed)
 
     def _with(self, **changed: Any) -> Self:
-        """Return a copy with some fields replaced by parts of its arrays, without a new check."""
+        """Return a copy in which some fields are replaced; they are not checked again."""
         users = copy(self)
         for name, value in changed.items():
             object.__setattr__(users, name, value)
@@ -335,11 +335,11 @@ class Users(PlainFields):
         return self.only(kept)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
-        """Return the users with the rows of this mask only; some users may have no rows left."""
+        """Return the users with the rows in the mask ``kept`` only; some may have no rows left."""
         return self._with_rows(kept, offsets=_counted(kept)[self.offsets])
 
     def ordered(self, keys: NDArray[Any]) -> Self:
-        """Return the users with each user's rows sorted by these keys, shape (rows,)."""
+        """Return the users, each with its rows sorted by ``keys``, which has a number per row."""
         order = np.lexsort((keys, np.repeat(np.arange(len(self)), self.num_rows)))
         return self._with_rows(order)
 
@@ -370,7 +370,7 @@ def _check_missing(missing: object, shape: tuple[int, ...]) -> None:
 
 
 def _counted(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the number of kept rows before each row and, last, the number of all kept rows."""
+    """Return how many rows of a mask are kept before each row and, last, in all."""
     return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
 
 
@@ -416,7 +416,10 @@ class UserSource(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Users:
-        """Return some users, in the given order, each with its first ``max_rows`` rows."""
+        """Return the users with these indices, in this order, each with its first rows.
+
+        There are ``max_rows`` of them at most.
+        """
 
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return the users of node ``index`` if users are split as by ``numpy.array_split``."""

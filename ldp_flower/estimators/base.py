@@ -97,7 +97,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: int | None = None
 
     def _known_of(self, y: Any) -> Numeric | Categories:
-        """Return the public facts about the targets if there is no schema."""
+        """Return the declaration of the target that is made of ``y`` if there is no schema."""
         raise NotImplementedError
 
     @property
@@ -166,7 +166,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _training(self, X: Any, y: Any) -> tuple[dict[str, Any], Any]:
-        """Return the columns by name and the targets, and set ``schema_``."""
+        """Return the training data: columns by name, and targets. Set ``schema_``."""
         if self.schema is None:
             check_numbers(X)
             rows, targets = validate_data(self, X, y, y_numeric=self._y_numeric, **_ROWS)
@@ -193,7 +193,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError("Expected a schema with a target, got one without.")
 
     def _table(self, X: Any, reset: bool = False) -> dict[str, Any]:
-        """Return the columns of X by name, as the schema or the first fit has named them."""
+        """Return the columns of X by name; the schema or the first fit gives the names."""
         if self.schema is None:
             return self._named(validate_data(self, X, reset=False, **_ROWS))
         frame = named_columns(X, list(self.schema.columns))
@@ -205,7 +205,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         return dict(zip(names, rows.T, strict=True))
 
     def _fitted(self, X: Any) -> dict[str, Any]:
-        """Return the columns of rows to predict for."""
+        """Return the columns, by name, of rows to predict for; the estimator must be fitted."""
         check_is_fitted(self)
         return self._table(in_memory(X))
 

@@ -85,7 +85,7 @@ class InProcessGrid(Grid):
 
     @property
     def run(self) -> Any:
-        """Run with an id only, since there is no SuperLink with a record of it."""
+        """Flower's run, of which only the id is known, since there is no SuperLink."""
         return SimpleNamespace(run_id=_RUN_ID)
 
     def create_message(
@@ -184,7 +184,10 @@ class TellingGrid(InProcessGrid):
 
 
 def _copied(content: RecordDict) -> RecordDict:
-    """Return copies of records, as if they were sent; Array objects are immutable and shared."""
+    """Return a copy of a message's records, so that sender and receiver share none.
+
+    Array objects are shared, since they never change.
+    """
     return RecordDict({name: record.copy() for name, record in content.items()})
 
 
@@ -241,7 +244,10 @@ class GeneratedUsers(PlainFields):
         return self.num_users
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Users:
-        """Return some users, in the given order, each with its first ``max_rows`` rows."""
+        """Return the users with these indices, in this order, each with its first rows.
+
+        There are ``max_rows`` of them at most.
+        """
         taken = self.generate((self.first or 0) + users)
         if len(taken) != len(users) or taken.num_features != self.num_features:
             raise ValueError(

@@ -100,7 +100,7 @@ def questions_asked(
 
 
 def _synthetic(schema: Schema, num_users: int, seed: int) -> Users:
-    """Return users with one row each, whose columns are independent of each other."""
+    """Return users with one random row each, whose columns are independent of each other."""
     names = schema.columns_read
     draws = KeyedRandom(derive(seed, np.arange(num_users)))
     normals, uniforms = (draw((num_users, len(names))) for draw in (draws.normals, draws.uniforms))

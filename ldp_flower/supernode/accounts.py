@@ -114,7 +114,7 @@ class Accounts:
 
     @property
     def totals(self) -> dict[str, float]:
-        """Totals of the whole ledger, by name."""
+        """Numbers about the whole ledger by name, such as the number of users."""
         spent = self.users.epsilon
         totals = {
             "format": FORMAT,

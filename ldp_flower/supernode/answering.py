@@ -38,7 +38,7 @@ def main(settings_file: str, arguments: list[str]) -> None:
 
 
 def _let_answer(load_app: Callable[[], ClientApp], name: str) -> None:
-    """Make Flower's program call the operator's app, and leave the run's app packed."""
+    """Make Flower's program call the operator's app instead of an app that a server sends."""
     fabs: list[bytes] = []
 
     def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
@@ -69,7 +69,7 @@ def answered(
     context: Context,
     run: SubmittedRun,
 ) -> Message:
-    """Return the reply of the operator's app, or an error with a fixed text, and log it."""
+    """Return the operator's app's reply to a message, and log it; an error has a fixed text."""
     started = time.monotonic()
     with collected_log(ledger.__name__, logging.INFO) as paid:
         try:

@@ -105,7 +105,7 @@ def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy |
 
 
 def _mistyped(config: Mapping[str, object]) -> Iterator[str]:
-    """Yield problems of the library's settings that are not part of the policy."""
+    """Yield a text for each setting of the library, other than the policy, of a wrong type."""
     for key in sorted(_TEXTS & set(config)):
         if not isinstance(config[key], str) or not config[key]:
             yield f"Expected a text in quotes for {key}, got {config[key]!r}."
@@ -177,7 +177,7 @@ def _peers(settings: Settings | None, policy: PrivacyPolicy | None, findings: Fi
 def _studies(
     settings: Settings | None, policy: PrivacyPolicy | None, findings: Findings
 ) -> Studies | None:
-    """Check the file of approved studies, and return them if the file is valid."""
+    """Return the approved studies, if their file is valid; add findings about it."""
     if policy is None or policy.studies is None:
         return None
     if settings is not None and isinstance(settings.source, OwnRecords):
@@ -212,7 +212,7 @@ def _studies(
 
 
 def _told(study: Study, now: float) -> str:
-    """Return all that a study allows, in sentences."""
+    """Return sentences that say what a study allows."""
     alone = "" if study.epsilon_alone is None else f" (alone {study.epsilon_alone:g})"
     keys = [f"the key {shown(bytes.fromhex(key))}" for key in study.signed_by]
     return (
@@ -225,7 +225,7 @@ def _told(study: Study, now: float) -> str:
 
 
 def _columns(studies: Studies, names: list[str], findings: Findings) -> None:
-    """Find columns of open studies that a schema with columns of these names lacks."""
+    """Add a finding for each column that a study is about and a schema of ``names`` lacks."""
     now = time.time()
     for each in studies.approved.values():
         for name in each.columns:
@@ -239,7 +239,7 @@ def _columns(studies: Studies, names: list[str], findings: Findings) -> None:
 
 
 def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
-    """Find missing files, and files that other accounts of the machine can read or change."""
+    """Add findings for files that are missing, or that other accounts can read or change."""
     named = {
         f"{key} {value}": value for key, value in config.items() if value and isinstance(value, str)
     }
@@ -266,7 +266,7 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
 
 
 def _open_to_others(path: Path, public: bool) -> Iterator[str]:
-    """Yield the ways in which other accounts of the machine can read, write or replace a file."""
+    """Yield texts: the ways in which other accounts can read, write or replace a file."""
     folders = [*path.parents][::-1]
     for above, folder in zip(folders, [*folders[1:], path], strict=True):
         mode = above.stat().st_mode
@@ -388,7 +388,7 @@ def _fit(
     targets: NDArray[Any],
     findings: Findings,
 ) -> None:
-    """Find the records on which a network would train."""
+    """Add findings on how many records fit a network, which would train on them."""
     try:
         form = Form.read(network, limits)
     except (OSError, ValueError, ImportError) as error:

@@ -61,7 +61,7 @@ def check() -> None:
 
 
 def digest() -> str:
-    """Return the digest of the files that the guarantee rests on."""
+    """Return the hash of those of Flower's files on which the guarantee rests."""
     spec = find_spec("flwr")
     if spec is None or spec.origin is None:
         raise UntestedFlower("Flower is not installed.")

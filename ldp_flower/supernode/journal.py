@@ -31,7 +31,7 @@ class SubmittedRun:
 
 @contextmanager
 def collected_log(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
-    """Collect the log records of a logger, from a level on, inside this context."""
+    """Yield a list that collects a logger's records, from a level on, inside this context."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler(level)
     handler.emit = records.append  # type: ignore[assignment, method-assign]
@@ -100,7 +100,7 @@ def harden() -> None:
 
 
 def sanitise(record: logging.LogRecord) -> bool:
-    """Shorten the arguments of a log record, and put each on one line; return True."""
+    """Shorten a log record's arguments, each to one line; return True, as log filters do."""
     if isinstance(record.msg, BaseException):
         record.msg = one_line(str(record.msg))
     if isinstance(record.args, tuple):

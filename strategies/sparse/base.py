@@ -126,7 +126,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     @property
     @abstractmethod
     def _score(self) -> float:
-        """Typical coefficient over its standard deviation in one user's data."""
+        """Mean score of a typical coefficient, in standard deviations in one user's data."""
 
     @property
     @abstractmethod
@@ -139,7 +139,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _selection(self, set_size: int) -> Question:
-        """Return the question for the ``set_size`` coordinates with a user's largest scores."""
+        """Return the question for the ``set_size`` coordinates that a user votes for."""
 
     @abstractmethod
     def _difference(
@@ -166,7 +166,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     @property
     @abstractmethod
     def _showing(self) -> tuple[str, str, float]:
-        """Texts for a note: name of a coefficient, description of a large one, and its score."""
+        """Parts of a note: a coefficient's name, the words for a large one, its mean score."""
 
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         """Return the result's notes."""

@@ -173,7 +173,7 @@ class SparseRegression(AtNode, SparseWaves):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield one run for each link, with an estimated scale, a vote and two waves."""
+        """Yield strategies with users, for an audit: for each link, with a vote and two waves."""
         for link, rows in zip(_LINKS, (2, _FEWEST_OF_CLASSES), strict=True):
             users = normal_users(dim, rows)
             if link == "logistic":

@@ -182,7 +182,7 @@ def norm_askers(run: Run, epsilon: float) -> int:
 
 
 def enough_for_norm(epsilon: float) -> int:
-    """Return the number of users from whom a norm is estimated precisely enough."""
+    """Return how many users' reports give the typical norm with a sufficient precision."""
     variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
     return math.ceil(variance / _ERROR**2)
 

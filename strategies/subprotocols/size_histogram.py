@@ -42,7 +42,7 @@ class SizeHistogram:
 
     @property
     def bounds(self) -> Floats:
-        """Candidates for the bound at which to clip sizes, increasing with their index."""
+        """Candidates, in increasing order, for the bound at which to clip sizes."""
         return np.asarray(self.root_mean_square * _BOUNDS)
 
     def clip(self, noise: float, power: int = 1, most: float = math.inf) -> "Clip":

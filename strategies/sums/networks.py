@@ -66,7 +66,7 @@ def noise_to_signal(budget: Budget, dim: int) -> float:
 
 
 def too_few(budget: Budget, dim: int, most: float) -> TooFew | None:
-    """Return why users are too few for a q of at most ``most``; None if they are enough."""
+    """Return a TooFew if users are too few for a noise-to-signal q up to ``most``, or None."""
     ratio = noise_to_signal(budget, dim)
     what = f"train {counted(dim, 'parameter')}: noise to signal q = {ratio:.2g}, above {most:g}"
     return budget.too_few(what, math.ceil(budget.users * ratio / most))

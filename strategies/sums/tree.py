@@ -42,7 +42,7 @@ class Function:
 
     @cached_property
     def present(self) -> float:
-        """Share of the users who have an entry, never less than a number above 0."""
+        """Estimated share of the users who have an entry, at least the noise's standard error."""
         return max(float(self.cells.sum()), math.sqrt(self.noise.sum()))
 
     @property
@@ -84,7 +84,7 @@ class Function:
 
     @property
     def variance(self) -> tuple[float, float]:
-        """Variance of entries over the bounds' squared distance, and its standard error."""
+        """Two numbers: the entries' variance over the bounds' squared distance, and its error."""
         middles = (self.edges[1:] + self.edges[:-1]) / 2 / (self.edges[-1] - self.edges[0])
         squares = (middles - middles @ self.cells / self.present) ** 2
         variance = float(squares @ self.cells / self.present)

@@ -115,14 +115,14 @@ class ClassEvaluation:
     present: float
 
     def logits(self) -> Floats:
-        """Return the coefficients of the class's logit."""
+        """Return the coefficients of the class's logit, as a linear function of a row."""
         intercept, slope = discriminant(self.ranked.distance, self.share)
         coef = slope * self.theta
         coef[0] += intercept
         return coef
 
     def without_slopes(self) -> "ClassEvaluation":
-        """Return the evaluation of a model without slopes, which gives every row the same share."""
+        """Return the evaluation of the model without slopes, which gives all rows one share."""
         return replace(self, ranked=replace(self.ranked, distance=0.0))
 
 
@@ -216,7 +216,10 @@ def _centre(
     theta: Floats,
     scale: float,
 ) -> Generator[Ask, Estimate, Number]:
-    """Return the scores' mean, given their root mean square."""
+    """Ask a cohort for the mean of a model's scores, and return it.
+
+    ``scale`` is the scores' root mean square.
+    """
     question = MeanScore(theta / (_CLIP_Z * scale))
     answer = yield standardisation.applied(Ask(cohort, question, number_randomizer(epsilon, 1.0)))
     error = _CLIP_Z * float(answer.std_error[0])

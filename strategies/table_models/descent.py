@@ -103,7 +103,10 @@ class RidgeDescent:
         return RIDGE / self._unit**2, RESIDUAL_BOUND, 0.0, 1.0, self._rows
 
     def _shorten(self, cohort: Cohort) -> Generator[Ask, Estimate, None]:
-        """Set the radius of shortening that minimises noise and loss of length together."""
+        """Ask a cohort, and set the length to which users shorten the steps that they report.
+
+        It balances the noise and the loss of length.
+        """
         octave = RidgeShiftOctave(self._descent.position, *self._arguments)
         law = yield from ask_histogram(cohort, octave, self._epsilon, self._usual, self._present)
         self._usual = law.root_mean_square
@@ -112,7 +115,7 @@ class RidgeDescent:
 
     @property
     def theta(self) -> Floats:
-        """Estimated coefficients: an average over the steps, with larger weights of late steps."""
+        """Estimated coefficients: the steps' average, in which late steps weigh more."""
         return self._descent.estimate
 
 
@@ -137,7 +140,7 @@ METHODS = ("auto", "one-stage", "two-stage")
 
 
 def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
-    """Return the variance of a column's estimated centre, in units of its bounds."""
+    """Return the variance that noise causes in a column's estimated centre, in bounds' units."""
     return ball_codebook(epsilon, dim, 1.0).variance * dim / (_COLUMNS * num_users)
 
 
@@ -155,14 +158,14 @@ def better_method(num_users: int, dim: int, epsilon: float, min_reports: int) ->
 
 
 def enough_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> bool:
-    """Return True if enough users are left for the second stage."""
+    """Return True if two stages are possible: enough users are left for the second one."""
     left = (1 - FOR_COLUMNS - _DESCENT) * num_users - enough_for_norm(epsilon)
     left -= held_out(num_users, epsilon)
     return left >= 0 and num_users >= _COHORTS * min_reports
 
 
 def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> TooFew | None:
-    """Return why ``num_users`` users are too few for two stages, or None if they are enough."""
+    """Return a TooFew if ``num_users`` users are too few for two stages, or None."""
     if enough_for_two_stages(num_users, epsilon, min_reports):
         return None
     most = 2 * num_users

@@ -34,13 +34,13 @@ class TableFit(CoefficientResult):
 
     @property
     def score_interval(self) -> tuple[float, float]:
-        """The 95 % interval of the score, cut to the possible scores."""
+        """The two ends of the score's 95 % interval, cut to possible scores."""
         reach = HALF_WIDTH_95 * self.score_std_error
         return max(self.score - reach, self._least), min(self.score + reach, 1.0)
 
     @property
     def _judges(self) -> str:
-        """Name of the people on whose rows the score was computed."""
+        """Words for the people on whose rows the score was computed, for a sentence."""
         if self.method == "sums of nodes":
             return "the people whom it was fitted to"
         return "people who had no part in it"

@@ -41,7 +41,7 @@ COHORTS: dict[str, Shares] = {
 
 
 def _size(shares: Shares, num_users: float, epsilon: float) -> float:
-    """Return the size of a hold-out cohort, without regard to ``min_reports``."""
+    """Return how many users a hold-out cohort should have, before ``min_reports`` is considered."""
     least, most, radius, error = shares
     # The variance of one report, plus 1 for the differences of users.
     wanted = (number_randomizer(epsilon, radius).variance + 1) / error**2
@@ -77,22 +77,28 @@ class Number:
     std_error: float
 
     def pooled(self, other: "Number") -> "Number":
-        """Return the average of this estimate and ``other``, weighted by precision."""
+        """Return the average of the two estimates, weighted by their precision."""
         weights = np.array([self.std_error, other.std_error]) ** -2.0
         value = float(weights @ [self.value, other.value]) / weights.sum()
         return Number(value, 1 / math.sqrt(weights.sum()))
 
     def plus(self, known: float) -> "Number":
-        """Return the sum of this number and a known one, with the same standard error."""
+        """Return the estimate of this number plus ``known``, whose error is 0."""
         return Number(self.value + known, self.std_error)
 
     def shrunk(self, spread: float) -> "Number":
-        """Return the number shrunk to 0, by a normal prior of standard deviation ``spread``."""
+        """Return the posterior of this number, under a normal prior around 0.
+
+        ``spread`` is the prior's standard deviation.
+        """
         kept = 1 / (1 + (self.std_error / spread) ** 2)
         return Number(kept * self.value, math.sqrt(kept) * self.std_error)
 
     def of_those(self, present: "Number") -> "Number":
-        """Return the mean over users who are present, from a mean in which others count as 0."""
+        """Return the mean over the users who are present, from a mean over all users.
+
+        In the latter, users who are not present count as 0; ``present`` is the share of the others.
+        """
         value = self.value / present.value
         return Number(value, math.hypot(self.std_error, value * present.std_error) / present.value)
 
@@ -113,7 +119,7 @@ def hold_out(run: Run, wanted: dict[str, Shares]) -> dict[str, Cohort]:
 
 
 def hold_out_present(run: Run) -> Cohort | None:
-    """Take the cohort of :func:`ask_present`; return None if it would be too small."""
+    """Take users for the question of :func:`ask_present`; return None if they are too few."""
     size = math.ceil(_PRESENT * run.num_users)
     return run.cohorts([size])[0] if size >= run.min_reports else None
 
@@ -121,7 +127,7 @@ def hold_out_present(run: Run) -> Cohort | None:
 def mean_residual(
     cohort: Cohort, epsilon: float, theta: Floats, radius: float
 ) -> Generator[Ask, Any, Number]:
-    """Return the mean over users of a model's residuals, clipped to ``radius``."""
+    """Ask a cohort for a model's residuals, clipped to ``radius``; return their mean over users."""
     # The mean residual is minus the gradient of the squared loss in the intercept.
     question = Gradient(theta, np.zeros(1, np.int64))
     answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
@@ -167,7 +173,10 @@ def place(
     present: Number,
     residual: MeanResidual = mean_residual,
 ) -> Generator[Ask, Any, float]:
-    """Return a rough estimate of the mean target; each cohort refines the one before it."""
+    """Ask cohorts for a rough estimate of the mean target, and return it.
+
+    Each cohort refines the estimate of the one before it.
+    """
     found = 0.0
     for cohort, radius in zip(cohorts, _PLACE_RADII, strict=True):
         theta = found * np.eye(1, dim)[0]
@@ -179,7 +188,7 @@ def place(
 def ask_sizes(
     cohort: Cohort, epsilon: float, theta: Floats, present: Number, usual: float = USUAL_SIZE
 ) -> Generator[Ask, Estimate, SizeHistogram]:
-    """Return the posterior of the distribution of users' residual sizes."""
+    """Ask a cohort for the octaves of its residuals; return the posterior of their sizes."""
     question = ResidualOctave(theta, 0.0)
     return (yield from ask_histogram(cohort, question, epsilon, usual, present.value))
 

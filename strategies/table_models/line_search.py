@@ -38,12 +38,18 @@ class LinearEstimates:
 
     @classmethod
     def known(cls, values: Sequence[float], std_errors: Sequence[float]) -> Self:
-        """Return independent estimates; an infinite error means that a number is unknown."""
+        """Return independent estimates of the two numbers.
+
+        An infinite standard error means that a number is unknown.
+        """
         precision = np.diag(np.asarray(std_errors) ** -2.0)
         return cls(precision, precision @ values)
 
     def add(self, row: Sequence[float], found: Number) -> None:
-        """Add an independent estimate of the combination with coefficients ``row``."""
+        """Add an independent estimate ``found`` of a combination of the two numbers.
+
+        ``row`` has the combination's coefficients.
+        """
         weighted = np.asarray(row) * found.std_error**-2.0
         self.precision = self.precision + np.outer(weighted, row)
         self.product = self.product + found.value * weighted
@@ -77,7 +83,10 @@ class Gains(LinearEstimates):
         return gains
 
     def best_step(self) -> float:
-        """Return the step of the largest gain, under a prior around 1, the descent's own step."""
+        """Return the step with the largest expected gain.
+
+        The prior is around 1, the descent's own step.
+        """
         row = np.array([1.0, -1.0])
         prior = np.outer(row, row) / (_STEP_SPREAD * self.prior) ** 2
         c, s = np.linalg.solve(self.precision + prior, self.product)

@@ -100,7 +100,7 @@ class NetworkEvaluationResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return the score on all users, which a series of collections tracks."""
+        """Return the score on all users, which a series of collections follows."""
         errors = np.array([[self.std_error], [self.users_std_error]])
         return Estimates([self.metric], np.array([self.value]), *errors)
 
@@ -124,7 +124,7 @@ class NetworkEvaluationResult(Result):
 def evaluate(
     run: Run, network: Network, accuracy: bool, bound: float, delta: float
 ) -> Generator[Ask, Any, NetworkEvaluationResult]:
-    """Ask all users to score a network on their rows, and return the result."""
+    """Ask all users to score a network on their rows; return the scores of all, and of nodes."""
     noise = run.settings.noise
     question = NetworkScore.of(network, bound, accuracy, squares=noise != "user")
     metric = "accuracy" if accuracy else "loss"
@@ -172,7 +172,10 @@ def _mechanism(run: Run, question: NetworkScore, delta: float, what: str) -> Ran
 
 
 def _scored(found: Estimate, question: NetworkScore) -> tuple[float, float]:
-    """Return a score and its standard error from noise and from the choice of users."""
+    """Return a score and its standard error, from the answer to ``question``.
+
+    The error includes noise and the choice of users.
+    """
     mean, error = float(found.mean[0]) + 0.5, float(found.std_error[0])
     if question.squares:
         # The spread is raised by one standard error, so that it is hardly ever too small.

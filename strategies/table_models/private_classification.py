@@ -139,7 +139,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield runs of two and of three classes, with counted and with declared rows."""
+        """Yield strategies with users, for an audit: of two classes, and of three."""
         table, everybody = table_users(dim)
         for values, rows, method in ((2, None, "directions"), (3, 5, "lengths")):
             users = everybody[: 600 if values == 2 else 1800]
@@ -150,7 +150,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
 
     @property
     def _places(self) -> list[int]:
-        """The classes that are fitted against all others."""
+        """Indices of the classes that have a model against all others."""
         return sums.places_of(len(self.schema.classes))
 
     plans_with: ClassVar[frozenset[str]] = frozenset(
@@ -159,12 +159,12 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy for two classes and the setting's number of numeric columns."""
+        """Return the strategy that a plan uses: for two classes and numeric columns."""
         schema = synthetic_schema(features_of(setting, cls), Categories(["no", "yes"]))
         return cls(schema, epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> TableUsers:
-        """Return users with rows of synthetic tables."""
+        """Return a population for plans: users with rows of synthetic tables."""
         return users_of_tables(self.schema, setting, rows_for(setting, self.rows_per_user or 1))
 
     def _too_few(self, num_users: int) -> TooFew | None:
@@ -174,7 +174,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
 
     def protocol(self, run: Run) -> Protocol:
-        """Fit each class against the others, and evaluate the fits on held-out users."""
+        """Fit each class against the others, and return the fits, evaluated by other users."""
         if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         if self.noise != "user":
@@ -241,7 +241,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         )
 
     def _of_sums(self, found: sums.Classified) -> ClassificationFit:
-        """Return the result of noisy sums over nodes; all users have a part in the AUC."""
+        """Return the result from noisy sums over nodes, whose AUC is that of all users."""
         thetas, method, score, error = found.thetas, "sums of nodes", found.auc, found.auc_error
         notes = []
         if score - 0.5 <= _RANKING_Z * error:
@@ -267,7 +267,7 @@ class PrivateClassification(AtNode, LdpStrategy[ClassificationFit]):
         )
 
     def _rows(self, run: Run) -> Generator[Ask, Estimate, float]:
-        """Return the typical number of a user's rows, as declared or as some users report."""
+        """Return the typical number of a user's rows: as declared, or as some users report."""
         if self.rows_per_user is not None:
             return float(self.rows_per_user)
         size = max(math.ceil(_COUNTERS * run.num_users), self.min_reports)

@@ -104,7 +104,7 @@ class EvaluationResult(Result):
         )
 
     def estimates(self) -> Estimates:
-        """Return R2, which a series of collections tracks."""
+        """Return R2 and its standard error, which a series of collections follows."""
         errors = np.array([[self.std_error], [self.users_std_error]])
         return Estimates(["R2"], np.array([self.r2]), *errors)
 
@@ -266,11 +266,11 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy for a model of the setting's features and an intercept."""
+        """Return the strategy that a plan uses: of a model with the setting's features."""
         return cls(np.eye(1, features_of(setting, cls) + 1)[0], epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> EvaluatedUsers:
-        """Return users for whom the linear model has the setting's R2."""
+        """Return a population for plans: users for whom the model has the setting's R2."""
         if self.network is not None:
             raise NoPlan("The score of a network is not known to a plan.")
         quality = USUAL_R2 if setting.quality is None else setting.quality
@@ -300,11 +300,11 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield the evaluation of a model that is partly right."""
+        """Yield a strategy with users, for an audit: of a model that is partly right."""
         yield cls(np.full(dim, 0.5), epsilon=epsilon), normal_users(dim, 2)
 
     def protocol(self, run: Run) -> Protocol:
-        """Ask for the baseline, then for differences, and solve for both means."""
+        """Ask for the baseline's loss, then for differences to it; return R2."""
         if self.network is not None:
             bound = 1.0 if self._tells_accuracy else self.bound
             return (yield from evaluate(run, self.network, self._tells_accuracy, bound, self.delta))
@@ -343,7 +343,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
         return self._evaluation(means, covariance, beyond, clip, run.num_users)
 
     def _of_nodes(self, run: Run) -> Generator[Ask, Any, EvaluationResult]:
-        """Ask for the sum of all users' losses, with their squares."""
+        """Ask for noisy sums of all users' losses and their squares; return R2."""
         budget = Budget.of(run, self.delta)
         if refusal := sums.too_few(budget, _UNIFORM_BASELINE / _BASELINE_Z):
             raise TooFewReports(refusal)
@@ -374,7 +374,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
         return TooFew(why, "noise", advice="A larger epsilon would help, too.")
 
     def _sizes(self, num_users: int) -> list[int]:
-        """Return the numbers of users who report the baseline, and each of the two differences."""
+        """Return the numbers of users of three questions: the baseline, and two differences."""
         wanted = self.randomizer(0.5 / _BASELINE_NOISE).variance / num_users
         share = float(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE))
         baseline = max(int(share * num_users), self.min_reports)
@@ -393,7 +393,7 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
         return _Loss(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
 
     def _apart(self, wide: list[_Loss], narrow: _Loss) -> bool:
-        """Return True if a narrowly clipped difference is significantly below a wider one's."""
+        """Return True if narrow clipping lowers a difference significantly, compared with wide."""
         means, covariance = _solved(wide)
         weights = np.array(narrow.weights)
         error = math.hypot(narrow.std_error, math.sqrt(weights @ covariance @ weights))

@@ -165,7 +165,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield runs of both methods, one with ``rows_per_user``, and of public features."""
+        """Yield strategies with users, for an audit: of each method, and of public features."""
         schema, users = table_users(dim, 8000)
         yield cls(schema, epsilon=epsilon, method="one-stage"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two-stage"), users
@@ -177,12 +177,12 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the strategy for the setting's number of numeric columns."""
+        """Return the strategy that a plan uses: for the setting's numeric columns."""
         schema = synthetic_schema(features_of(setting, cls), Numeric(-1, 1))
         return cls(schema, epsilon=epsilon)
 
     def synthetic(self, setting: Setting) -> TableUsers:
-        """Return users with rows of synthetic tables."""
+        """Return a population for plans: users with rows of synthetic tables."""
         rows = rows_for(setting, self.rows_per_user or 1)
         at_node = self.noise != "user"
         notes = (
@@ -200,7 +200,10 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         return too_few_for_regression(*given, self._public)
 
     def protocol(self, run: Run) -> Protocol:
-        """Descend to a model, and let held-out users decide how far to go from the mean to it."""
+        """Descend to a model, and return it.
+
+        Held-out users decide how far to go from the mean to the model.
+        """
         if self.noise != "user":
             return self._of_sums(
                 (yield from sums.regress(run, self.schema, self.delta, self.intervals))
@@ -276,7 +279,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         return self._model(theta, evaluated, off, method, kept, notes)
 
     def _of_sums(self, found: sums.Regressed) -> RegressionFit:
-        """Return the result of noisy sums over nodes; all users have a part in the score."""
+        """Return the result from noisy sums over nodes, whose score is that of all users."""
         r2, error, notes = found.score
         if r2 < _BETTER_Z * error:
             notes.append(_MAY_BE_NO_BETTER)
@@ -306,7 +309,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         present: holdout.Number,
         notes: list[str],
     ) -> Protocol:
-        """Fit a model to public rows and private reports of targets, in two rounds."""
+        """Fit a model to public rows and privately reported targets, in two rounds; return it."""
         given = self.epsilon, present, len(start)
         first, others = run.cohorts(public_features.sizes(run.num_unasked))
         known = yield from public_features.ask_residuals(first, start, law, *given)
@@ -342,7 +345,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         kept: dict[str, Cohort],
         notes: list[str],
     ) -> RegressionFit:
-        """Return the result with a model, with a note if its score is doubtful."""
+        """Return the result for a fitted model, with a note if its score is doubtful."""
         fit = RegressionFit(
             coef=contrasts(self.schema, theta),
             score=evaluated.value,
@@ -366,7 +369,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         return fit
 
     def _chosen(self, num_users: int) -> tuple[str, str]:
-        """Return the method, and the reason for it."""
+        """Return the method for this number of users, and a text with the reason."""
         dim = self.schema.num_features
         facts = f"{num_users:,} users, {dim} features, epsilon {self.epsilon:g}"
         noise = math.sqrt(descent.noise_of_centres(num_users, dim, self.epsilon))
@@ -376,7 +379,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         return descent.better_method(num_users, dim, self.epsilon, self.min_reports), why
 
     def _constant(self, mean: holdout.Number, scale: float, notes: list[str]) -> RegressionFit:
-        """Return the result with the mean as model; its score is the expected R2, below 0."""
+        """Return the result for the mean as the model; its score is the R2 to expect, below 0."""
         lost = (mean.std_error / scale) ** 2
         reach = HALF_WIDTH_95 * mean.std_error * self._unit
         notes.append(
@@ -394,7 +397,7 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
         )
 
     def finished(self, run: Run, found: RegressionFit) -> RegressionFit:
-        """Mark the privacy cost as that of targets only, if features are public."""
+        """Return the result; with public features its cost is marked as that of targets only."""
         if self._public and found.privacy is not None:
             found.privacy = replace(found.privacy, part=guarantees.LABELS)
         return found
@@ -405,5 +408,5 @@ class PrivateRegression(AtNode, LdpStrategy[RegressionFit]):
 
     @property
     def _unit(self) -> float:
-        """Size, in the target's units, of one unit of the targets that the schema returns."""
+        """Factor from the standardised targets to the target's own units."""
         return float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))

@@ -43,7 +43,7 @@ class NoisyTargets:
     cut: float  # possible bias of the mean by clipping
 
     def plus(self, other: "NoisyTargets") -> "NoisyTargets":
-        """Return these users and ``other`` together, with the smaller bias, that of ``other``."""
+        """Return the users of both; the bias is that of ``other``, which is the smaller one."""
         return NoisyTargets(
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.targets, other.targets]),
@@ -52,7 +52,7 @@ class NoisyTargets:
         )
 
     def fit(self) -> Floats:
-        """Return the coefficients of the ridge regression with the most likely penalty."""
+        """Return the coefficients of the ridge regression whose penalty is most likely."""
         ridge = BayesianRidge().fit(self.rows[:, 1:], self.targets, 1 / self.variances)
         return np.concatenate([[ridge.intercept_], ridge.coef_])
 
@@ -94,7 +94,7 @@ class NoisyTargets:
         return np.column_stack([found - reach, found + reach])
 
     def mean(self) -> Number:
-        """Return the mean target; the error includes the possible bias of clipping."""
+        """Return the users' mean target; its error includes the possible bias by clipping."""
         found = _weighted_mean(self.targets, 1 / self.variances)
         return Number(found.value, math.hypot(found.std_error, self.cut))
 
@@ -108,7 +108,10 @@ def _weighted_mean(values: Floats, weights: Floats) -> Number:
 def mean_drawn_residual(
     cohort: Cohort, epsilon: float, theta: Floats, radius: float
 ) -> Generator[Ask, Any, Number]:
-    """Return :func:`.holdout.mean_residual` for rows drawn at random, which are public."""
+    """Ask for residuals of rows drawn at random, which are public; return their mean.
+
+    It stands for :func:`.holdout.mean_residual`.
+    """
     question, randomizer = DrawnLabels(1, radius, theta), number_randomizer(epsilon, radius)
     answers = yield Ask(cohort, question, randomizer, public=(1, len(theta)))
     return _weighted_mean(answers.values[:, 0], np.ones(answers.count))
@@ -142,7 +145,7 @@ def ask_residuals(
 
 
 def sizes(num_users: int) -> list[int]:
-    """Return the numbers of users who report residuals of the mean, and of the first model."""
+    """Return two numbers of users: who report residuals of the mean, and of the first model."""
     first = round(_FIRST_SHARE * num_users)
     return [first, num_users - first]
 

@@ -126,7 +126,7 @@ class SelectedRegression(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float, **settings: Any) -> Iterator[tuple[Self, Users]]:
-        """Yield one run for each method."""
+        """Yield strategies with users, for an audit: one for each method."""
         settings |= {"selector": "marginal", "target_scale": 1.0, "samples_per_user": 5}
         for method in cls.methods:
             strategy = cls(dim, epsilon=epsilon, sparsity=2, method=method, **settings)
@@ -134,13 +134,13 @@ class SelectedRegression(SparseStrategy):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the default method for at most eight non-zero coefficients."""
+        """Return the strategy that a plan uses: for at most eight non-zero coefficients."""
         dim, rows = features_of(setting, cls), round(setting.rows_per_user)
         sparsity = min(_PLANNED_SPARSITY, dim)
         return cls(dim, epsilon=epsilon, samples_per_user=rows, sparsity=sparsity)
 
     def synthetic(self, setting: Setting) -> LinearUsers:
-        """Return synthetic users whose targets follow one linear model."""
+        """Return a population for plans: users whose targets follow one linear model."""
         return linear_users(
             self.dim,
             self.sparsity,
@@ -158,7 +158,7 @@ class SelectedRegression(SparseStrategy):
         )
 
     def protocol(self, run: Run) -> Protocol:
-        """Estimate the scale, let half of the users vote, estimate on the others and evaluate."""
+        """Estimate the scale, let users vote, then others report; return the evaluated model."""
         fewest = _MIN_USERS_PER_COHORT * self.min_reports
         if self.target_scale is None:
             fewest = max(fewest, math.ceil(size_askers(self.epsilon) / _ROUGHLY / _SIZES))

@@ -78,7 +78,7 @@ class MultiRoundRegression(SelectedRegression):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float, **settings: Any) -> Iterator[tuple[Self, Users]]:
-        """Yield a run with two gradient steps."""
+        """Yield a strategy with users, for an audit: with two gradient steps."""
         yield from super().audit_runs(dim, epsilon, num_steps=2, **settings)
 
     def _regress(

@@ -90,7 +90,7 @@ class TwoRoundRegression(SelectedRegression):
         return Fit(scale * found.mean, scale * found.std_error, 0.0)
 
     def _by_waves(self, run: Run, selected: Integers, scale: float) -> Generator[Ask, Any, Fit]:
-        """Return the mean of the users' local coefficients and intercepts."""
+        """Return the fit: the mean of users' own coefficients and intercepts, found by waves."""
         size, rows = len(selected) + 1, self.samples_per_user
         ridge = min(_MOST_RIDGE, size / rows)
         factor, noise = ridge_moments(size / rows, ridge)

@@ -124,23 +124,23 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
         self.randomizer(1.0)  # raises an error now if epsilon is invalid
 
     def randomizer(self, radius: float) -> Randomizer:
-        """Return the mechanism for vectors in a ball of this radius."""
+        """Return the mechanism for vectors of Euclidean length ``radius`` at most."""
         return ball_codebook(self.epsilon, self.dim, radius)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield one run for each method."""
+        """Yield strategies with users, for an audit: one for each method."""
         for method in METHODS:
             strategy = cls(dim, epsilon=epsilon, bound=4.0, method=method, spread=0.2)
             yield strategy, normal_users(dim, 5)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the default method for a mean within a ball of radius 1."""
+        """Return the strategy that a plan uses: for a mean within a ball of radius 1."""
         return cls(features_of(setting, cls), epsilon=epsilon, bound=1.0)
 
     def synthetic(self, setting: Setting) -> MeanUsers:
-        """Return synthetic users around a mean whose norm is half the bound."""
+        """Return a population for plans: users around a mean of half the bound's norm."""
         rows, between = rows_for(setting, self._samples_per_user), setting.variance_between or 0.0
         spread = self.spread or self.bound * math.sqrt(between + (1 - between) / rows)
         return MeanUsers(
@@ -160,7 +160,7 @@ class UserLevelMean(AtNode, FeatureStrategy[LinearResult]):
         )
 
     def protocol(self, run: Run) -> Protocol:
-        """Run the chosen method."""
+        """Ask by the chosen method, and return the mean."""
         if self.noise != "user":
             return (yield from self._at_node(run))
         if self.method == "paper":
