@@ -171,10 +171,7 @@ class Form:
 
     @classmethod
     def read(cls, file: Path, limits: Limits) -> Self:
-        """Return the types and shapes that the network in ``file`` takes, as :meth:`of` does.
-
-        :meth:`Network.save` has written the file. Raise NetworkError if the network is refused.
-        """
+        """Return :meth:`of` the network in a file; raise NetworkError if the network is refused."""
         return cls.of(Network.load(file, limits), limits)
 
     def __str__(self) -> str:
@@ -183,10 +180,7 @@ class Form:
         return f"records of {record} and targets of {target}"
 
     def nothing(self, num_users: int, each: int | None) -> Data:
-        """Return data of zeros in which no place has a record.
-
-        Each user has ``each`` empty places. If ``each`` is None, there are no places at all.
-        """
+        """Return data without records: users have ``each`` empty places, or none if it is None."""
         number = 0 if each is None else num_users * each
         records, targets = (
             np.zeros((number, *tensor.shape), tensor.dtype) for tensor in (self.record, self.target)
@@ -263,10 +257,7 @@ class Usable:
 
 
 def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[np.bool_]]:
-    """Return the first ``number`` values in the type of ``tensor``, and a mask of the valid ones.
-
-    An invalid value becomes zeros.
-    """
+    """Return the first ``number`` values, zeros for invalid ones, and a mask of the valid ones."""
     found = np.zeros((number, *tensor.shape), tensor.dtype)
     usable = np.zeros(number, bool)
     with np.errstate(all="ignore"):
@@ -291,20 +282,14 @@ def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[
 
 
 def _kept(values: Rows, found: Rows) -> NDArray[np.bool_]:
-    """Return a mask of the rows that are unchanged by the conversion of ``values`` to ``found``.
-
-    Only a conversion to integers can change a row, such as the class 1.5.
-    """
+    """Return a mask of the rows that the conversion to ``found`` keeps: 1.5 is not a class."""
     if found.dtype.kind != "i":
         return np.ones(len(found), bool)
     return _each(values == found, np.all)
 
 
 def _each(holds: Rows, together: Any) -> NDArray[np.bool_]:
-    """Return a mask of the records for which all, or any, of their entries in ``holds`` are true.
-
-    ``together`` is np.all or np.any.
-    """
+    """Return a mask of the records for which all (np.all), or any, of their ``holds`` are true."""
     return np.asarray(together(holds.reshape(len(holds), math.prod(holds.shape[1:])), axis=1), bool)
 
 

@@ -126,10 +126,7 @@ def offsets_of(rows: float, num_users: int, rng: Rng) -> NDArray[np.int64]:
 def alike_within(
     offsets: NDArray[np.int64], width: int, variance_between: float, rng: Rng
 ) -> Floats:
-    """Return standard normal rows of users, whose own rows are alike.
-
-    ``variance_between`` is the part of the variance that is between users, not within.
-    """
+    """Return standard normal rows; a user's are alike, by the share ``variance_between``."""
     own = rng.standard_normal((len(offsets) - 1, width))
     rows = rng.standard_normal((int(offsets[-1]), width))
     rows *= math.sqrt(1 - variance_between)

@@ -153,11 +153,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     @abstractmethod
     def _moments(self, num_active: int) -> tuple[float, float]:
-        """Return two numbers about a user's own estimate of coefficients.
-
-        They are the factor by which it is shrunk on average, and its variance times the user's
-        rows.
-        """
+        """Return the shrinkage factor of a user's coefficients, and their variance times rows."""
 
     @abstractmethod
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
@@ -193,10 +189,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return (yield from self._posterior(run))[0]
 
     def _posterior(self, run: Run) -> Generator[Ask, Estimate, tuple[SparseResult, TargetScale]]:
-        """Run scale, vote and waves; return the result and the estimated scale.
-
-        The posterior is updated wave by wave.
-        """
+        """Run scale, vote and waves; return the posterior's result, and the estimated scale."""
         scale = yield from self._learn_scale(run)
         evidence = Evidence(self.dim, self._rows)
         if voters := self._num_voters(run.num_unasked):

@@ -159,10 +159,7 @@ class FrequencyOracle(OfItem):
         """Return a mask, shape (users, domain_size): True if a user's report supports an item."""
 
     def _support(self, reports: Reports, coins: Words) -> Integers:
-        """Return, for each item, the number of reports that support it.
-
-        No array of shape (users, items) is needed.
-        """
+        """Return, for each item, the number of supporting reports, in blocks to save memory."""
         return count_supports(
             lambda run: self._supports(reports[run], coins[run]), len(reports), self.domain_size
         )
