@@ -101,7 +101,7 @@ class Attack:
     def _within_bound(self) -> bool:
         """Return True if replacing one user moves a sum by at most the bound.
 
-        The move must also be the same whoever the other users are.
+        The move must also be the same among any other users.
         """
         most = self.mechanism.diameter * self.mechanism.one
         moves = []

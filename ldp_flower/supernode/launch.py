@@ -134,7 +134,7 @@ class _EndSignal:
                     return self._process.wait() or 1
 
     def within(self, seconds: float) -> bool:
-        """Return True if a signal to end reaches this process within so many seconds."""
+        """Return True if a signal to end reaches this process within ``seconds`` seconds."""
         end = time.monotonic() + seconds
         while not self.to_end and time.monotonic() < end:
             time.sleep(0.1)

@@ -110,7 +110,7 @@ class RunStore:
             raise ValueError(_DAMAGED.format(self.path, f"{what}: {error}".rstrip("."))) from error
 
     def part(self, number: int) -> "RunStore":
-        """Return a store of its own for a part of the run, in the same file; parts begin with 1."""
+        """Return a separate store for a part of the run, in the same file; parts begin with 1."""
         part = copy(self)
         part.first, part._prefix = number * PART_STEPS, f"{number} "
         return part

@@ -222,10 +222,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
 
     def _waves(self, run: Run) -> Iterator[tuple[float, Cohort]]:
-        """Yield the waves: pairs of a precision and a cohort.
-
-        The precision is what the remaining users can add in total.
-        """
+        """Yield pairs: the precision that the remaining users can add, and a wave's cohort."""
         waves = min(self.num_waves, max(1, run.num_unasked // self.min_reports))
         precision = self._rows / self.randomizer(_TYPICAL_ACTIVE, 1.0).variance
         for left in range(waves, 0, -1):
