@@ -272,6 +272,7 @@ def test_which_statistics_are_about_features_alone():
         *("drawn_items", "distance_octave", "score_octave", "squares", "shares_of_distance_octave"),
         *("projected_mean", "rotated_mean", "rotated_mean_bins", "shortened_mean"),
         *("mean_score", "standardised_mean_score", "item_shares", "mean_and_squares"),
+        "score_shares",
     }
 
 
