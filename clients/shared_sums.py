@@ -43,7 +43,11 @@ def peers_of(received: Received, terms: EffectivePolicy) -> Peers:
 
 
 def commit(node: UsersNode, query: Query, peers: Peers) -> Committed:
-    """Return the node's commit to a query that it could answer, with the keys that it accepts."""
+    """Return the node's commit (its signed one-time key) to a query, and the keys it accepts.
+
+    The keys are those of the node's peers, as fingerprints. Raise Refusal if the node could not
+    answer the query, for example because no user can pay.
+    """
     asked = node.asked(query)
     node.answered(asked)  # refuses if no user can pay
     made = node.ledger.commit(_digest(query), asked.cost.plan or "", peers)

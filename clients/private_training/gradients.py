@@ -96,10 +96,10 @@ class Gradients:
         return each, used
 
     def _zeros(self) -> tuple[_Leaves | None, Any]:
-        """Return the dummy and its structure; None if the first record does not consist of tensors.
+        """Return zeros with the shapes and types of the first record's tensors, and its structure.
 
-        The result does not depend on the record's values. Other objects, such as a text, cannot be
-        replaced by zeros.
+        Return None twice if there is no record, or if the first record cannot be read or does not
+        consist of dense tensors. The result does not depend on the record's values.
         """
         if not len(self._dataset):
             return None, None

@@ -415,9 +415,10 @@ class Report:
         public: NDArray[np.float32] | None = None,
         numbers: Words | None = None,
     ) -> "Report":
-        """Return a report with the single reports of the users in ``slots`` and their public data.
+        """Return a report with the single reports of the users in ``slots``, and public data.
 
-        ``numbers`` holds the numbers of all users of the node, if they have numbers.
+        ``numbers`` holds the ledger numbers of all users of the node. If it is given, the report
+        identifies users by these numbers instead of by slots.
         """
         users = {"slots": slots.astype(np.uint32)}
         if numbers is not None:

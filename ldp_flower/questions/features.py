@@ -113,10 +113,10 @@ class _FeatureSet(Question):
 
 @dataclass(frozen=True, eq=False)
 class OutstandingFeatures(AboutFeatures, _FeatureSet):
-    """The features whose means are largest relative to their root mean square.
+    """The features with the largest absolute means, relative to their root mean square.
 
-    The root mean square of a feature is computed from the user's rows. It is shrunk towards the
-    root mean square of all features, which has the weight of four additional rows.
+    Both are computed from the user's own rows. The root mean square of a feature is shrunk towards
+    that of all features, which has the weight of four additional rows.
     """
 
     stem: ClassVar[str] = "outstanding_features"

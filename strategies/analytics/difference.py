@@ -274,7 +274,11 @@ class Difference(AtNode, ColumnStrategy[DifferenceResult]):
         return [first, run.num_users - first]
 
     def _planned_arms(self, num_users: int) -> list[int]:
-        """Return the number of users of each arm that is asked apart, as a plan assumes."""
+        """Return the number of users in each cohort of arms that a plan assumes.
+
+        If arms are assigned, each arm is one cohort, in proportion to ``allocation``. If arms are
+        private, all users are one cohort.
+        """
         first = int(self.allocation * num_users)
         return [first, num_users - first] if self.assigned else [num_users]
 

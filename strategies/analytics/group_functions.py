@@ -143,7 +143,10 @@ class GroupFunctions:
 
     @property
     def _table(self) -> tuple[Any, Any]:
-        """Columns and sizes of the table of groups; the column of numbers is the last column."""
+        """Coordinates of the columns of the table of groups, and their numbers of categories.
+
+        The last coordinate is that of the column of numbers, which has no number of categories.
+        """
         question = cell_question(self.schema, self.groups.columns, self.column.name, 2)
         return question.coordinates, question.sizes
 

@@ -78,7 +78,7 @@ def attenuation(bound: float) -> float:
 
 
 def clipped_square(bound: float) -> float:
-    """Return the mean square of standard normal numbers clipped at ``bound``, over its square."""
+    """Return the mean square of standard normal numbers clipped at ``bound``, over ``bound**2``."""
     density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
     within = attenuation(bound) - 2 * bound * density
     return float(within / bound**2 + 2 * ndtr(-bound))

@@ -83,7 +83,10 @@ class Distances(NamedTuple):
 
 
 def fitted(tables: Sequence[PairTable], sizes: Sequence[int]) -> ProductMixture:
-    """Return the mixture whose tables are nearest to the measured ones.
+    """Fit a mixture of products to the measured tables of pairs, by weighted least squares.
+
+    A table with more noise has less weight, and leads to fewer components. If several fits from
+    random starts are made, their components are joined.
 
     Parameters
     ----------

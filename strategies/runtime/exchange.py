@@ -196,7 +196,11 @@ class Exchange:
         return list(self._public.get(step, {}).values())
 
     def census_messages(self, roster: list[int], own: RecordDict) -> list[Message]:
-        """Return census messages, with the records ``own``, to the nodes without an answer yet."""
+        """Return census messages for the nodes that have not answered the census yet.
+
+        Each message also carries the records ``own``, which a strategy adds, such as an app's
+        records.
+        """
         content = own if self._carrier is None else census(own)
         kind = self._carrier or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]

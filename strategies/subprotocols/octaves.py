@@ -37,7 +37,7 @@ class Size:
 
 
 def size_askers(epsilon: float) -> int:
-    """Return how many users have to report their size for an estimate to some 15 %."""
+    """Return how many users have to report to estimate the root mean square size to about 15 %."""
     g = math.exp(epsilon)
     return math.ceil(60 + 600 * g / (g - 1) ** 2)
 

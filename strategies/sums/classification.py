@@ -56,7 +56,12 @@ def too_few(budget: Budget, dim: int, num_classes: int) -> TooFew | None:
 
 
 def classify(run: Run, schema: Schema, delta: float) -> Generator[Ask, Any, Classified]:
-    """Ask all users for sums, and return the logistic models of a table's classes."""
+    """Ask all users for sums, and return the logistic models of a table's classes.
+
+    Each class has one model against all others; two classes have one model, of the second class.
+    The result has shares and the AUC with their errors, too. Raise TooFewReports if the users are
+    too few.
+    """
     budget, dim, number = Budget.of(run, delta), schema.num_features, len(schema.classes)
     places = places_of(number)
     if refusal := too_few(budget, dim, number):
