@@ -139,7 +139,7 @@ def test_the_operators_log_warns_once_of_a_misspelt_key(node_config, caplog):
     app = LdpClientApp(load_patients)
     for question in (query(1), None):
         assert ask(app, question, misspelt).has_content()
-    assert caplog.text.count("'reherasal'") == caplog.text.count("is 'rehearsal' meant?") == 1
+    assert caplog.text.count("'reherasal'") == caplog.text.count("do you mean 'rehearsal'?") == 1
     assert "data-path" not in caplog.text
 
 

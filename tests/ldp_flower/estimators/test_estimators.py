@@ -258,7 +258,7 @@ def test_it_says_that_it_simulates():
     page = LdpRegressor(WAGE)._repr_html_()
     assert "nobody is protected yet" in page and "server_app.py" in page
     for kind in (LdpRegressor, LdpClassifier):
-        assert "protects nobody" in kind.__doc__
+        assert "protects no user" in kind.__doc__
 
 
 def test_probabilities_come_out_of_cross_validation_and_stacking():

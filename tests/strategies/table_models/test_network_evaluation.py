@@ -97,7 +97,7 @@ def test_few_users_are_refused_with_the_number_that_is_enough():
         few = strategy.refusal(30, num_nodes=4)
         assert strategy.refusal(few.needed, num_nodes=4) is None
         assert strategy.refusal(few.needed - 1, num_nodes=4) is not None
-        with pytest.raises(TooFewReports, match="to tell the accuracy"):
+        with pytest.raises(TooFewReports, match="to estimate the accuracy"):
             evaluated(people(30), noise, epsilon=0.3)
 
 
