@@ -114,6 +114,10 @@ class CorrelationResult(Result):
         axes.set_xlabel("columns")
         axes.figure.colorbar(image, ax=axes, label="correlation")
 
+    def _headline(self) -> list[str]:
+        """Return the limits, since the page has a table of the pairs."""
+        return self._findings()[-1:]
+
     def _findings(self) -> list[str]:
         pairs = [
             f"{self.columns[i]} and {self.columns[j]}: {self.correlation[i, j]:z.2f} "

@@ -164,6 +164,10 @@ class SynthesizeResult(Result):
         axes.set_xlabel("pairs of columns; on the diagonal single columns")
         axes.figure.colorbar(image, ax=axes, label="total variation of rows and users")
 
+    def _headline(self) -> list[str]:
+        """Return all that limits the use of the rows."""
+        return self._findings()
+
     def _findings(self) -> list[str]:
         def text(mean: float, ends: Floats) -> str:
             return f"{mean:.3f} ({ends[0]:.3f} to {ends[1]:.3f})"
