@@ -14,6 +14,7 @@ from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.models import Network
 from ldp_flower.models.graph import LABEL_LOSSES
 from ldp_flower.presentation import charts
+from ldp_flower.presentation.words import number
 from ldp_flower.questions import SquaredErrors
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.refusals import TooFew
@@ -315,6 +316,8 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
         baseline_cohort, *others = run.cohorts(self._sizes(run.num_users))
         half = self.bound / 2
         baseline = yield from self._measure(baseline_cohort, half, (0.0, 1.0), half)
+        if baseline.value <= _BASELINE_Z * baseline.std_error:
+            return self._hidden(baseline, run.num_users - baseline_cohort.size)
         scale = min(max(baseline.value, 0.0) + baseline.std_error, self.bound)
         losses, pivot, beyond, clip = [baseline], _FIRST_PIVOT, False, math.inf
         for cohort in others:
@@ -341,6 +344,25 @@ class PrivateEvaluation(AtNode, LdpStrategy[EvaluationResult | NetworkEvaluation
                 pivot = min(r2, 1.0)
             beyond = difference.value > radius / 2
         return self._evaluation(means, covariance, beyond, clip, run.num_users)
+
+    def _hidden(self, baseline: _Loss, not_asked: int) -> EvaluationResult:
+        """Return the result of a run in which noise hides B; the other users are not asked."""
+        most = max(baseline.value, 0.0) + 2 * baseline.std_error
+        closer = f" A bound of {number(2 * most)} has less noise." * (2 * most < self.bound)
+        return EvaluationResult(
+            r2=math.nan,
+            std_error=math.inf,
+            loss=math.nan,
+            loss_std_error=math.inf,
+            baseline=baseline.value,
+            clip=self.bound / 2,
+            notes=[
+                "Privacy noise hides the targets' mean squared deviation from the centre, so that "
+                f"R2 cannot be estimated. The other {not_asked:,} users have not been asked. The "
+                f"deviation is hardly above {number(most)}, and the bound on that of a user is "
+                f"{number(self.bound)}.{closer} More users or a larger epsilon would help, too."
+            ],
+        )
 
     def _of_nodes(self, run: Run) -> Generator[Ask, Any, EvaluationResult]:
         """Ask for noisy sums of all users' losses and their squares; return R2."""

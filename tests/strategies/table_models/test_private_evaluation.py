@@ -4,6 +4,7 @@ Seeds are fixed; each bound says how often chance would break it.
 """
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -130,6 +131,22 @@ def test_users_without_rows_change_nothing_but_the_noise():
     assert abs(found.loss - LOSS / 2) < 4 * found.loss_std_error
 
 
+def test_targets_that_vary_little_stop_the_run_and_the_note_names_a_bound():
+    rng = np.random.default_rng(3)
+    features = rng.normal(0, 0.3, (12_000, 2))
+    users = Users.from_rows(features, features @ [1.0, 0.5] + rng.normal(0, 0.25, 12_000))
+    coef = np.array([1.0, 0.5])
+    stopped = simulate(PrivateEvaluation(coef, epsilon=1.0), users, seed=0)
+    assert np.isnan(stopped.r2) and len(stopped.steps) == 2
+    (note,) = stopped.notes
+    asked = stopped.steps[1].asked
+    assert f"The other {12_000 - asked:,} users have not been asked" in note
+    bound = float(re.search(r"A bound of ([\d.]+) has less noise", note)[1])
+    found = simulate(PrivateEvaluation(coef, epsilon=1.0, bound=bound), users, seed=1)
+    truth = 1 - 0.25**2 / np.var(users.targets)
+    assert abs(found.r2 - truth) < 3 * found.std_error < 0.4
+
+
 def test_few_users_are_told_how_many_it_takes():
     vague = evaluated(people(400, 0), epsilon=2.0)
     assert vague.std_error > 0.1 and "would take about" in repr(vague)
@@ -143,10 +160,10 @@ def test_few_users_are_told_how_many_it_takes():
 
 def test_each_user_sends_a_byte_through_the_less_noisy_mechanism():
     for epsilon, mechanism in ((1.0, RandomizedResponse), (2.0, Codebook)):
-        found = evaluated(people(500, 0), epsilon=epsilon)
+        found = evaluated(people(4000, 0), epsilon=epsilon)
         assert [step.report_bytes for step in found.steps[1:]] == [1, 1, 1]
         assert isinstance(PrivateEvaluation(COEF, epsilon=epsilon).randomizer(1.0), mechanism)
-        assert sum(step.asked for step in found.steps[1:]) == 500
+        assert sum(step.asked for step in found.steps[1:]) == 4000
     assert json.loads(json.dumps(found.to_dict()))["r2"] == found.r2
 
 
