@@ -167,8 +167,10 @@ class ClassificationFit(TableFit):
     score, score_std_error : float
         AUC on held-out users, and its standard error. AUC is the probability that a row of the
         second class scores above one of the first. With more than two classes it is the mean
-        weighted by their shares; if the model is the shares, it is .5. It is estimated as if the
-        scores of both classes were normal.
+        weighted by their shares; if the model is the shares, it is .5. With noise at the user, it
+        is estimated as if the scores of both classes were normal, and the error counts that they
+        need not be. With sums of nodes, it is that of the users whom the model was fitted to, from
+        several points of the ROC curve.
     method : str
         Method of the fit: ``"directions"``, ``"lengths"``, ``"sums of nodes"``, or ``"shares"``.
     """
