@@ -140,9 +140,9 @@ class Reporter:
     """
 
     def __init__(self, strategy: object, callbacks: Iterable[Callback]) -> None:
-        self._callbacks = [*callbacks] if isinstance(callbacks, Iterable) else [callbacks]
-        if not (isinstance(callbacks, Iterable) and all(map(callable, self._callbacks))):
+        if not isinstance(callbacks, Iterable) or not all(map(callable, own := list(callbacks))):
             raise ValueError(f"Expected callbacks to be a list of functions, got {callbacks!r}.")
+        self._callbacks = own
         self._began = time.monotonic()
         name = type(strategy).__name__
         self._known: dict[str, Any] = {"strategy": name, "result": Result(strategy=name)}

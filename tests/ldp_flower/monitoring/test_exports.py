@@ -2,13 +2,16 @@
 
 import json
 import re
+import sqlite3
 import sys
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.request import urlopen
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -109,6 +112,21 @@ def test_opentelemetry_has_the_same_numbers(finished, ledger):
         for gauge in measured.gauges():
             for labels, value in gauge.samples:
                 assert found[gauge.name, *sorted(labels.items())] == value
+
+
+def test_a_node_can_commit_while_its_report_is_computed(ledger, monkeypatch):
+    read, commits = pd.read_sql_query, []
+
+    def slowly(*arguments):
+        with closing(sqlite3.connect(ledger, timeout=0)) as node:
+            node.execute("UPDATE spent SET epsilon = 9")
+            node.commit()
+        commits.append(arguments)
+        return read(*arguments)
+
+    monkeypatch.setattr(pd, "read_sql_query", slowly)
+    accounts = Accounts.of(ledger)
+    assert len(commits) > 3 and accounts.totals["largest epsilon spent"] == 1.5
 
 
 def test_a_node_serves_totals_and_no_user(ledger, monkeypatch):
