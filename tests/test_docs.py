@@ -64,6 +64,7 @@ def test_the_heavy_hitters_example(capsys):
     assert capsys.readouterr().out.startswith("{'ATL': ")
 
 
+@pytest.mark.slow
 def test_the_tutorial_with_your_own_data(tmp_path, monkeypatch, capsys):
     """From a CSV to a table, a picture and a page; then the same in a deployment's two files."""
     monkeypatch.chdir(tmp_path)
@@ -212,6 +213,7 @@ def test_the_example_with_several_users_behind_one_node(tmp_path):
     assert weights[0] > 2 * abs(weights[1])
 
 
+@pytest.mark.slow
 def test_the_record_dp_sgd_example():
     """Labels are by the first of four features, which has a weight of many deviations then."""
     text = (DOCS / "silos.md").read_text().partition("## DP-SGD in an app of your own")[2]
@@ -230,6 +232,7 @@ def test_the_record_dp_sgd_example():
     assert weight.diff(dim=0)[0].argmax() == 0
 
 
+@pytest.mark.slow
 def test_the_models_as_data_example():
     """Labels are by the sign of the first of four features."""
     text = (DOCS / "models-as-data.md").read_text("utf-8")
@@ -343,6 +346,7 @@ def test_the_counter_example_prints_what_the_page_says(capsys):
     assert names["true_epsilon"] > 1500 * names["epsilon"]
 
 
+@pytest.mark.slow
 def test_the_knowledge_transfer_example():
     text = (DOCS / "silos.md").read_text()
     example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1]
@@ -353,6 +357,7 @@ def test_the_knowledge_transfer_example():
     assert names["result"].support.tolist() == [7, 9]
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs_in_an_empty_folder_as_it_is_printed(tmp_path):
     """Its files are all that there is, and it prints what it says."""
     text = (DOCS / "add-a-protocol.md").read_text()
@@ -406,6 +411,7 @@ def test_the_picture_names_what_there_is():
         assert found.__module__ == module, station
 
 
+@pytest.mark.slow
 def test_ten_hospitals_train_one_network(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (DOCS / "silos.md").read_text().partition("## Ten hospitals")[2]

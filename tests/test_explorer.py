@@ -33,6 +33,7 @@ def test_the_grid_is_that_of_the_page(made):
     assert GRID["limits"] == made["LIMITS"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["means", "shares"])
 def test_errors_of_two_features_are_those_of_todays_plans(made, question):
     kept = np.array(GRID["errors"][question], dtype=float)[:, :, 0, 0]

@@ -259,6 +259,7 @@ def empty_ledger(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_no_query_gets_more_than_the_operator_allows(empty_ledger, tmp_path):
     apps = {kind: LdpClientApp(lambda _, kind=kind: people(kind)) for kind in ("ordinary", "odd")}
     seen = {"answered": 0, "refused": 0}

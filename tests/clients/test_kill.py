@@ -32,6 +32,7 @@ def nursery():
         yield executor
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills as POSIX does")
 def test_a_killed_node_neither_forgets_a_cost_nor_charges_it_twice(nursery, tmp_path):
     path = tmp_path / "ledger.db"

@@ -64,6 +64,7 @@ def test_every_user_reports_exactly_as_often_as_the_budget_allows(race, ledger):
     assert ledger.spent() == {name: Cost(cap * EPSILON) for name in users(num_users).ids}
 
 
+@pytest.mark.slow
 def test_one_question_has_one_answer_whoever_gives_it(race, ledger):
     # After the first of a user's two questions there is budget left, after the second
     # there is none; every process is asked each.

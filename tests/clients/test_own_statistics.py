@@ -446,6 +446,7 @@ def test_a_protocol_of_ones_own_runs_and_is_right():
     assert abs(strategy.share - (targets > 0.5).mean()) < 0.02  # three standard errors
 
 
+@pytest.mark.slow
 def test_the_audit_takes_statistics_from_elsewhere():
     users = Users.from_rows(np.zeros((60, 3)), np.linspace(-1, 1, 60))
     queries = recorded_queries(ShareAbove(threshold=-0.5, epsilon=2.0), users, statistics=OWN)

@@ -69,6 +69,7 @@ def kept(path):
     return secrets, paid, replies
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills as POSIX does")
 def test_killed_at_any_line_of_ten_weeks_it_has_one_secret_and_pays_once(tmp_path):
     """Lines one after the other, through all weeks of one series, until each week outlives them."""

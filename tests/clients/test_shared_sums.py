@@ -71,6 +71,7 @@ def deviations(found, asked, shares):
     return (found - truth(asked)) / (SIGMA * shares**0.5)
 
 
+@pytest.mark.slow
 def test_a_sum_of_all_is_the_users_with_the_nodes_noise(hospitals):
     # 200 draws: a standard deviation outside [.8, 1.2] has a chance of 1e-4.
     found = [

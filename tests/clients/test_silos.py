@@ -147,6 +147,7 @@ MECHANISMS = [
 each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=["gaussian", "peeling"])
 
 
+@pytest.mark.slow
 @each
 def test_the_audit_finds_nothing_in_the_real_client(mechanism):
     assert found(mechanism).passed

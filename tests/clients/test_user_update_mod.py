@@ -314,6 +314,7 @@ assert drawn == torch.rand(1)
 """
 
 
+@pytest.mark.slow
 def test_a_user_whose_training_imports_pytorch_first_draws_from_its_own_seed():
     """Or the next one's draws would tell whether this one's has, for lack of rows, say."""
     subprocess.run([sys.executable, "-c", LATE], check=True, timeout=120)

@@ -59,6 +59,7 @@ def run_in_engine(users, num_nodes, seed, more=()):
     return found
 
 
+@pytest.mark.slow
 def test_the_engine_gives_the_estimate_of_the_in_process_grid():
     users, theta = make_users(4000)
     expected = simulate(strategy(), users, seed=3)

@@ -132,6 +132,7 @@ def run(built, modules, name, nodes, tmp_path, kind=InProcessGrid, **settings):
     return json.loads((tmp_path / "result.json").read_text())
 
 
+@pytest.mark.slow
 def test_silo_networks(built, modules, tmp_path):
     """Images that silos alone have seen are told apart better than by guessing a third.
 
@@ -150,6 +151,7 @@ def test_silo_networks(built, modules, tmp_path):
     assert np.array_equal(read, images)
 
 
+@pytest.mark.slow
 def test_own_table(built, modules, tmp_path, capsys):
     """By an invented table, and by the same as a file."""
     found = run(built, modules, "own-table", 2, tmp_path, num_users=600, epsilon=8.0)
@@ -170,6 +172,7 @@ def test_own_table(built, modules, tmp_path, capsys):
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))).digests() == schema.digests()
 
 
+@pytest.mark.slow
 def test_hospitals(built, modules, tmp_path, capsys):
     """Both questions share the budget, each by a plan of its own, though they have one seed.
 
@@ -198,6 +201,7 @@ class Failing(InProcessGrid):
         return Message(Error(5, "Node Unavailable"), reply_to=message)
 
 
+@pytest.mark.slow
 def test_an_app_whose_nodes_are_lost_is_run_again_and_asks_nobody_twice(built, modules, tmp_path):
     """A deployment's; what is kept goes once the result is written, so that the next asks anew."""
     given = built, modules, "own-table", 2, tmp_path

@@ -152,6 +152,7 @@ class Elsewhere:
         return Message(Report(arrays).to_record_dict(), reply_to=message)
 
 
+@pytest.mark.slow
 @node
 @pytest.mark.parametrize("strategy", [Counts, Means])
 def test_a_strategy_estimates_from_the_other_clients_reports(strategy, tmp_path):

@@ -65,6 +65,7 @@ def found():
     return dict(runs())
 
 
+@pytest.mark.slow
 def test_all_public_results_are_looked_at(found):
     assert {type(result) for result in found.values()} == RESULTS
 

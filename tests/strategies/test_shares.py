@@ -56,6 +56,7 @@ def test_reports_that_are_all_alike_are_not_more_than_there_are():
     assert found[0] == found[2] == 50 and found[3] == 0 and found[1] == pytest.approx(101, abs=1)
 
 
+@pytest.mark.slow
 def test_users_without_an_entry_are_estimated_and_move_no_interval():
     """60 % have none, and .9 is asked for: 500 intervals, of which 5 % miss at most.
 

@@ -86,6 +86,7 @@ def test_a_process_that_is_confined_can_open_nothing(tmp_path):
     assert tried == "True []\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="looks into /proc")
 def test_the_process_knows_of_nothing_and_has_nothing_open(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "credential-of-the-node")
@@ -130,6 +131,7 @@ with flushed() if sys.argv[1] == "flushed" else nullcontext():
 """
 
 
+@pytest.mark.slow
 def test_numbers_next_to_zero_are_zero_in_all_threads():
     assert in_a_process(_DENORMAL, "flushed") == "0\n0\n"
     first, second = in_a_process(_DENORMAL, "not").split()
@@ -146,6 +148,7 @@ def test_a_child_that_dies_is_an_error():
             child.train(TASK, EVERY)
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_while_it_trains_is_an_error(monkeypatch):
     with Child(ChildLimits()) as child:
         child.prepare(TASK)
@@ -161,6 +164,7 @@ def test_a_child_that_dies_while_it_trains_is_an_error(monkeypatch):
             child.train(TASK, Data(np.repeat(ROWS, 10_000, 0), np.repeat(LABELS, 10_000)))
 
 
+@pytest.mark.slow
 def test_a_round_that_would_take_too_long_is_refused_without_data():
     """By the time of one block of zeros: the noise of so many steps is quick."""
     plan = replace(PLAN, steps=2000, sampling_rate=1.0)

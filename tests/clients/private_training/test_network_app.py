@@ -169,6 +169,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(network_app, "Child", ChildOfThisProcess)
 
 
+@pytest.mark.slow
 def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_config):
     poor = App(child_limits=ChildLimits(memory=64))
     assert deployed(poor.app, content(), node_config).error.code == Refusal.FAILED
@@ -365,6 +366,7 @@ def test_a_failure_of_the_loader_says_nothing_and_costs_nothing(ledger, node_con
     assert ledger.spent() == {}
 
 
+@pytest.mark.slow
 def test_a_rehearsal_draws_nobody_and_spends_nothing(ledger, node_config):
     """What leaves is noise, the same for all data: here of an exported network."""
     torch.manual_seed(0)

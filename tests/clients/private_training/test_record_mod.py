@@ -326,6 +326,7 @@ def test_the_server_may_call_its_model_as_it_likes():
     assert set(send(app, content(name="global")).content) == {"global", "metrics"}
 
 
+@pytest.mark.slow
 def test_any_of_flowers_strategies_averages_and_the_model_learns():
     """Four silos, and labels by what the frozen layer shows: 0.99 and 0.88 on this seed."""
     torch.manual_seed(1)

@@ -190,6 +190,7 @@ def wide_network(numbers=4096):
     return Network(graph, {"w": np.zeros((numbers, 1), np.float32)})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_one_users_records_do_not_fill_the_memory_of_a_process(ledger, patients, caplog):
     """Twenty users, of whom one has 20,000 records: 330 MB, and the places of all have 1 MB."""
@@ -222,6 +223,7 @@ def test_the_operators_limit_of_rows_holds():
     )
 
 
+@pytest.mark.slow
 def test_one_ledger_is_for_one_of_both_units(ledger, patients, node_config):
     """Otherwise a record would lose what the silo pays, and what its user pays."""
     both = deployed(app_of(), content(plan=OF_USERS), node_config | {"noise": "node"})
@@ -311,6 +313,7 @@ def test_a_rehearsal_draws_nobody_and_spends_nothing(ledger, patients):
     assert all(weights(each).any() for each in found) and ledger.spent() == {}
 
 
+@pytest.mark.slow
 def test_a_child_trains_users(ledger, patients):
     """In the process of a deployment, too."""
     reply = deployed(app_of(), content(plan=OF_USERS), patients)

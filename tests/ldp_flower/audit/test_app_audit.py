@@ -166,6 +166,7 @@ def test_noise_that_can_be_known_is_found(write, rng, what):
     assert {kind for kind, _ in found} == {what}
 
 
+@pytest.mark.slow
 def test_noise_is_measured_against_the_owners_claim(write):
     """Laplace noise that tells signs apart nearly always, judged as epsilon 72, and as 0.2."""
     folder = write(trained="w = 3 * np.sign(w) + np.random.default_rng().laplace(0, 0.5, 3)")

@@ -501,6 +501,7 @@ def test_command_audits_every_mechanism_of_the_protocol():
     ]
 
 
+@pytest.mark.slow
 def test_command_prints_claimed_and_measured(monkeypatch):
     only_two_queries(monkeypatch, 2.0)
     outcome = command("NonInteractiveIht", "--dim", "2", "--reports", "100", "--seed", "1")
@@ -550,6 +551,7 @@ def test_every_protocol_can_be_audited():
     assert found == set(audited_runs()) == set(PROTOCOLS) - {"LdpFedAvg", "RecordDpSgd"}
 
 
+@pytest.mark.slow
 def test_command_fails_if_the_promise_is_broken(monkeypatch):
     exp = two_level._exp_rounded_down
     monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))

@@ -26,6 +26,7 @@ def audited(query, num_reports=400):
     return audit_handler(query, extremes(query, DIM), num_reports=num_reports, seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Means", "Counts"])
 def test_an_honest_client_passes(queries, name):
     found = audited(queries[name])
@@ -34,6 +35,7 @@ def test_an_honest_client_passes(queries, name):
     assert set(found.checks) >= {"user bound", "noise", "replay", "ledger", "rehearsal"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("half_the_variance")
 def test_half_of_the_variance_is_found(queries):
     found = audited(queries["Means"])
@@ -57,6 +59,7 @@ def test_missing_noise_is_measured(queries, monkeypatch):
     assert found.measured > 2.0 and not found.checks["loss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mechanism", "tenths"),
     [("Counts", CellSum, 11), pytest.param("Means", BallSum, 12, marks=pytest.mark.slow)],
@@ -99,6 +102,7 @@ def test_a_client_that_tells_who_has_rows_is_found(queries, monkeypatch):
     assert not audited(queries["Means"]).checks["who answers"]
 
 
+@pytest.mark.slow
 def test_protocols_with_noise_at_the_node_are_audited():
     found = {}
     for name in audited_runs():
@@ -113,6 +117,7 @@ def test_protocols_with_noise_at_the_node_are_audited():
     assert kinds >= {"moments", "cell_shares", "bin_shares", "shortened_ridge_move", "error_pair"}
 
 
+@pytest.mark.slow
 def test_the_command_says_what_was_found(monkeypatch):
     def run(*arguments):
         return CliRunner().invoke(app.app, ["audit", *arguments, "--dim", "2", "--reports", "200"])

@@ -186,11 +186,13 @@ def permanent():
     return asked_in_weeks(memoised=True)
 
 
+@pytest.mark.slow
 def test_nothing_is_found_with_panels(panels):
     findings, seen = audit_panels(panels)
     assert findings == set() and seen > 0.99
 
 
+@pytest.mark.slow
 def test_nothing_is_found_with_permanent_answers_beyond_when_they_change(permanent):
     assert audit_memoised(permanent) == set()
     # What is left open: that a user's answer changes, hence that its data did.

@@ -161,6 +161,7 @@ def assert_nothing_left(output: str) -> None:
 # --------------------------------------------------------------------------- run
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_run_completes(tiny, tmp_path):
     done = run(tiny, "--nodes", 3, "--epsilon", 2, "-c", "greeting=good day", cwd=tmp_path)

@@ -101,6 +101,7 @@ def command(package, *arguments):
 QUICKLY = ("--rounds", "2", "-m", "FedAvg", "-m", "LdpFedAvg", "--seeds", "1")
 
 
+@pytest.mark.slow
 def test_an_apps_folder_is_compared_and_the_same_command_goes_on(quick):
     told = command(quick, *QUICKLY, "--epsilons", "3", "4")
     assert told.exit_code == 0, told.output

@@ -52,6 +52,7 @@ def people(number=5000):
     return SCHEMA.users(table)
 
 
+@pytest.mark.slow
 def test_what_add_prints_is_a_study_that_runs_and_no_other(schema, tmp_path):
     cases = {
         "wages": (

@@ -32,6 +32,7 @@ def found():
     return run()
 
 
+@pytest.mark.slow
 def test_every_method_is_run_at_every_epsilon_and_seed(found):
     cells = {(cell["method"], cell["epsilon"], cell["seed"]) for cell in found.cells}
     expected = set()

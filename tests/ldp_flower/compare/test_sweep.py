@@ -21,6 +21,7 @@ def test_every_point_of_the_grid_is_a_row(tmp_path):
     assert rows[7] == {"x": "2", "name": "b", "seed": "1", "area": "4", "text": "b, 2"}
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_rows(tmp_path):
     one, two = (sweep(dict, GRID, seeds=2, path=tmp_path / f"{n}.csv", processes=n) for n in (1, 2))
     assert one == two and len(two) == 8

@@ -261,6 +261,7 @@ def test_it_says_that_it_simulates():
         assert "protects no user" in kind.__doc__
 
 
+@pytest.mark.slow
 def test_probabilities_come_out_of_cross_validation_and_stacking():
     """scikit-learn numbers the labels for these; both failed with "Expected labels among"."""
     table = people()
@@ -277,6 +278,7 @@ def test_probabilities_come_out_of_cross_validation_and_stacking():
         model.fit(columns, np.zeros(len(table), int))  # labels that are no numbering of all classes
 
 
+@pytest.mark.slow
 def test_tables_of_other_libraries_are_taken_or_refused_by_name():
     pa = pytest.importorskip("pyarrow")
     table = people()

@@ -122,6 +122,7 @@ class Fuzz:
             self.users += 1
 
 
+@pytest.mark.slow
 def test_random_networks_touch_their_own_arrays_only():
     found = Fuzz(range(200))
     assert found.failed == {}

@@ -115,6 +115,7 @@ class Deep(nn.Module):
         return self.out(x)
 
 
+@pytest.mark.slow
 def test_the_limits_take_a_unet_of_two_million_parameters():
     network = Network.export(Deep(), torch.zeros(1, 128, 128), "cross_entropy")
     assert network.num_trainable > 2_000_000
@@ -331,6 +332,7 @@ def test_a_network_trains_by_weighted_losses(loss):
     check_alone(module, network, rows, targets, one)
 
 
+@pytest.mark.slow
 def test_weights_are_checked():
     module, row = nn.Linear(4, 2), torch.zeros(4)
     for loss, weights, words in (

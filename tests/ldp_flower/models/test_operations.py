@@ -274,6 +274,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LONG)
 def test_a_check_of_a_long_text_is_quick(kind):
     """Of 4 MiB of lists, or as many operations as there may be: 1 to 3 s of a core."""

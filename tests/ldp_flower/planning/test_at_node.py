@@ -113,6 +113,7 @@ def test_shares_are_off_by_what_was_expected(rows):
     assert abs(np.mean(np.square(off)) / found.value**2 - 1) < 5 * 0.18
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [8000, 20_000])
 def test_quantiles_are_as_far_off_as_planned(users):
     """One run in ten is below the range, and one above.
@@ -134,6 +135,7 @@ def test_quantiles_are_as_far_off_as_planned(users):
     assert found.report_bytes == max(step.report_bytes for step in result.steps)
 
 
+@pytest.mark.slow
 def test_a_description_is_as_far_off_as_planned():
     """Of 2 means in 10 runs, the mean square is off its expectation by at most 5 errors of .32.
 

@@ -124,6 +124,7 @@ def test_a_plan_is_the_same_each_time_and_leaves_the_strategy_as_it_was():
     assert vars(strategy) == before
 
 
+@pytest.mark.slow
 def test_most_points_of_a_curve_are_simulated(monkeypatch):
     runs = []
 
@@ -162,6 +163,7 @@ def test_a_mean_is_as_far_off_as_planned():
     assert told.value / 1.8 < np.median(errors) < 1.8 * told.value
 
 
+@pytest.mark.slow
 def test_coefficients_are_as_far_off_as_planned():
     """One run in ten is below the range and one above.
 

@@ -21,6 +21,7 @@ def generate(indices):
     return Users(x, 2 * x[:, 1] + draws[:, DIM], ROWS * np.arange(len(indices) + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_nodes", [1, 7])
 def test_a_run_on_generated_users_is_the_run_on_the_users_themselves(num_nodes):
     strategy = LdpIht(DIM, sparsity=1, epsilon=4.0, samples_per_user=ROWS)

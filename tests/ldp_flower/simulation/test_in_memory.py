@@ -66,6 +66,7 @@ def errors(run, seeds):
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_a_run_in_memory_has_the_law_of_one_by_messages():
     """Lengths of errors of 24 runs each, of six coordinates: the means differ by less than 4 of
     their standard errors, with probability 6e-5 of more."""
@@ -76,6 +77,7 @@ def test_a_run_in_memory_has_the_law_of_one_by_messages():
     assert abs(memory.mean() - wire.mean()) < 4 * error
 
 
+@pytest.mark.slow
 def test_users_who_stand_in_for_more_have_the_noise_of_more():
     """As above, with 1,200 users who are all, or 300 of them who stand in for them."""
     strategy = UserLevelMean(6, epsilon=2.0, bound=2.5)

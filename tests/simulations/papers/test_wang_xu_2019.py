@@ -43,6 +43,7 @@ def test_the_printed_sign_climbs_and_the_other_one_descends():
     assert meant_error < 0.5 * start < start < printed_error
 
 
+@pytest.mark.slow
 def test_what_is_called_printed_never_has_the_nominal_epsilon():
     from simulations.papers.wang_xu_2019.experiments import BASES, METHODS, Task, run
 
@@ -92,6 +93,7 @@ def test_covertype_is_read_from_a_file(tmp_path):
     assert row["data"] == "Covertype" and row["true_epsilon"] == 1.0
 
 
+@pytest.mark.slow
 def test_the_librarys_rounds_and_the_papers_one_are_drawn_beside_the_print():
     """At the base setting the rounds are better than noise that is truly worth epsilon 439."""
     from simulations.papers.wang_xu_2019.experiments import BASES, CURVES, Task, run

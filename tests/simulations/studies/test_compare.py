@@ -43,6 +43,7 @@ def test_the_local_model_is_trained_on_ones_own_rows(folder):
     assert outcome.bytes_per_user == 0 and 0.5 < outcome.score < 0.8
 
 
+@pytest.mark.slow
 def test_the_command_compares_and_goes_on_where_it_stopped(folder, tmp_path, capsys):
     """The whole pipeline on 160 users, with every method."""
     from simulations.studies.compare.__main__ import main

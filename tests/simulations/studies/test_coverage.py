@@ -97,6 +97,7 @@ def test_populations_are_what_they_say():
     assert COLUMNS["years"].below(1979) == pytest.approx(0.045)
 
 
+@pytest.mark.slow
 def test_the_grid_is_named_and_kept(tmp_path):
     from simulations.harness.runs import Task
     from simulations.studies.coverage.__main__ import cells, chosen, in_fifth, sweep, table

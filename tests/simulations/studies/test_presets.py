@@ -6,6 +6,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.long)], ids=["few", "many"])
 @pytest.mark.parametrize(
     ("protocol", "runs"),

@@ -22,6 +22,7 @@ def telemetry_on_the_path(monkeypatch):
         del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_the_app_in_process(tmp_path, capsys, monkeypatch):
     from telemetry import data, questions
     from telemetry.client_app import app as client_app

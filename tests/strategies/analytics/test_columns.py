@@ -230,6 +230,7 @@ def test_a_column_that_nobody_has_an_entry_in_is_said_to_be_noise():
     assert "nan" not in " ".join(described.notes) + str(described)
 
 
+@pytest.mark.slow
 def test_hardly_anything_told_gives_no_bound_as_the_answer():
     """At this epsilon the error is .05 in rank, were all asked about one threshold.
 

@@ -182,6 +182,7 @@ def test_a_window_is_as_narrow_as_noise_is_large():
 # ------------------------------------------------------------------------------ plans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assigned", [True, False])
 def test_a_plan_and_the_curve_of_another_agree(assigned):
     strategy = Difference(SCHEMA, "spend", by="arm", epsilon=2.0, assigned=assigned)

@@ -93,6 +93,7 @@ def test_users_may_be_generated():
     assert sorted(result.items.tolist()) == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("set_size", [1, 3])
 def test_standard_errors_cover_the_truth(set_size):
     """Of all items, frequent ones and others, found or not: no selection.
@@ -142,6 +143,7 @@ def test_false_alarms_are_as_rare_as_asked(arguments):
     assert alarms <= 36
 
 
+@pytest.mark.slow
 def test_the_false_discovery_rate_is_as_asked_and_finds_more():
     """.05 is stated of the share of wrong items; .1 is four standard errors of 60 runs above.
 

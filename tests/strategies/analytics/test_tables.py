@@ -303,6 +303,7 @@ def test_a_result_of_one_column_of_groups_needs_no_keys():
 # ----------------------------------------------------------------------------------- TwoWay
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "shape", "number"),
     [

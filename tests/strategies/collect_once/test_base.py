@@ -189,6 +189,7 @@ def test_excess_loss_of_a_logistic_model(method, epsilon, users, bound):
     assert np.median(ratios) < bound
 
 
+@pytest.mark.slow
 def test_a_model_far_from_a_line_is_fitted_by_a_line_where_its_arguments_are():
     """The Chebyshev line for |<x, coef>| up to 16 has an excess of more than .4 by itself."""
     x, y = logistic_rows(60_000, 5, 0)
@@ -227,6 +228,7 @@ def test_rows_of_another_width_are_refused(result):
         result.predict(np.zeros((5, 2)))
 
 
+@pytest.mark.slow
 def test_standard_errors_cover_where_nothing_is_constrained():
     """Were scores normal, 160 of them would leave these bounds once in 1,000 times."""
     scores = []

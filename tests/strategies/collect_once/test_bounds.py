@@ -31,6 +31,7 @@ def test_what_is_beyond_a_bound_is_said_and_widens_the_errors(seed):
     assert "target_bound = 1" in note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["as declared", "a tail", "too long"])
 def test_errors_contain_what_is_clipped(law):
     """Root mean square over the stated error, of six runs; NaN states nothing, and is noted."""

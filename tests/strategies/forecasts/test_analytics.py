@@ -53,12 +53,14 @@ def test_more_users_and_more_epsilon_are_never_worse(protocol):
     assert expected[0, 0] > 3 * expected[-1, -1]
 
 
+@pytest.mark.slow
 def test_means_of_a_description_gain_by_a_large_epsilon_too():
     expected = [plan(Describe, 9000, epsilon).value for epsilon in (4, 5, 5.5, 6, 6.5, 7, 7.5, 8)]
     assert (np.diff(np.log(expected)) <= np.log(SCATTER[Describe])).all()
     assert expected[-1] < expected[0]
 
 
+@pytest.mark.slow
 def test_users_too_many_for_the_best_answers_lose_nothing_at_a_large_epsilon():
     schema = Schema({"sort": Categories([str(i) for i in range(1000)])})
     strategy = Counts(schema, "sort", epsilon=8.0)

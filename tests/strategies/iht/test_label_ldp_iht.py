@@ -290,6 +290,7 @@ def test_every_query_is_audited():
         assert audit_handler(query, extreme_users(4), num_reports=400, seed=0).passed
 
 
+@pytest.mark.slow
 def test_the_audit_finds_noise_for_the_labels_noise_term(monkeypatch):
     """The paper's: as if labels could differ by their noise term only, a tenth of their range."""
     (_, query), *_ = [(run, recorded_queries(*run)[-1]) for run in LabelLdpIht.audit_runs(4, 2.0)]

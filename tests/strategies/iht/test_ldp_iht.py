@@ -114,6 +114,7 @@ def test_relative_error_on_ten_seeds(dim, num_users, mean, maximum):
     assert np.mean(errors) <= mean and max(errors) <= maximum
 
 
+@pytest.mark.slow
 def test_features_that_one_user_in_sixty_has_are_not_found_and_it_says_so():
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -145,6 +146,7 @@ def test_coefficients_that_are_left_out_may_be_missed():
     assert (np.abs(theta - result.coef) < 4 * result.std_error)[missed].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_nodes", "samples_per_user"), [(30, 1), (7, 5)])
 def test_the_estimate_does_not_depend_on_the_number_of_nodes(num_nodes, samples_per_user):
     users, _ = signs(5000, 12, 0)

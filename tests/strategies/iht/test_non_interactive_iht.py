@@ -69,6 +69,7 @@ def test_the_papers_mechanism_needs_the_operators_leave():
         simulate(strategy, Users.from_rows(x, y), seed=0, policy=PrivacyPolicy(1.0, 1e-5))
 
 
+@pytest.mark.slow
 def test_standard_errors_are_the_noise():
     """Eighty draws of sixteen coefficients of targets that have none: noise is all there is."""
     rng = np.random.default_rng(0)

@@ -204,6 +204,7 @@ def test_a_mod_before_that_reads_the_config_as_flowers_example_does_changes_noth
     )
 
 
+@pytest.mark.slow
 def test_a_train_function_of_another_name_and_records_of_other_names():
     app = ClientApp()
 

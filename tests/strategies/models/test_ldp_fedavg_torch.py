@@ -56,6 +56,7 @@ def make_app(mods):
     return app
 
 
+@pytest.mark.slow
 def test_a_net_is_trained_and_keeps_its_counters():
     x, y = make_data(2)
 

@@ -70,6 +70,7 @@ def run(app, num_nodes, start, **arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [{}, pytest.param({"clip": 0.7}, marks=pytest.mark.slow)], ids=str
 )

@@ -43,6 +43,7 @@ def accuracy(network):
     return float((network.run(rows).argmax(1) == targets).mean())
 
 
+@pytest.mark.slow
 def test_silos_train_a_network_and_each_round_says_what_is_spent(network):
     strategy = RecordDpSgd(network, **{**PLAN, "num_rounds": 6}, steps=20)
     rounds = []
@@ -70,6 +71,7 @@ def of_patients(silo, each=4):
     return alike, np.repeat(targets[::each], each), np.repeat(np.arange(RECORDS // each), each)
 
 
+@pytest.mark.slow
 def test_users_are_protected_with_all_their_records(network):
     app = NetworkClientApp(lambda context: of_patients(partition(context)), seed=1)
     options = {**PLAN, "num_rounds": 6, "sampling_rate": None}

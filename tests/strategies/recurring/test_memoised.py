@@ -56,6 +56,7 @@ def collected(strategy, tables, seed):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [pytest.param(MEANS, marks=pytest.mark.slow), COUNTS],
@@ -83,6 +84,7 @@ def test_levels_and_changes_have_errors_of_their_own(strategy):
     assert (ratio < 0.55).all()
 
 
+@pytest.mark.slow
 def test_users_without_an_entry_do_not_weigh_on_a_mean():
     for missing in (0.0, 0.5):
         off = []

@@ -46,6 +46,7 @@ def started(series, users, **arguments):
     return series.start(grid, num_nodes=1, **{"seed": 0, **arguments})
 
 
+@pytest.mark.slow
 def test_levels_hold_the_population_and_smooth_the_noise(runs=24):
     """Of 24 bands of .95, five or more miss in one of 150 tests; past bands are wider than that."""
     truth, missed, smoothed = MEAN + RISE * np.arange(WEEKS), [], []

@@ -206,6 +206,7 @@ def test_errors_are_as_stated_where_nodes_are_lost():
     assert (low < squares).all() and (squares < high).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["PrivateRegression", pytest.param("PrivateClassification", marks=pytest.mark.slow)]
 )

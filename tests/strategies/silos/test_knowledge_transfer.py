@@ -84,6 +84,7 @@ def test_classes():
     assert cosine > 0.95
 
 
+@pytest.mark.slow
 def test_later_waves_take_less_noise():
     users = silos(THETA, 450, 60)
     errors = {
@@ -105,6 +106,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("rows", "radius"), [(8, 2.0), (40, 2.0), (40, 0.7)])
 def test_what_teachers_are_off_by_is_in_the_error(law, rows, radius):

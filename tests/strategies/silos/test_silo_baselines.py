@@ -55,6 +55,7 @@ def errors(setting, epsilon, seeds, names=("peeling", "Frank-Wolfe")):
     return {name: np.mean(values) for name, values in found.items()}
 
 
+@pytest.mark.slow
 def test_the_papers_first_setting():
     """800 records, 1,000 features: bounds of peeling, Frank-Wolfe's as in a prototype."""
     at_two, at_five = (errors(FIRST, epsilon, range(7000, 7003)) for epsilon in (2.0, 5.0))

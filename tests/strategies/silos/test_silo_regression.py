@@ -49,6 +49,7 @@ def test_the_gap_to_the_optimum_at_covertypes_shape(factors, seed):
     assert str(privacy) == "epsilon = 0.5, delta = 0.001 per record"
 
 
+@pytest.mark.slow
 def test_a_classifier_takes_classes_in_either_code_and_says_when_it_runs_away():
     x, y = classes(5, rows=3000, dim=8, sparsity=2)
     strategy = DpIht(8, sparsity=2, epsilon=2.0, delta=1e-5)
@@ -73,6 +74,7 @@ def uniform(seed, rows=3000, dim=1000, sparsity=10):
     return x, x @ theta + rng.normal(0, 0.1**0.5, rows), theta
 
 
+@pytest.mark.slow
 def test_peeling_with_more_features_than_a_third_of_the_records():
     strategy = PeelingDpIht(
         1000,
@@ -131,6 +133,7 @@ def test_the_whole_run_spends_exactly_what_was_promised():
         simulate(strategy, silos(x, y, 2), seed=0, policy=tight)
 
 
+@pytest.mark.slow
 def test_standard_errors_describe_the_noise():
     """Isotropic rows as long as may be, support given: only the noise differs between runs.
 

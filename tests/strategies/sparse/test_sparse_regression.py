@@ -61,6 +61,7 @@ def test_correlated_features_are_not_mixed_up():
     assert np.mean(errors) < 0.12  # returning zero: .4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [pytest.param((1.0, 1.0), marks=pytest.mark.slow), (1.25, 0.4)])
 def test_intervals_hold_for_coefficients_that_are_not_zero(sizes):
     """Of 80 intervals of 90 % fewer than 61 hold once in 10,000, were they exact.
@@ -125,6 +126,7 @@ def test_odd_users_send_valid_reports():
     assert 3 in result.support
 
 
+@pytest.mark.slow
 def test_generated_users_of_a_thousand_features():
     """Of 20 other runs with 600 to 632 users, 3 missed one of both coefficients.
 

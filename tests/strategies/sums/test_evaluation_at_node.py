@@ -36,6 +36,7 @@ def losses(users, coef=COEF):
     return 4 * (loss_moments(users, question)[:, :2].mean(axis=0) + 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "rows", "number", "nodes"),
     [("normal", 1, 3000, 4), ("heavy", 1, 6000, 12), ("heavy", 4, 1500, 3)],

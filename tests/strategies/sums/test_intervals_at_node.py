@@ -44,6 +44,7 @@ def found_by(number, nodes, epsilon, seed, rows):
     return answered(regress(run, SCHEMA, 1e-6, intervals=True), users, nodes, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "nodes", "epsilon", "rows"), [(8000, 2, 2.0, 1), (4000, 1, 2.0, 3)]
 )

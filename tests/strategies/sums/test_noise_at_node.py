@@ -66,6 +66,7 @@ def test_a_mean_is_sharper_by_the_root_of_a_nodes_users():
     assert errors["node"] < 0.0021 * 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 4])
 def test_means_and_shares_and_quantiles_hold_within_their_intervals(rows, runs=12):
     """Each of 72 intervals misses with .05: 12 or more miss once in 3,000 runs of this test."""
@@ -97,6 +98,7 @@ def test_missing_entries_count_for_nothing():
     assert level.lower[0] <= frame.wage.median() <= level.upper[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_description_holds_within_its_intervals(rows, runs=12):
     """Each of 72 intervals misses with .05: 12 or more miss once in 3,000 runs of this test.
@@ -115,6 +117,7 @@ def test_a_description_holds_within_its_intervals(rows, runs=12):
     assert missed < 12
 
 
+@pytest.mark.slow
 def test_a_band_holds_the_whole_distribution(runs=20):
     """Each of 20 bands misses with .05: 5 or more miss once in 400 runs of this test."""
     missed = 0
@@ -159,6 +162,7 @@ def test_a_regression_is_nearly_as_good_as_without_privacy():
         at_node(PrivateRegression(WAGE, epsilon=EPSILON), frame)
 
 
+@pytest.mark.slow
 def test_a_classification_is_nearly_as_good_as_without_privacy():
     frame, test = people(4000), people(4000, 99)
     fit = at_node(PrivateClassification(RICH, epsilon=EPSILON, noise="node"), frame)
@@ -169,6 +173,7 @@ def test_a_classification_is_nearly_as_good_as_without_privacy():
     assert doubtful.method == "shares" or doubtful.notes
 
 
+@pytest.mark.slow
 def test_several_classes_are_fitted_at_once():
     """Gumbel choices among three, of people unlike those of any study."""
     rng = np.random.default_rng(77)
@@ -226,6 +231,7 @@ def test_where_no_operator_allows_it_nobody_pays():
         simulate(strategy, users, seed=0, policy=PrivacyPolicy(4.0, max_delta=1e-5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [

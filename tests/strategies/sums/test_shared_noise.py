@@ -92,6 +92,7 @@ def test_a_lost_question_is_asked_again_with_the_spare(tmp_path):
     assert found.std_error[0, 0] > whole.std_error[0, 0]
 
 
+@pytest.mark.slow
 def test_a_node_that_is_gone_costs_one_step(tmp_path):
     grid = Failing({(5, 4): "gone"})
     strategy = PrivateRegression(SCHEMA, epsilon=4.0, noise="shared")

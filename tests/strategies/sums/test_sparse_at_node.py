@@ -40,6 +40,7 @@ def fitted(users, nodes, epsilon, seed, rows=1, sparsity=2):
     return answered(steps, users, nodes, np.random.default_rng([seed, 3]))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("features", FEATURES)
 def test_coefficients_and_their_errors(features, rows):
@@ -61,6 +62,7 @@ def test_coefficients_and_their_errors(features, rows):
     assert np.mean(squares) < 4
 
 
+@pytest.mark.slow
 def test_a_run_on_nodes_says_what_it_is_about():
     users, theta = people("pairs", 3000, 7)
     strategy = LdpIht(DIM, sparsity=2, epsilon=4.0, noise="node")
@@ -70,6 +72,7 @@ def test_a_run_on_nodes_says_what_it_is_about():
     assert "by the same users" in repr(found)
 
 
+@pytest.mark.slow
 def test_how_many_coefficients_differ_from_zero_need_not_be_told():
     users, theta = people("not centred, of unlike scales", 4000, 9, sparsity=3)
     strategy = SparseRegression(DIM, samples_per_user=1, epsilon=3.0, noise="node")

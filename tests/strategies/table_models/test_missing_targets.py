@@ -30,6 +30,7 @@ def fit(target, missing, seed=0):
     return simulate(protocol(schema, epsilon=8.0), users, seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["number", "class"])
 def test_many_missing_targets_are_said_and_do_not_flatter_the_score(target):
     """The truth is an R2 of .68 and an AUC of .92; five standard errors are never left."""

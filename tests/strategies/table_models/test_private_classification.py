@@ -233,6 +233,7 @@ def test_links_for_classes_that_do_not_suit_tables_name_it():
         simulate(LdpIht(37, sparsity=37, epsilon=4.0, link="logistic"), users, seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["class_step", pytest.param("ranking", marks=pytest.mark.slow)])
 def test_a_report_about_a_class_depends_on_the_user_only_through_the_mechanism(name):
     """The kinds of queries of the audit's runs; those about targets against whole handlers."""

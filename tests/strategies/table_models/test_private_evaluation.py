@@ -35,6 +35,7 @@ def evaluated(users, coef=COEF, epsilon=4.0, seed=0, **arguments):
     return simulate(PrivateEvaluation(coef, epsilon=epsilon, **arguments), users, seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "num_users"),
     [(1.0, 8000), pytest.param(2.0, 2000, marks=pytest.mark.slow), (4.0, 800)],
@@ -167,6 +168,7 @@ def test_each_user_sends_a_byte_through_the_less_noisy_mechanism():
     assert json.loads(json.dumps(found.to_dict()))["r2"] == found.r2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 def test_a_report_depends_on_the_user_only_through_the_mechanism(epsilon):
     """The last of three questions that differ in their bounds, against a whole handler."""

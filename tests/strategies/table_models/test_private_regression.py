@@ -49,6 +49,7 @@ def r2(fit, frame):
 TEST = table(500, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("users", "epsilon", "least"), [(4700, 1.0, 0.5), (2000, 4.0, 0.65)])
 def test_few_users_are_enough_for_a_strong_relation(users, epsilon, least):
     """The worst of ten other seeds had .73 and .74."""
@@ -242,6 +243,7 @@ def test_a_score_that_noise_hides_is_no_headline(monkeypatch):
     assert "<svg" in fit.to_html()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["standardised_ridge_shift", pytest.param("standardised_column_means", marks=pytest.mark.slow)],

@@ -59,6 +59,7 @@ def test_few_users_reach_what_least_squares_does():
         simulate(PrivateRegression(SCHEMA, epsilon=1.0), SCHEMA.users(frame, groups="who"), seed=0)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_slopes_of_least_squares():
     """Of 100 intervals of 95 % fewer than 88 hold with probability .0015, and narrow ones would."""
     held, widths = [], []
@@ -137,6 +138,7 @@ def test_missing_targets_and_users_without_rows_change_no_slope():
     assert any("no row with a target" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_plan_is_of_the_protocol():
     setting = Setting(num_users=3000, num_features=10)
     private = PrivateRegression.planned_for(setting, 2.0)

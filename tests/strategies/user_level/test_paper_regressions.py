@@ -255,11 +255,13 @@ def audited(part, monkeypatch):
     return audit_handler(query, people(2), num_reports=600, seed=1)
 
 
+@pytest.mark.slow
 def test_a_bit_that_is_randomised_afresh_for_every_candidate_is_caught(monkeypatch):
     found = audited(AfreshForEveryCandidate(1.0, 0.5), monkeypatch)
     assert found.measured > 1.5 > found.claimed == 1.0 and not found.passed
 
 
+@pytest.mark.slow
 def test_noise_on_unclipped_values_is_caught(monkeypatch):
     found = audited(HybridUnclipped(1.0, 0.5), monkeypatch)
     assert found.measured > 2 > found.claimed == 1.0 and not found.passed
@@ -273,6 +275,7 @@ def test_users_who_are_left_out_by_their_data_are_missed(monkeypatch):
     assert not found.checks["completeness"] and found.measured > 2 and not found.passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [RandomizedResponse(1.0, 0.5), HybridMechanism(1.0, 0.5)])
 def test_the_same_without_the_fault_passes(part, monkeypatch):
     found = audited(part, monkeypatch)

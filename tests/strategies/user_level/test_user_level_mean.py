@@ -47,6 +47,7 @@ def test_error_on_eight_seeds(method, dim, num_users, rms):
     assert np.sqrt(np.mean(squares)) < rms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "paper"])
 def test_standard_errors_cover_the_truth_where_nothing_is_clipped(method):
     """Were scores normal, 160 of them would leave these bounds once in 1,000 times."""
@@ -60,6 +61,7 @@ def test_standard_errors_cover_the_truth_where_nothing_is_clipped(method):
     assert 0.65 < np.mean(np.square(scores)) < 1.45
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "epsilon",
     [pytest.param(1.0, marks=pytest.mark.long), 2.0, pytest.param(8.0, marks=pytest.mark.long)],
@@ -213,6 +215,7 @@ def test_what_reports_say_is_not_declared():
         UserLevelMean(4, epsilon=1.0, bound=1.0, samples_per_user=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0.02, 0.1, 5.0])
 def test_a_declared_spread_helps_few_users_and_one_that_is_wrong_is_not_believed(wrong):
     """Ten runs of 2,000 users at epsilon 1; of the wrong ones at 4, where reports know better."""

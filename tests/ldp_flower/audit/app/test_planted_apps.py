@@ -62,6 +62,7 @@ def marked(names):
     return [pytest.param(name, marks=kinds.get(name, pytest.mark.long)) for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", marked(n for n in ALL_FAULTY if n not in GIVEN_UP))
 def test_a_planted_fault_is_found(name, tmp_path):
     assert audited(ALL_FAULTY[name], name, tmp_path).found

@@ -157,6 +157,7 @@ def excess_of_the_best_end(step, epsilons):
     return float(np.interp(0.0, losses, worth))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_an_end_that_the_answers_decide_is_within_delta_if_a_plan_is_stoppable(epsilon):
     """Otherwise the best end finds four times delta, and so nothing may be given back."""
