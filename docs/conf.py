@@ -41,29 +41,33 @@ EMBEDDED = {
 SEARCHED = {
     "analytics": "federated analytics; private mean; private median; private quantiles; A/B test;"
     " private histogram; private counts; differentially private statistics; correlation;"
-    " average; average salary; average by group; group by; median; percentile; p-value; churn rate",
+    " average; average salary; average by group; group by; median; median salary; percentile;"
+    " p-value; churn rate; treatment effect; average treatment effect; correlation matrix",
     "your-own-data": "pandas; DataFrame; CSV; local differential privacy python; scikit-learn;"
     " private regression; private classification; logistic regression; polars; DuckDB;"
     " Hugging Face; flwr-datasets; CSV file; missing values; outliers; data frame",
     "flower-app": "flwr new; Flower Hub; quickstart; ClientApp; ServerApp",
-    "planning": "how many users; how many users do I need; sample size; number of users; power",
+    "planning": "how many users; how many users do I need; sample size; number of users; power;"
+    " noise too large; too much noise",
     "concepts": "what is epsilon; local differential privacy; randomized response; privacy budget",
     "explorer": "choose epsilon; which epsilon",
-    "one-report": "npm; browser; what is sent",
+    "one-report": "npm; browser; what is sent; javascript client",
     "noise": "trusted node; central differential privacy; discrete Gaussian; hospitals;"
-    " distributed differential privacy",
+    " distributed differential privacy; patient survival hospitals",
     "secure-sums": "secure aggregation; SecAgg; secure sum",
     "model-updates": "federated learning; private federated learning; federated averaging;"
     " Flower app; flower strategy; DP-FedAvg; LocalDpMod; Keras; TensorFlow; neural network",
     "silos": "DP-SGD; Opacus; cross-silo; PyTorch",
     "models-as-data": "export a network; torch.export; MONAI",
-    "heavy-hitters": "most frequent items; frequency estimation; top k; frequent words",
+    "heavy-hitters": "most frequent items; frequency estimation; top k; top k words;"
+    " frequent words",
     "recurring": "every week; longitudinal; RAPPOR; monitoring; memoization",
     "recipes": "funnel; retention; conversion",
     "which-method": "compare methods; central or local; accuracy of local differential privacy;"
     " random forest; shuffle model; gradient boosting",
     "threat-model": "malicious server; poisoning; attack; GDPR; membership inference; attacker",
-    "accounting": "privacy accountant; composition; audit; delta; budget exhausted; epsilon spent",
+    "accounting": "privacy accountant; composition; audit; delta; budget exhausted;"
+    " privacy budget exhausted; epsilon spent",
     "deployment": "deploy; production; SuperNode; SuperLink; ledger; policy; Docker;"
     " docker compose; Kubernetes; install",
     "approved-studies": "ethics board; approval; governance; consent",
@@ -77,7 +81,7 @@ SEARCHED = {
     "migration": "upgrade; renamed; deprecated; old names",
     "command-line": "commands; CLI; shell completion",
     "coverage": "confidence intervals; confidence interval; standard errors; standard deviation;"
-    " coverage; error bars",
+    " coverage; error bars; error bars and confidence intervals",
     "add-a-protocol": "extend; own protocol; own statistic; contribute",
 }
 
