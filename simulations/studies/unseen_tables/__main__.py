@@ -19,6 +19,8 @@ from ...harness.tables import Table
 from .tables import PeopleTable, names, read
 
 _METHODS = {"regression": PrivateRegression, "classification": PrivateClassification}
+_AT_NODES = {f"{name} at nodes": kind for name, kind in _METHODS.items()}
+_NUM_NODES = 10  # that hold the users, and add the noise
 _MEASURED = ("people", "worth", "constant", "stated", "stated_error", "notes", "spread")
 _WORSE = 0.05  # than the constant: of R2, whose constant has 0, and of AUC, of which it has .5
 _EPSILONS, _TIMES = (0.5, 1.0, 2.0, 4.0, 8.0), (1.25, 3.0)
@@ -35,15 +37,12 @@ class Cell:
     times: float
 
 
-def fewest(strategy: PrivateRegression | PrivateClassification) -> int:
+def fewest(strategy: PrivateRegression | PrivateClassification, num_nodes: int) -> int:
     """Return the fewest users with whom a strategy starts."""
-    least, most = 1, 2
-    while strategy._too_few(most):
-        least, most = most, 2 * most
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if strategy._too_few(middle) else (least, middle)
-    return most
+    few = strategy.refusal(1, num_nodes=num_nodes)
+    assert few is not None
+    assert few.needed is not None
+    return few.needed
 
 
 def auc(scores: Floats, targets: Floats) -> float:
@@ -61,13 +60,17 @@ def auc(scores: Floats, targets: Floats) -> float:
 
 def measure(method: str, people: PeopleTable, cell: Cell, seed: int) -> dict[str, object]:
     """Return what a model is worth on the whole table, and what its result states."""
-    strategy = _METHODS[method](people.schema, epsilon=cell.epsilon)
-    number = int(cell.times * fewest(strategy))
+    if at_nodes := method in _AT_NODES:
+        strategy = _AT_NODES[method](people.schema, epsilon=cell.epsilon, noise="node")
+    else:
+        strategy = _METHODS[method](people.schema, epsilon=cell.epsilon)
+    nodes = _NUM_NODES if at_nodes else 1
+    number = int(cell.times * fewest(strategy, nodes))
     own = zlib.crc32(cell.table.encode())  # or runs on all tables would share their noise
     users = people.drawn(number, np.random.default_rng([seed, number, own]))
-    found = run_in_memory(strategy, users, seed + own).result
+    found = run_in_memory(strategy, users, seed + own, num_nodes=nodes).result
     x, y = people.features, people.targets
-    if method == "regression":
+    if method.startswith("regression"):
         worth = 1 - np.mean((y - np.clip(x @ found.coef, -2, 2)) ** 2) / np.var(y)
         constant, spread = found.method == "constant", float(np.std(y))
     else:
@@ -86,7 +89,7 @@ def measure(method: str, people: PeopleTable, cell: Cell, seed: int) -> dict[str
 
 def _measured(task: Task) -> dict[str, object]:
     logging.disable(logging.CRITICAL)
-    people = read(task.setting.table, task.method == "classification")
+    people = read(task.setting.table, task.method.startswith("classification"))
     assert people is not None
     return measure(task.method, people, task.setting, task.seed)
 
@@ -99,7 +102,7 @@ def table(runs: pd.DataFrame) -> Table:
     lines = []
     runs = runs[runs["spread"] >= _NARROW]
     for (method, epsilon), own in runs.groupby(["method", "epsilon"], sort=True):
-        chance = 0.0 if method == "regression" else 0.5
+        chance = 0.0 if str(method).startswith("regression") else 0.5
         worse = own["worth"] < chance - _WORSE
         many = own["times"] == max(_TIMES)
         models = own[(own["constant"] == 0) & own["stated"].notna()]
@@ -140,7 +143,7 @@ def _error(worse: "pd.Series[bool]") -> float:
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, run what is missing, report."""
     command = StudyCommand("simulations.studies.unseen_tables", __doc__, seeds=1)
-    command.choose("--methods", _METHODS)
+    command.choose("--methods", _METHODS | _AT_NODES)
     command.add_argument(
         "--every", type=int, default=1, help="3: every third table only (default: 1)"
     )
@@ -149,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
     tasks = [
         Task(Cell(name, epsilon, times), method, seed)
         for method, name in product(options.methods, chosen)
-        if read(name, method == "classification") is not None
+        if read(name, method.startswith("classification")) is not None
         for epsilon, times, seed in product(_EPSILONS, _TIMES, options.seeds)
     ]
     carry_out(options, sweep, tasks, table, lambda runs: {})
