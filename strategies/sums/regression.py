@@ -28,7 +28,6 @@ _STEP = 0.7
 _MOST_NOISE = (
     0.3  # of the users' matrix, in units of a column's variance; intervals take more users
 )
-_MAX_R2_ERROR = 0.7  # standard error of R2 beyond which a run does not start
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,11 @@ class Regressed:
 def too_few(budget: Budget, schema: Schema, intervals: bool = False) -> TooFew | None:
     """Return why users are too few to fit the model and to estimate R2; None if they are enough.
 
-    R2 is to have a standard error of at most ``_MAX_R2_ERROR``. With ``intervals`` the users have
-    to be enough for intervals of the coefficients, too.
+    With ``intervals`` they have to be enough for intervals of the coefficients, too.
     """
     dim, share = schema.num_features, _DESCENT * (1 - _STEP if intervals else 1)
-    times = max(score.r2_error(budget) / _MAX_R2_ERROR, times_too_few(budget, dim, share))
-    what = f"fit {dim} coefficients and to tell R2 within {_MAX_R2_ERROR:g}"
+    times = max(score.times_too_few(budget), times_too_few(budget, dim, share))
+    what = f"fit {dim} coefficients and to tell R2"
     if intervals:
         columns = 1 + len(identified(schema))
         noise = noise_of_matrix(budget, columns, _DESCENT * _STEP)

@@ -33,6 +33,10 @@ _BOUND, _GROWTH = 2.5, 0.5
 _BEYOND = 2.0
 # The 95 % quantile of a squared standard normal number, less its mean.
 _FARTHER = 2.84
+# With this error the loss of a constant is clear of noise in 7 of 8 runs, and so are the sizes of
+# errors. On 220 tables that nothing was chosen on, 85 to 90 % of the models were then better than
+# the mean.
+_MAX_LOSS_ERROR = 0.25
 # Largest excess of R2 on the users whom the model was fitted to, on tables not used for tuning.
 _OPTIMISM = 0.015
 _HIDDEN = (
@@ -43,7 +47,10 @@ _HIDDEN = (
 
 
 class Score(NamedTuple):
-    """R2 of a model over all users, its standard error, and a note if clipping may hide much."""
+    """R2 of a model over all users, its standard error, and a note if clipping may hide much.
+
+    Both numbers are NaN if noise hides how far the target varies.
+    """
 
     r2: float
     error: float
@@ -103,15 +110,20 @@ def ask_r2(
     # A centre beside the mean adds its squared distance to the constant's loss.
     beside = np.array([0.0, centre_error**2])
     losses, halves = whole * bounds**2 - beside, half * bounds**2 / 4 - beside
-    ratio, baseline, error = _ratio(losses, noise * bounds**2)
-    own = ratio * baseline
+    own, baseline = max(float(losses[0]), 0.0), float(losses[1])
+    error = _ratio_error(own, baseline, *(noise * bounds**2).tolist())
+    if math.isnan(error):
+        return Score(math.nan, math.nan, [])
+    ratio = own / baseline
     # How much lower R2 is if that distance is as large as at the end of a 95 % interval. No model
     # is expected to be worse than the constant.
     least = max(baseline - _FARTHER * centre_error**2, own)
     by_centre = max(own / least - ratio, 0.0) / HALF_WIDTH_95 if own else 0.0
     notes, clipped = list[str](), 0.0
     if (bounds < most).any():
-        other, *_ = _ratio(halves, noise / HALF * bounds**2 / 4)
+        noise_of_half = noise / HALF * bounds[1] ** 2 / 4
+        own_half, constant_half = np.maximum(halves, 0.0).tolist()
+        other = own_half / max(constant_half, noise_of_half, min(own_half, 2 * noise_of_half))
         beyond, of_constant = _BEYOND * np.maximum(losses - halves, 0.0)
         whole_constant = baseline + of_constant
         by_noise = _BEYOND * noise * np.hypot(1.0, 0.25 / HALF) * bounds**2
@@ -126,18 +138,25 @@ def ask_r2(
     return Score(1 - ratio, math.hypot(error, sampling, clipped, by_centre, _OPTIMISM), notes)
 
 
-def _ratio(losses: Floats, noise: Floats) -> tuple[float, float, float]:
-    """Return the ratio of a model's loss to a constant's, the constant's loss, and an error.
+def _ratio_error(own: float, baseline: float, own_noise: float, noise: float) -> float:
+    """Return the standard error of a model's loss over a constant's, from the errors by noise.
 
-    The third value is the error of the ratio by noise. If noise hides the constant's loss, the
-    model's loss replaces it, since no model is expected to be worse than the constant.
+    It is the distance to the upper end of Fieller's interval (1954), which holds for any ratio of
+    two normal numbers. NaN if the constant's loss is not clearly above 0.
     """
-    own, baseline = np.maximum(losses, 0.0).tolist()
-    baseline = max(baseline, noise[1], min(own, 2 * noise[1]))
-    ratio = own / baseline
-    return ratio, baseline, float(math.hypot(noise[0], ratio * noise[1]) / baseline)
+    z = HALF_WIDTH_95
+    clear = baseline**2 - (z * noise) ** 2
+    if baseline <= 0 or clear <= 0:
+        return math.nan
+    root = (own * noise) ** 2 + (baseline * own_noise) ** 2 - (z * own_noise * noise) ** 2
+    upper = (own * baseline + z * math.sqrt(root)) / clear
+    return (upper - own / baseline) / z
 
 
-def r2_error(budget: Budget) -> float:
-    """Return the error by noise of the loss of a constant, relative to this loss."""
-    return _BOUND**2 * budget.error(budget.ball(4, ErrorPair.radius, R2))
+def times_too_few(budget: Budget) -> float:
+    """Return by what factor users are too few to tell a model's R2; at most 1 if they are enough.
+
+    The loss of a constant is to have a standard error by noise of at most ``_MAX_LOSS_ERROR`` of
+    itself.
+    """
+    return _BOUND**2 * budget.error(budget.ball(4, ErrorPair.radius, R2)) / _MAX_LOSS_ERROR

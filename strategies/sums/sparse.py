@@ -70,7 +70,7 @@ def too_few(budget: Budget, dim: int, sparsity: int | None) -> TooFew | None:
     """
     least = sparsity or 1
     signal = budget.signal(_EVERY) / (2 * math.sqrt(dim * least))
-    times = max(_LEAST_SIGNAL / signal, score.r2_error(budget))
+    times = max(_LEAST_SIGNAL / signal, score.times_too_few(budget))
     return budget.too_few(f"find {least} of {dim} coefficients", math.ceil(times * budget.users))
 
 

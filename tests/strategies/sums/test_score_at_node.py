@@ -62,9 +62,13 @@ def scored(law, number, share, seed):
     return found.r2, found.error, share
 
 
-@pytest.mark.parametrize("number", [900, 4000, 20_000])
-def test_r2_is_within_its_interval_and_always_known(number, runs=12):
-    """Each of 120 intervals misses with .08 at most: 22 or more miss once in 7,000 tests."""
+@pytest.mark.parametrize(("number", "unknown"), [(1600, 30), (4000, 0), (20_000, 0)])
+def test_r2_is_within_its_interval_and_known_where_a_run_starts(number, unknown, runs=12):
+    """Each of 120 intervals misses with .08 at most: 22 or more miss once in 7,000 tests.
+
+    A run starts with 1,532 users. Noise then hides R2 in an eighth of the runs: in more than 30 of
+    120 once in 10,000 tests.
+    """
     found = np.array(
         [
             scored(law, number, share, seed)
@@ -73,8 +77,9 @@ def test_r2_is_within_its_interval_and_always_known(number, runs=12):
             for seed in range(runs)
         ]
     )
-    assert np.isfinite(found).all()
-    value, error, true = found.T
+    known = np.isfinite(found).all(axis=1)
+    assert len(known) - known.sum() <= unknown
+    value, error, true = found[known].T
     assert (np.abs(value - true) > 1.96 * error).sum() < 22
 
 
