@@ -311,14 +311,15 @@ class AboutColumns(OfColumns):
     The field ``coordinates`` lists the columns: features or, as the last column, the target.
     """
 
+    coordinates: Coordinates
+
     def needs_targets(self, num_features: int) -> bool:
         """Return True if the target is among the columns."""
-        return num_features in getattr(self, "coordinates")  # noqa: B009
+        return num_features in self.coordinates
 
     def reads(self, num_features: int) -> Sequence[int]:
         """Return the indices of the columns in the field ``coordinates``."""
-        coordinates: NDArray[np.int64] = getattr(self, "coordinates")  # noqa: B009
-        return list(map(int, coordinates))
+        return list(map(int, self.coordinates))
 
 
 class OneNumber(Question):

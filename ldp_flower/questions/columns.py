@@ -24,6 +24,7 @@ _MOST_CELLS = 1 << 16  # largest number that a message can request
 _MOST_NUMBERS = 4  # columns of numbers in one table
 
 
+@dataclass(frozen=True, eq=False)
 class OneColumn(AboutColumns):
     """Base class of questions about one column of numbers."""
 
@@ -48,7 +49,6 @@ class SharesBelow(OneColumn):
     stem: ClassVar[str] = "shares_below"
     rows: ClassVar[Rows] = Rows.PRESENT
 
-    coordinates: Coordinates
     thresholds: PerValue
     levels: PerValue
 
@@ -73,7 +73,6 @@ class Cell(OneColumn, OneNumber):
     stem: ClassVar[str] = "cell"
     rows: ClassVar[Rows] = Rows.DRAWN
 
-    coordinates: Coordinates
     edges: Marks
 
     def __post_init__(self) -> None:
@@ -94,12 +93,12 @@ class Grain(OneColumn, OneNumber):
     stem: ClassVar[str] = "grain"
     rows: ClassVar[Rows] = Rows.DRAWN
 
-    coordinates: Coordinates
     origin: Signed
     step: float
     num_steps: Annotated[int, 32]
 
 
+@dataclass(frozen=True, eq=False)
 class Cells(AboutColumns):
     """Base class of questions about a table: columns of categories and, last, columns of numbers.
 
@@ -191,8 +190,6 @@ class TableCell(Cells, OneNumber):
     stem: ClassVar[str] = "table_cell"
     rows: ClassVar[Rows] = Rows.DRAWN
 
-    coordinates: Coordinates
-    sizes: Marks
     levels: int | None = None
     low: Signed | None = None
     high: Signed | None = None

@@ -14,6 +14,7 @@ from .base import Letters, Marks, MessageError, Question
 from .sums import SQUARE
 
 
+@dataclass(frozen=True, eq=False)
 class NetworkQuestion(Question):
     """Base class of questions about a network. Only apps that take networks can answer them.
 
@@ -69,8 +70,6 @@ class NetworkGradient(NetworkQuestion):
 
     stem: ClassVar[str] = "network_gradient"
 
-    text: Letters
-    parameters: Marks
     radius: float
     told: float
 
@@ -105,8 +104,6 @@ class NetworkScore(NetworkQuestion):
 
     stem: ClassVar[str] = "network_score"
 
-    text: Letters
-    parameters: Marks
     bound: float
     accuracy: bool = False
     squares: bool = False

@@ -41,8 +41,6 @@ class CellShares(Cells):
     stem: ClassVar[str] = "cell_shares"
     rows: ClassVar[Rows] = Rows.PRESENT
 
-    coordinates: Coordinates
-    sizes: Marks
     edges: Marks | None = None
 
     def width(self, num_features: int) -> int:
@@ -66,7 +64,6 @@ class BinShares(OneColumn):
     stem: ClassVar[str] = "bin_shares"
     rows: ClassVar[Rows] = Rows.PRESENT
 
-    coordinates: Coordinates
     edges: Marks
 
     def __post_init__(self) -> None:
@@ -90,7 +87,6 @@ class GrainShares(OneColumn):
     stem: ClassVar[str] = "grain_shares"
     rows: ClassVar[Rows] = Rows.PRESENT
 
-    coordinates: Coordinates
     origin: Signed
     step: float
     num_steps: Annotated[int, 32]
@@ -133,8 +129,6 @@ class Moments(Cells):
     stem: ClassVar[str] = "moments"
     rows: ClassVar[Rows] = Rows.PRESENT
 
-    coordinates: Coordinates
-    sizes: Marks
     low: Signed
     high: Signed
 
