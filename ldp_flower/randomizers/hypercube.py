@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import Floats
 from .base import Estimate, OfVector, Reports, Summary
-from .two_level import OneChoice, TwoLevel, sign_chances
+from .two_level import OneChoice, Ranks, TwoLevel, sign_chances
 
 _MAX_SUBSET = 16
 
@@ -126,15 +126,6 @@ class SubsetHypercube(OneChoice, OfVector):
         run = np.arange(self.subset, dtype=np.uint64)
         return ((start + run) % np.uint64(self.dim)).astype(np.int64)
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        users = len(values)
-        positive = rng.uniforms((users, self.subset)) < self._chances(values, coins)
-        weights = np.uint32(1) << np.arange(self.subset, dtype=np.uint32)
-        signs = positive @ weights
-        likely, index = self._choice.draw(rng, users)
-        index[~likely] += np.uint64(self._choice.num_likely)
-        return self._agreeing(signs, self._patterns[index])
-
     def _centre(self, values: Floats) -> None:
         """Leave values unchanged: only the assigned coordinates matter (:meth:`_chances`)."""
 
@@ -144,21 +135,24 @@ class SubsetHypercube(OneChoice, OfVector):
         super()._centre(chosen)
         return sign_chances(chosen, self.radius)
 
-    def _agreeing(self, signs: NDArray[Any], agreement: NDArray[np.uint32]) -> Reports:
-        """Return reports: the signs, kept where ``agreement`` has a 1 and flipped elsewhere."""
-        everything = np.uint32(2**self.subset - 1)
-        return np.asarray((signs ^ agreement ^ everything).astype(self.report_dtype))
+    def _rounded(self, values: Floats, rng: RandomSource, coins: Words) -> NDArray[Any]:
+        """Return each user's rounded signs as the bits of one number; 1 stands for the sign +1."""
+        positive = rng.uniforms((len(values), self.subset)) < self._chances(values, coins)
+        return np.asarray(positive @ (1 << np.arange(self.subset)))
 
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return pairs: the probability of a rounding of one value, and all its reports by rank."""
+    def _roundings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, int]]:
         roundings = [(Fraction(1), 0)]
         for bit, chance in enumerate(self._chances(value[None], coin)[0].tolist()):
             ways = ((Fraction(chance), 1 << bit), (1 - Fraction(chance), 0))
             roundings = [(p * q, s | b) for p, s in roundings for q, b in ways if q]
-        return (
-            (chance, self._agreeing(np.array(signs, np.uint32), self._patterns))
-            for chance, signs in roundings
-        )
+        return roundings
+
+    def _ranked(self, rounded: NDArray[Any], ranks: Ranks, coins: Words) -> Reports:
+        """Return reports: the signs, kept where the drawn pattern has a 1 and flipped elsewhere."""
+        likely, index = ranks
+        agreement = self._patterns[np.where(likely, 0, self._choice.num_likely) + index.astype(int)]
+        everything = 2**self.subset - 1
+        return np.asarray((rounded ^ agreement ^ everything).astype(self.report_dtype))
 
     def _signs(self, reports: Reports) -> Floats:
         bits = reports.astype(np.uint32)[:, None] >> np.arange(self.subset, dtype=np.uint32)

@@ -21,12 +21,12 @@ Guarantee
 
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ _MAX_TERMS = 1 << 17  # a few seconds and a hundred megabytes
 
 #: Probability of each possible report; keys are the bytes of the report.
 Law = Mapping[bytes, Fraction]
+#: Ranks of one output per user: True if it is likely, and its number from 0 in its set (the likely
+#: or the unlikely outputs).
+Ranks = tuple[NDArray[np.bool_], Words]
 
 
 @lru_cache(maxsize=64)
@@ -57,10 +60,10 @@ def log(ratio: Fraction) -> Decimal:
         return (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
 
 
-def residue_shares(divisor: int) -> list[Fraction]:
-    """Return, for each residue modulo ``divisor``, the share of 64-bit words that have it."""
+def residue_shares(divisor: int) -> Iterator[Fraction]:
+    """Yield, for each residue modulo ``divisor``, the share of 64-bit words that have it."""
     least, more = divmod(_WORDS, divisor)  # a residue below ``more`` has one word more
-    return [Fraction(least + (residue < more), _WORDS) for residue in range(divisor)]
+    return (Fraction(least + (residue < more), _WORDS) for residue in range(divisor))
 
 
 @dataclass(frozen=True)
@@ -105,31 +108,16 @@ class TwoLevel:
 
     def probabilities(self) -> list[Fraction]:
         """Return the exact probabilities of all outputs by rank; likely outputs come first."""
-        by_rank = []
-        for words, size in (
-            (self.threshold, self.num_likely),
-            (_WORDS - self.threshold, self.num_unlikely),
-        ):
-            by_rank += [words * share for share in residue_shares(size)]
-        return [share / _WORDS for share in by_rank]
+        likely = Fraction(self.threshold, _WORDS)
+        sets = ((likely, self.num_likely), (1 - likely, self.num_unlikely))
+        return [chance * share for chance, size in sets for share in residue_shares(size)]
 
-    def draw(self, rng: RandomSource, num_users: int) -> tuple[NDArray[np.bool_], Words]:
-        """Return each user's drawn output: True if it is likely, and its rank from 0 in its set."""
+    def draw(self, rng: RandomSource, num_users: int) -> Ranks:
+        """Draw an output for each user, and return the outputs' ranks."""
         words = rng.words((num_users, 2))
         likely = words[:, 0] < np.uint64(self.threshold)
         size = np.where(likely, np.uint64(self.num_likely), np.uint64(self.num_unlikely))
         return likely, words[:, 1] % size
-
-    def only_likely(self, own: int) -> NDArray[np.int64]:
-        """Return all outputs by rank, if ``own`` is the only likely output: it comes first."""
-        return np.concatenate([[own], np.delete(np.arange(self.num_outputs), own)])
-
-    def keep_or_replace(self, own: NDArray[np.int64], rng: RandomSource) -> NDArray[np.int64]:
-        """Return each user's ``own`` output, or at random one of the others, which are unlikely."""
-        likely, index = self.draw(rng, len(own))
-        others = index.astype(np.int64)
-        others += others >= own
-        return np.where(likely, own, others)
 
 
 class TooManyOutputs(ValueError):
@@ -171,7 +159,9 @@ def report_type(num_outputs: int) -> np.dtype[np.generic]:
 class OneChoice(Randomizer):
     """Base class of mechanisms that rank all reports and draw the rank of the report to send.
 
-    Likely reports come first in the ranking. One :class:`TwoLevel` choice draws the rank.
+    A value is first rounded, for example to a sign or to a valid item. The rounded value and the
+    user's coin determine the ranking, in which likely reports come first. One :class:`TwoLevel`
+    choice draws the rank.
     """
 
     exact: ClassVar[bool] = True
@@ -182,8 +172,29 @@ class OneChoice(Randomizer):
         """The choice that draws a rank: the rank of a likely report, or of an unlikely one."""
 
     @abstractmethod
+    def _rounded(self, values: Floats, rng: RandomSource, coins: Words) -> NDArray[Any]:
+        """Return the users' rounded values, one row per user."""
+
+    @abstractmethod
+    def _roundings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Any]]:
+        """Return pairs: the chance of a rounding of one value, and the rounded value."""
+
+    @abstractmethod
+    def _ranked(self, rounded: NDArray[Any], ranks: Ranks, coins: Words) -> Reports:
+        """Return the report of each user's rank, in the ranking of its rounded value."""
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        rounded = self._rounded(values, rng, coins)
+        return self._ranked(rounded, self._choice.draw(rng, len(values)), coins)
+
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return pairs: the chance of a rounding of one value, and all reports by rank."""
+        """Yield pairs: the chance of a rounding of one value, and all reports by rank."""
+        sizes = (self._choice.num_likely, self._choice.num_unlikely)
+        likely = np.repeat([True, False], sizes)
+        index = np.concatenate([np.arange(size, dtype=np.uint64) for size in sizes])
+        coins = np.repeat(coin, len(index))
+        for chance, rounded in self._roundings(value, coin):
+            yield chance, self._ranked(np.array([rounded] * len(index)), (likely, index), coins)
 
     @property
     def report_dtype(self) -> np.dtype[np.generic]:
@@ -255,16 +266,16 @@ class RandomizedResponse(OneChoice, OfNumber):
         """
         return self.radius / (2 * self._choice.probability - 1)
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+    def _rounded(self, values: Floats, rng: RandomSource, coins: Words) -> NDArray[np.bool_]:
         positive = rng.uniforms((len(values), 1)) < sign_chances(values, self.radius)
-        kept, _ = self._choice.draw(rng, len(values))
-        return np.asarray((positive[:, 0] == kept).astype(np.uint8))
+        return np.asarray(positive[:, 0])
 
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return pairs: the chance of a rounding of one value, and both reports by rank."""
+    def _roundings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, bool]]:
         positive = Fraction(float(sign_chances(value, self.radius)[0]))
-        bits = np.array([1, 0], np.uint8)
-        return [(positive, bits), (1 - positive, bits[::-1])]
+        return [(positive, True), (1 - positive, False)]
+
+    def _ranked(self, rounded: NDArray[Any], ranks: Ranks, coins: Words) -> Reports:
+        return np.asarray((rounded == ranks[0]).astype(np.uint8))
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return (reports.astype(np.float64) * 2 - 1)[:, None] * self.bound

@@ -70,8 +70,8 @@ class OptimizedUnaryEncoding(FrequencyOracle):
         return first * second
 
     def law(self, value: Floats, coin: Words) -> Law:
-        """Return the probability of every report for one finite value; the coin is not used."""
-        roundings = self._roundings(value)
+        """Return the probability of every report for one finite value."""
+        roundings = list(self._roundings(value, coin))
         check_terms(len(roundings) << min(self.domain_size, 64))
         law: dict[bytes, Fraction] = defaultdict(Fraction)
         for chance, item in roundings:
@@ -94,7 +94,7 @@ class OptimizedUnaryEncoding(FrequencyOracle):
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         users = len(values)
-        items = self._items(values, rng)
+        items = self._rounded(values, rng, coins)
         own = rng.words((users, 1))[:, 0] >> np.uint64(63)
         words = rng.words((users, -(-self.domain_size // 2))).view(np.uint32)
         bits = words[:, : self.domain_size] < np.uint32(self.threshold)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words
 from ...validation import Floats, Integers, check_integer
 from ..base import Estimate, Randomizer, Reports, Summary, _coins
-from ..two_level import OneChoice, TwoLevel, residue_shares
+from ..two_level import OneChoice, Ranks, TwoLevel, residue_shares
 
 _SLACK = 1e-9
 _ROWS = 255  # reports whose bits are added at a time: the sums fit into one byte
@@ -21,24 +21,43 @@ _CHUNK_ENTRIES = 1 << 16  # bits held in memory at a time, so that they stay in 
 
 
 class Items(Randomizer):
-    """Base class of mechanisms for items; an invalid item becomes a uniformly random item.
+    """Base class of mechanisms for items, which are the integers from 0 to ``_num_items - 1``.
 
-    The random item comes from the private randomness. Its words are drawn for every value, valid
-    or not.
+    Any other value (a missing value, a fraction, a number outside this range) is an invalid item,
+    and becomes a uniformly random item. The random item comes from the private randomness. Its
+    words are drawn for every value, valid or not.
     """
 
     centre: ClassVar[float] = -1.0
 
+    @property
     @abstractmethod
-    def _items(self, values: Floats, rng: RandomSource) -> Integers:
+    def _num_items(self) -> int:
+        """Number of items."""
+
+    def _numbered(self, values: Floats) -> Integers:
+        """Return the values as item numbers; ``_num_items`` stands for an invalid item."""
+        valid = (values >= 0) & (values < self._num_items) & (values == np.floor(values))
+        return np.where(valid, values, self._num_items).astype(np.int64)
+
+    def _random_items(self, words: Words) -> Integers:
+        return (words % np.uint64(self._num_items)).astype(np.int64)
+
+    def _rounded(self, values: Floats, rng: RandomSource, coins: Words) -> Integers:
         """Return one item per user, with random items in place of invalid ones."""
+        fallback = self._random_items(rng.words((len(values), 1))[:, 0])
+        items = self._numbered(values)[:, 0]
+        return np.where(items < self._num_items, items, fallback)
 
-    @abstractmethod
-    def _roundings(self, value: Floats) -> Iterable[tuple[Fraction, int]]:
+    def _roundings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, int]]:
         """Return pairs of a chance and an item, for the items that one value may become."""
+        (item,) = self._numbered(value).tolist()
+        if item < self._num_items:
+            return [(Fraction(1), item)]
+        return ((share, item) for item, share in enumerate(residue_shares(self._num_items)))
 
 
-class OneLabel(OneChoice, Items):
+class OneLabel(Items, OneChoice):
     """Base class of mechanisms that report an item's label or, less likely, another label.
 
     A label is a public function of the item and of the user's coin. For every item, exactly one
@@ -54,22 +73,20 @@ class OneLabel(OneChoice, Items):
         """Probability that a report is the label of the user's item."""
         return Fraction(self._choice.threshold, 1 << 64)
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        labels = self._labels(self._items(values, rng), coins)
-        return self._choice.keep_or_replace(labels, rng).astype(self.report_dtype)
-
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Yield pairs: the chance of an item that a value may become, and all reports by rank."""
-        for chance, item in self._roundings(value):
-            (label,) = self._labels(np.array([item]), coin).tolist()
-            yield chance, self._choice.only_likely(label).astype(self.report_dtype)
+    def _ranked(self, rounded: Integers, ranks: Ranks, coins: Words) -> Reports:
+        likely, index = ranks
+        labels = self._labels(rounded, coins)
+        others = index.astype(np.int64)
+        others += others >= labels
+        return np.where(likely, labels, others).astype(self.report_dtype)
 
 
 @dataclass(frozen=True)
 class OfItem(Items):
     """Base class of mechanisms whose items are the integers from 0 to ``domain_size - 1``.
 
-    Any other value (a missing value, a fraction, a number outside the domain) is an invalid item.
+    Any other value (a missing value, a fraction, a number outside the domain) is an invalid item,
+    and becomes a uniformly random item.
 
     ``epsilon`` is the privacy parameter. There are 2 to 1,048,576 items unless a class says
     otherwise.
@@ -88,21 +105,9 @@ class OfItem(Items):
         """Number of coordinates of a value, which is one item number."""
         return 1
 
-    def _numbered(self, values: Floats) -> Integers:
-        """Return the values as item numbers; ``domain_size`` stands for an invalid item."""
-        valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
-        return np.where(valid, values, self.domain_size).astype(np.int64)
-
-    def _items(self, values: Floats, rng: RandomSource) -> Integers:
-        fallback = rng.words((len(values), 1))[:, 0] % np.uint64(self.domain_size)
-        items = self._numbered(values)[:, 0]
-        return np.where(items < self.domain_size, items, fallback.astype(np.int64))
-
-    def _roundings(self, value: Floats) -> list[tuple[Fraction, int]]:
-        (item,) = self._numbered(value).tolist()
-        if item < self.domain_size:
-            return [(Fraction(1), item)]
-        return [(share, item) for item, share in enumerate(residue_shares(self.domain_size))]
+    @property
+    def _num_items(self) -> int:
+        return self.domain_size
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Hadamard response: an item is reported as a column of a Hadamard matrix, or as one sign."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,17 +8,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...randomness import RandomSource, Words, derive
-from ...validation import Floats, Integers
+from ...randomness import Words, derive
+from ...validation import Integers
 from ..base import Reports
-from ..two_level import OneChoice, TwoLevel
+from ..two_level import OneChoice, Ranks, TwoLevel
 from .frequency import FrequencyOracle, OneLabel
 
 _ONE = np.uint64(1)
 
 
 @dataclass(frozen=True)
-class HadamardResponse(OneChoice, FrequencyOracle):
+class HadamardResponse(FrequencyOracle, OneChoice):
     """Randomiser that reports a column in which, likely, the item's Hadamard row is positive.
 
     Its reports are the cheapest to read, O(n + K log K) for n reports. For rare items, its
@@ -61,28 +60,17 @@ class HadamardResponse(OneChoice, FrequencyOracle):
         """Probability that a report is a column whose sign is positive for the user's item."""
         return Fraction(self._choice.threshold, 1 << 64)
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        items = self._items(values, rng)
-        likely, index = self._choice.draw(rng, len(items))
-        return self._columns(items, likely, index)
-
-    def _columns(self, items: Integers, positive: NDArray[np.bool_], index: Words) -> Reports:
-        """Return, for each item, the ``index``-th column in which its row has the given sign."""
+    def _ranked(self, rounded: Integers, ranks: Ranks, coins: Words) -> Reports:
+        """Return, for each item, the ``index``-th column in which its row has the drawn sign."""
+        likely, index = ranks
         # The index gives all bits of the column but one, whose place is the lowest set bit of the
         # row. That bit is then chosen so that the row has the given sign in the column.
-        rows = items.astype(np.uint64) + _ONE
+        rows = rounded.astype(np.uint64) + _ONE
         bit = rows & (~rows + _ONE)
         below = index & (bit - _ONE)
         columns = ((index - below) << _ONE) | below
         negative = (np.bitwise_count(columns & rows) & 1).astype(np.bool_)
-        return np.where(negative == positive, columns | bit, columns).astype(self.report_dtype)
-
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Yield pairs: the chance of an item that a value may become, and all reports by rank."""
-        likely = np.repeat([True, False], self.order // 2)
-        index = np.tile(np.arange(self.order // 2, dtype=np.uint64), 2)
-        for chance, item in self._roundings(value):
-            yield chance, self._columns(np.full(self.order, item), likely, index)
+        return np.where(negative == likely, columns | bit, columns).astype(self.report_dtype)
 
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         rows = np.arange(1, self.domain_size + 1)

@@ -1,15 +1,13 @@
 """Mechanisms for items of a huge domain: a noisy bucket of a prefix (PEM) or one bit (TreeHist)."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...randomness import KeyedRandom, RandomSource, Words
+from ...randomness import KeyedRandom, Words
 from ...validation import Floats, Integers, check_fraction, check_integer
 from ..base import Estimate, Reports, Summary
 from .hashing import LocalHashing
@@ -115,22 +113,12 @@ class PrefixTree(LocalHashing):
         words = KeyedRandom(coins).words((len(coins), 3))[:, 2]  # two others: the hash function
         return ((words >> _HALF) * np.uint64(len(self.lengths)) >> _HALF).astype(np.int64)
 
-    def _items(self, values: Floats, rng: RandomSource) -> Integers:
-        fallback = rng.words((len(values), 1))[:, 0] >> np.uint64(64 - self.num_bits)
-        numbers = values[:, 0]
-        valid = self._valid(numbers)
-        items = np.where(valid, np.where(valid, numbers, 0).astype(np.uint64), fallback)
-        return items.astype(np.int64)
+    @property
+    def _num_items(self) -> int:
+        return 1 << self.num_bits
 
-    def _roundings(self, value: Floats) -> Iterable[tuple[Fraction, int]]:
-        if self._valid(value)[0]:
-            return [(Fraction(1), int(value[0]))]
-        share = Fraction(1, 1 << self.num_bits)
-        return ((share, item) for item in range(1 << self.num_bits))
-
-    def _valid(self, numbers: Floats) -> NDArray[np.bool_]:
-        valid = (numbers >= 0) & (numbers < 2.0**self.num_bits) & (numbers == np.floor(numbers))
-        return np.asarray(valid)
+    def _random_items(self, words: Words) -> Integers:
+        return (words >> np.uint64(64 - self.num_bits)).astype(np.int64)
 
     def _labels(self, items: Integers, coins: Words) -> Integers:
         """Return the bucket of each user's prefix, cut to the length that its coin chooses."""

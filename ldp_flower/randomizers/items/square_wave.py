@@ -1,23 +1,21 @@
 """Square wave mechanisms for ordered cells, whose likely reports are near the user's cell."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from ...randomness import RandomSource, Words
-from ...validation import Floats, check_integer
+from ...randomness import Words
+from ...validation import Floats, Integers, check_integer
 from ..base import Reports
-from ..two_level import OneChoice, TwoLevel
+from ..two_level import OneChoice, Ranks, TwoLevel
 from .frequency import OfItem
 
 
 @dataclass(frozen=True)
-class DiscreteSquareWave(OneChoice, OfItem):
+class DiscreteSquareWave(OfItem, OneChoice):
     """Randomiser for the number of a cell, if neighbouring cells stand for similar values.
 
     There are ``domain_size + window - 1`` reports. The likely reports of a cell are those from
@@ -97,19 +95,11 @@ class DiscreteSquareWave(OneChoice, OfItem):
         start, slope = self._line
         return max(start, self.num_reports - 1 - start) / slope
 
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        cells = self._items(values, rng)
-        likely, index = self._choice.draw(rng, len(values))
+    def _ranked(self, rounded: Integers, ranks: Ranks, coins: Words) -> Reports:
+        likely, index = ranks
         place = index.astype(np.int64)
-        other = place + np.where(place >= cells, self.window, 0)
-        return np.where(likely, cells + place, other).astype(self.report_dtype)
-
-    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Yield pairs: the chance of a cell that a value may become, and all reports by rank."""
-        reports = np.arange(self.num_reports)
-        for chance, cell in self._roundings(value):
-            near = (reports >= cell) & (reports < cell + self.window)
-            yield chance, np.concatenate([reports[near], reports[~near]]).astype(self.report_dtype)
+        other = place + np.where(place >= rounded, self.window, 0)
+        return np.where(likely, rounded + place, other).astype(self.report_dtype)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         start, slope = self._line

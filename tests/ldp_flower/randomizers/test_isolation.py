@@ -223,8 +223,6 @@ def unrounded(mechanism, values, states, coins):
     if isinstance(mechanism, RecordMechanism):
         clipped = mechanism._clipped(values)
         return [clipped, mechanism._noisy(clipped, np.zeros((len(values), 1)), draws)]
-    if isinstance(mechanism, PrefixExtending | TreeHist):
-        return [mechanism._valid(values)]
     return [mechanism._numbered(values)]
 
 
