@@ -6,6 +6,7 @@ sampling that all mechanisms with finitely many outputs share.
 
 from collections.abc import Mapping
 from functools import lru_cache
+from inspect import isabstract, isclass
 
 from .base import Estimate, Randomizer, Summary
 from .codebooks import Codebook
@@ -66,34 +67,6 @@ __all__ = [
     "randomizer_from_config",
 ]
 
-_REGISTRY: dict[str, type[Randomizer]] = {
-    cls.__name__: cls
-    for cls in (
-        BallSum,
-        CellSum,
-        Codebook,
-        DiscreteSquareWave,
-        GaussianMechanism,
-        GaussianRecord,
-        HadamardBit,
-        HadamardCodebook,
-        HadamardResponse,
-        HybridMechanism,
-        KRandomizedResponse,
-        NarrowSquareWave,
-        OptimizedLocalHashing,
-        PiecewiseMechanism,
-        PrefixExtending,
-        RandomizedResponse,
-        RecordGaussian,
-        RecordPeeling,
-        RecordVertices,
-        SubsetHypercube,
-        SubsetSelection,
-        TreeHist,
-    )
-}
-
 
 def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
     """Return the randomizer that :meth:`Randomizer.to_config` has described by plain values.
@@ -137,3 +110,12 @@ def _single(parameters: dict[str, object]) -> Randomizer:
     if not isinstance(name, str) or name not in _REGISTRY:
         raise ValueError(f"Expected a randomizer in {sorted(_REGISTRY)}, got {name!r}.")
     return _REGISTRY[name].from_parameters(parameters)
+
+
+# All mechanisms of ``__all__`` but SampledCoordinate, which is built with its part.
+_REGISTRY: dict[str, type[Randomizer]] = {
+    cls.__name__: cls
+    for cls in (globals()[name] for name in __all__)
+    if isclass(cls) and issubclass(cls, Randomizer) and not isabstract(cls)
+    if cls is not SampledCoordinate
+}
