@@ -442,30 +442,20 @@ def signs(coins: Words, number: int) -> Floats:
 def turned(rows: Floats, coins: Words) -> Floats:
     """Return each user's vector turned by its coin: random signs, then a cyclic shift."""
     dim = rows.shape[1]
-    twice = np.empty((len(rows), 2 * dim))
-    np.multiply(rows, signs(coins, dim), out=twice[:, :dim])
-    return _shifted(twice, _shifts(coins, dim))
+    return _shifted(rows * signs(coins, dim), _shifts(coins, dim))
 
 
 def turned_back(rows: Floats, coins: Words) -> Floats:
     """Return each user's vector from the result of :func:`turned`, which this undoes."""
     dim = rows.shape[1]
-    twice = np.empty((len(rows), 2 * dim))
-    twice[:, :dim] = rows
-    back = _shifted(twice, (dim - _shifts(coins, dim)) % dim)
-    back *= signs(coins, dim)
-    return back
+    return _shifted(rows, (dim - _shifts(coins, dim)) % dim) * signs(coins, dim)
 
 
-def _shifted(twice: Floats, by: NDArray[np.intp]) -> Floats:
-    """Return the left half of each row, shifted cyclically to the left by ``by`` places.
-
-    The right halves are overwritten.
-    """
-    dim = twice.shape[1] // 2
-    twice[:, dim:] = twice[:, :dim]
-    windows = np.lib.stride_tricks.sliding_window_view(twice, dim, axis=1)
-    return np.asarray(windows[np.arange(len(twice)), by])
+def _shifted(rows: Floats, by: NDArray[np.intp]) -> Floats:
+    """Return each row, shifted cyclically to the left by ``by`` places."""
+    twice = np.concatenate([rows, rows], axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(twice, rows.shape[1], axis=1)
+    return np.asarray(windows[np.arange(len(rows)), by])
 
 
 def _shifts(coins: Words, dim: int) -> NDArray[np.intp]:
