@@ -50,15 +50,6 @@ class BallCodebook(OneChoice, OfVector):
 
     num_codewords: int = 256
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("num_codewords", self.num_codewords, 2, self._most_codewords)
-
-    @property
-    @abstractmethod
-    def _most_codewords(self) -> int:
-        """Largest size of a codebook."""
-
     @property
     @abstractmethod
     def _order(self) -> int:
@@ -258,15 +249,12 @@ class Codebook(BallCodebook):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        most = min(MOST_CODEWORDS, _MAX_ENTRIES // self.dim)
+        check_integer("num_codewords", self.num_codewords, 2, most)
         if self.num_codebooks == 0:
-            most = max(8, (1 << 15) // self._order**2)
-            object.__setattr__(self, "num_codebooks", most)
+            object.__setattr__(self, "num_codebooks", max(8, (1 << 15) // self._order**2))
         check_integer("num_codebooks", self.num_codebooks, 1, _MAX_CODEBOOKS)
         check_integer("coin", self.coin, 0, (1 << 63) - 1)
-
-    @property
-    def _most_codewords(self) -> int:
-        return min(MOST_CODEWORDS, _MAX_ENTRIES // self.dim)
 
     @property
     def _order(self) -> int:

@@ -54,15 +54,13 @@ class HadamardCodebook(BallCodebook):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        most = min(MOST_CODEWORDS, self._order)
+        check_integer("num_codewords", self.num_codewords, 2, most)
         check_integer("dim", self.dim, _MIN_DIM, _MAX_DIM)
 
     @property
     def _order(self) -> int:
         return padded_size(self.dim + 1)
-
-    @property
-    def _most_codewords(self) -> int:
-        return min(MOST_CODEWORDS, self._order)
 
     @property
     def _order_statistics(self) -> tuple[Floats, Floats]:
