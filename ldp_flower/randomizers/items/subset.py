@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise, product
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,13 +94,9 @@ class SubsetSelection(FrequencyOracle):
 
         The numbers are multiples of the last one.
         """
-        weights = [Fraction(1)]
-        for i in reversed(range(self.set_size - 1)):
-            weights.append(
-                weights[-1]
-                * Fraction(self.domain_size - 1 - i, self.domain_size - self.report_items - i)
-            )
-        return weights[::-1]
+        d, w = self.domain_size, self.report_items
+        ratios = (Fraction(d - 1 - i, d - w - i) for i in reversed(range(self.set_size - 1)))
+        return [*accumulate(ratios, mul, initial=Fraction(1))][::-1]
 
     @property
     def _missing(self) -> Fraction:
