@@ -12,6 +12,7 @@ from ...validation import (
     check_integer,
     check_positive,
     check_range,
+    check_truth,
 )
 from .gaussian import gaussian_mu
 
@@ -173,8 +174,7 @@ class DpSgdPlan(PlainFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.stoppable, bool):
-            raise ValueError(f"Expected stoppable True or False, got {self.stoppable!r}.")
+        check_truth("stoppable", self.stoppable)
         check_positive("epsilon", self.epsilon)
         check_fraction("delta", self.delta)
         check_integer("num_rounds", self.num_rounds, 1)
@@ -184,9 +184,7 @@ class DpSgdPlan(PlainFields):
         check_integer("steps", self.steps, 1)
         if (all_steps := self.num_rounds * self.steps) > _MAX_STEPS:
             raise ValueError(f"Expected num_rounds * steps <= {_MAX_STEPS}, got {all_steps}.")
-        check_positive("sampling_rate", self.sampling_rate)
         check_range("sampling_rate", self.sampling_rate, _SMALLEST_RATE, 1)
-        check_positive("max_grad_norm", self.max_grad_norm)
         check_range("max_grad_norm", self.max_grad_norm, _SMALLEST_NORM, _LARGEST_NORM)
         if self.records_per_user is not None:
             check_integer("records_per_user", self.records_per_user, 1, _MAX_RECORDS_PER_USER)
