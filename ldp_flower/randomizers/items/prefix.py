@@ -14,7 +14,6 @@ from .hashing import LocalHashing
 
 _MAX_BITS = 40  # with more, hashes are no longer pairwise independent in all useful bits
 _MAX_ITEMS = 1 << 16
-_BLOCK = 1 << 16  # number of candidates whose reports are counted at a time
 _HALF = np.uint64(32)
 _MAX_FIRST_BITS = 20
 _MAX_STEP_BITS = 12
@@ -169,7 +168,7 @@ class PrefixTree(LocalHashing):
             candidates = _extensions(survivors, next_length - length)
             mine = levels == level
             num_users, length = int(mine.sum()), next_length
-            support = self._supported(reports[mine], coins[mine], candidates)
+            support = self._matching(reports[mine], coins[mine], candidates)
             tail = (false_alarm if last else 1.0) / max(2, len(candidates))
             cut = binom.isf(tail, num_users, float(self.other))
             kept = np.flatnonzero(support > cut)
@@ -179,13 +178,6 @@ class PrefixTree(LocalHashing):
         counts, std_errors = self._debiased(support, num_users, len(reports))
         cutoffs, _ = self._debiased(np.array([cut]), num_users, len(reports))
         return HeavyItems(survivors.astype(np.int64), counts, std_errors, float(cutoffs[0]))
-
-    def _supported(self, reports: Reports, coins: Words, candidates: Words) -> Integers:
-        blocks = [
-            self._matching(reports, coins, candidates[start : start + _BLOCK])
-            for start in range(0, len(candidates), _BLOCK)
-        ]
-        return np.concatenate([np.zeros(0, np.int64), *blocks])
 
     def _debiased(self, support: NDArray[Any], num_users: int, total: int) -> tuple[Floats, Floats]:
         """Return estimated counts of prefixes over all users, and the counts' standard errors.

@@ -314,9 +314,9 @@ def test_no_more_than_asked_for():
     assert items.tolist() == heavy[:2].tolist()
 
 
-def test_candidates_are_counted_in_blocks(monkeypatch):
+def test_reports_are_counted_in_blocks(monkeypatch):
     _, _, values = population(20, 3000, [0.3, 0.3], 2)
     whole = found(PrefixExtending(4.0, 20), values, 2)
-    monkeypatch.setattr("ldp_flower.randomizers.items.prefix._BLOCK", 1000)
+    monkeypatch.setattr("ldp_flower.randomizers.items.frequency._CHUNK_ENTRIES", 1000)
     for one, other in zip(whole, found(PrefixExtending(4.0, 20), values, 2), strict=True):
         np.testing.assert_array_equal(one, other)
