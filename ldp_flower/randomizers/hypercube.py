@@ -23,14 +23,14 @@ def _cap(epsilon: float, subset: int, agreements: int) -> tuple[TwoLevel, float]
     """Return the choice between a cap and its complement, and the scale ``m`` that debiases it.
 
     The cap is the set of patterns of ``subset`` bits with at least ``agreements`` ones.
-    ``m`` is E[2 K / k - 1] for K agreements of the k bits. A pattern and its
-    complement cancel, so the complement of the cap contributes minus the cap's sum.
+    ``m`` is E[2 K / k - 1] for K agreements of the k bits. Summed over the cap, 2 K / k - 1 is a
+    binomial coefficient, since C(k, i) (2 i - k) is a difference of k C(k - 1, i - 1) and
+    k C(k - 1, i). A pattern and its complement cancel, so the complement of the cap contributes
+    minus the cap's sum.
     """
     cap = sum(math.comb(subset, k) for k in range(agreements, subset + 1))
     choice = TwoLevel(epsilon, cap, 2**subset - cap)
-    excess = (
-        sum(math.comb(subset, k) * (2 * k - subset) for k in range(agreements, subset + 1)) / subset
-    )
+    excess = math.comb(subset - 1, agreements - 1)
     p = choice.probability
     return choice, excess * (p / cap - (1 - p) / (2**subset - cap))
 
