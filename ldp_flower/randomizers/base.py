@@ -94,6 +94,8 @@ class Randomizer(PlainFields, ABC):
     centre: ClassVar[float] = 0.0
     #: The neighbouring relation.
     protects: ClassVar[str] = "any two values of one user"
+    #: True if a sum of debiased reports can take the place of the reports.
+    summable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,11 +123,6 @@ class Randomizer(PlainFields, ABC):
         Given the times at which the bits change, any two histories of values differ by epsilon.
         """
         return False
-
-    @property
-    def summable(self) -> bool:
-        """True if a sum of debiased reports can take the place of the reports."""
-        return True
 
     @property
     def debiasable(self) -> bool:
