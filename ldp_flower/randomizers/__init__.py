@@ -90,12 +90,8 @@ def _kept(config: tuple[tuple[str, type, object], ...]) -> Randomizer:
 
 
 def _built(parameters: dict[str, object]) -> Randomizer:
-    if parameters.get("name") == SampledCoordinate.__name__:
-        return _sampled(parameters)
-    return _single(parameters)
-
-
-def _sampled(parameters: dict[str, object]) -> SampledCoordinate:
+    if parameters.get("name") != SampledCoordinate.__name__:
+        return _single(parameters)
     prefix = "part/"
     part = {k.removeprefix(prefix): v for k, v in parameters.items() if k.startswith(prefix)}
     own = {name for name in parameters if not name.startswith(prefix)}
