@@ -326,6 +326,7 @@ class ErrorPair(Question):
     """
 
     stem: ClassVar[str] = "error_pair"
+    fixed_width: ClassVar[int] = 4
 
     theta: PerFeature
     offset: Signed
@@ -334,10 +335,6 @@ class ErrorPair(Question):
     centre_bound: float
 
     radius: ClassVar[float] = math.sqrt(0.5) * math.hypot(1.0, HALF)
-
-    def width(self, num_features: int) -> int:
-        """Return 4, the number of coordinates of a value."""
-        return 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,6 +348,7 @@ class LossMoments(Question):
     """
 
     stem: ClassVar[str] = "loss_moments"
+    fixed_width: ClassVar[int] = 5
 
     theta: PerFeature
     centre: Signed
@@ -358,10 +356,6 @@ class LossMoments(Question):
 
     #: Largest length of a value.
     radius: ClassVar[float] = math.sqrt(2 * 0.5**2 + 3 * (SQUARE / 2) ** 2)
-
-    def width(self, num_features: int) -> int:
-        """Return 5, the number of coordinates of a value."""
-        return 5
 
 
 #: Weights of the scores, of the matrices and of the scores' squares in :class:`NormalEquations`.
