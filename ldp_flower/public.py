@@ -9,6 +9,6 @@ from .data.users import Users as Users
 from .guarantee.arms import assigned_arms as assigned_arms
 from .guarantee.budget import PrivacyPolicy as PrivacyPolicy
 from .planning import plan as plan
-from .simulation.grid import GeneratedUsers as GeneratedUsers
+from .simulation.generated import GeneratedUsers as GeneratedUsers
 from .simulation.grid import InProcessGrid as InProcessGrid
-from .simulation.grid import simulate as simulate
+from .simulation.run import simulate as simulate
