@@ -12,6 +12,7 @@ from .networks import *
 from .registry import *
 from .regression import *
 from .scores import *
+from .selection import *
 from .sizes import *
 from .sums import *
 from .transformed import *

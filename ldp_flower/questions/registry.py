@@ -15,6 +15,7 @@ from . import (  # noqa: F401 -- they define the questions
     features,
     regression,
     scores,
+    selection,
     sizes,
     sums,
     updates,

@@ -22,11 +22,7 @@ from .features import (
     ColumnLogSizes,
     ColumnMeanNorm,
     ColumnMeans,
-    CorrelatedFeatures,
-    LassoFeatures,
     Mean,
-    PostLassoFeatures,
-    PursuedFeatures,
     Record,
     RecordCopies,
     SecondMoments,
@@ -44,6 +40,7 @@ from .regression import (
     RidgeStep,
     RootCurvature,
 )
+from .selection import CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures
 from .sizes import OCTAVES, DistanceOctave, ResidualOctave
 from .sums import ClassMoves, RidgeMove
 
