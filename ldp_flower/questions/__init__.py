@@ -6,6 +6,7 @@ and a question for which the node's app supplies a statistic (:func:`wire_types_
 """
 
 from .base import *
+from .classes import *
 from .columns import *
 from .features import *
 from .networks import *

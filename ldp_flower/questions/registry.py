@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from . import (  # noqa: F401 -- they define the questions
+    classes,
     columns,
     features,
     regression,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .base import AboutFeatures, Marks, MessageError, PerFeature, Signed, check_marks
-from .regression import ClassQuestion, NumClasses
+from .classes import ClassQuestion, NumClasses
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class RankingCurve(ClassQuestion):
     """The ranking of one class against the others at k thresholds, shape (users, 2 k).
 
     The sign of a row at a threshold is that of its score less the threshold. The first k numbers
-    are those of :class:`~.regression.Ranking`: a row of the class with index ``place`` counts
+    are those of :class:`~.classes.Ranking`: a row of the class with index ``place`` counts
     ``1 - share``, another row ``-share``, and this is multiplied by the sign. The others are the
     signs, times :attr:`weight`. All numbers are means over the user's rows, in which rows of
     unknown classes count 0. The value is zero without rows. Its Euclidean length is at most

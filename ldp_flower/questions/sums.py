@@ -20,8 +20,8 @@ from .base import (
     Signed,
     check_marks,
 )
+from .classes import ClassQuestion, NumClasses
 from .columns import Cells, OneColumn
-from .regression import ClassQuestion, NumClasses
 
 #: Weight of a number's square in :class:`Moments`; the number itself has weight 1.
 SQUARE = 0.25

@@ -18,6 +18,7 @@ from .base import (
     integer_expected,
     name_of,
 )
+from .classes import ClassStep, MeanScore, Ranking
 from .features import (
     ColumnLogSizes,
     ColumnMeanNorm,
@@ -29,11 +30,8 @@ from .features import (
     TensorMoments,
 )
 from .regression import (
-    ClassStep,
     Gradient,
     LocalCoefficients,
-    MeanScore,
-    Ranking,
     ResidualCoefficients,
     RidgeShift,
     RidgeShiftOctave,
