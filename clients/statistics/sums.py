@@ -8,7 +8,8 @@ import numpy as np
 from ldp_flower import questions as q
 from ldp_flower.data.users import Users
 from ldp_flower.questions.links import LINKS
-from ldp_flower.questions.sums import BESIDE, EQUATIONS, FLAG, HALF, PRESENCE, SQUARE
+from ldp_flower.questions.model_sums import EQUATIONS, HALF
+from ldp_flower.questions.sums import BESIDE, FLAG, PRESENCE, SQUARE
 from ldp_flower.randomizers.elementwise import directions, row_dots
 from ldp_flower.validation import Floats
 

@@ -14,6 +14,7 @@ from . import (  # noqa: F401 -- they define the questions
     classes,
     columns,
     features,
+    model_sums,
     regression,
     scores,
     selection,

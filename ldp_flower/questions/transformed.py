@@ -29,6 +29,7 @@ from .features import (
     SecondMoments,
     TensorMoments,
 )
+from .model_sums import ClassMoves, RidgeMove
 from .regression import (
     Gradient,
     LocalCoefficients,
@@ -40,7 +41,6 @@ from .regression import (
 )
 from .selection import CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures
 from .sizes import OCTAVES, DistanceOctave, ResidualOctave
-from .sums import ClassMoves, RidgeMove
 
 Path = tuple[type[Question], ...]
 

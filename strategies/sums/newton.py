@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.questions import NormalEquations
-from ldp_flower.questions.sums import EQUATIONS
+from ldp_flower.questions.model_sums import EQUATIONS
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from ldp_flower.questions import DistanceOctave, ErrorPair, OctaveShares, ResidualOctave
+from ldp_flower.questions.model_sums import HALF
 from ldp_flower.questions.sizes import OCTAVES, SMALLEST_OCTAVE
-from ldp_flower.questions.sums import HALF
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 
