@@ -9,6 +9,7 @@ from .base import *
 from .classes import *
 from .columns import *
 from .features import *
+from .fields import *
 from .model_sums import *
 from .networks import *
 from .registry import *

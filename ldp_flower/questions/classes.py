@@ -7,15 +7,8 @@ target are left out.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from .base import (
-    AboutFeatures,
-    Coordinates,
-    OneNumber,
-    PerCoordinate,
-    PerFeature,
-    Question,
-    Signed,
-)
+from .base import AboutFeatures, OneNumber, Question
+from .fields import Coordinates, PerCoordinate, PerFeature, Signed
 
 NumClasses = Annotated[int, 1 << 16]
 

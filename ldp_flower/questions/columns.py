@@ -6,18 +6,15 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from .base import (
+from .base import AboutColumns, OneNumber, Rows, check_together
+from .fields import (
     MOST_MARKS,
-    AboutColumns,
     Coordinates,
     Marks,
     MessageError,
-    OneNumber,
     PerValue,
-    Rows,
     Signed,
     check_marks,
-    check_together,
 )
 
 _MOST_CELLS = 1 << 16  # largest number that a message can request

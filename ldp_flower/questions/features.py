@@ -3,19 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from .base import (
-    AboutFeatures,
-    Coordinates,
-    MessageError,
-    OfColumns,
-    OneNumber,
-    PerCoordinate,
-    PerFeature,
-    Prior,
-    Question,
-    Rows,
-    Signed,
-)
+from .base import AboutFeatures, OfColumns, OneNumber, Question, Rows
+from .fields import Coordinates, MessageError, PerCoordinate, PerFeature, Prior, Signed
 from .moments import MAX_DEGREE, num_moments, tensor_powers
 
 

@@ -7,15 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import (
-    Coordinates,
-    Marks,
-    MessageError,
-    PerFeature,
-    Question,
-    Signed,
-)
+from .base import Question
 from .classes import ClassQuestion, NumClasses
+from .fields import Coordinates, Marks, MessageError, PerFeature, Signed
 from .sums import SQUARE
 
 

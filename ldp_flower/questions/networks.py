@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from ..models import Limits, Network, NetworkError
 from ..models.graph import LABEL_LOSSES
 from ..models.parsing import parsed
-from .base import Letters, Marks, MessageError, Question
+from .base import Question
+from .fields import Letters, Marks, MessageError
 from .sums import SQUARE
 
 

@@ -22,7 +22,8 @@ from . import (  # noqa: F401 -- they define the questions
     sums,
     updates,
 )
-from .base import Arrays, FieldSpec, MessageError, Per, Question, name_of, slots
+from .base import Question, name_of, slots
+from .fields import Arrays, FieldSpec, MessageError, Per
 from .transformed import TransformedQuestion
 from .updates import UpdateQuestion
 

@@ -4,17 +4,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..validation import Floats
-from .base import (
+from .base import OneNumber, Question, check_together
+from .fields import (
     Coordinates,
     MessageError,
-    OneNumber,
     PerCoordinate,
     PerFeature,
     PerValue,
     Prior,
-    Question,
     Signed,
-    check_together,
 )
 from .links import LINKS
 from .sizes import Octave

@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import AboutFeatures, Marks, MessageError, PerFeature, Signed, check_marks
+from .base import AboutFeatures
 from .classes import ClassQuestion, NumClasses
+from .fields import Marks, MessageError, PerFeature, Signed, check_marks
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from .base import (
-    AboutFeatures,
-    Question,
-)
+from .base import AboutFeatures, Question
 
 
 @dataclass(frozen=True, eq=False)

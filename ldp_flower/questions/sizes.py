@@ -6,14 +6,8 @@ A residual is a row's target minus its mean under a link at ``u = offset + <x, t
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from .base import (
-    AboutFeatures,
-    Coordinates,
-    OneNumber,
-    PerFeature,
-    Question,
-    Signed,
-)
+from .base import AboutFeatures, OneNumber, Question
+from .fields import Coordinates, PerFeature, Signed
 from .links import LINKS
 
 OCTAVES: Final = 64  # for sizes from 2**-32 to 2**32; other sizes count as the first or last octave

@@ -8,17 +8,9 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from .base import (
-    AboutColumns,
-    AboutFeatures,
-    Coordinates,
-    Marks,
-    MessageError,
-    Rows,
-    Signed,
-    check_marks,
-)
+from .base import AboutColumns, AboutFeatures, Rows
 from .columns import Cells, OneColumn
+from .fields import Coordinates, Marks, MessageError, Signed, check_marks
 
 #: Weight of a number's square in :class:`Moments`; the number itself has weight 1.
 SQUARE = 0.25

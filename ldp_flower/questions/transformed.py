@@ -7,17 +7,7 @@ from typing import Annotated, Any, ClassVar
 from numpy.typing import NDArray
 
 from ..randomizers.elementwise import padded_size
-from .base import (
-    MessageError,
-    Per,
-    PerColumn,
-    PerInner,
-    PerValue,
-    Question,
-    Wire,
-    integer_expected,
-    name_of,
-)
+from .base import Question, Wire, name_of
 from .classes import ClassStep, MeanScore, Ranking
 from .features import (
     ColumnLogSizes,
@@ -29,6 +19,7 @@ from .features import (
     SecondMoments,
     TensorMoments,
 )
+from .fields import MessageError, Per, PerColumn, PerInner, PerValue, integer_expected
 from .model_sums import ClassMoves, RidgeMove
 from .regression import (
     Gradient,

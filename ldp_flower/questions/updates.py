@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import Coordinates, MessageError, Question, check_coordinates
+from .base import Question, check_coordinates
+from .fields import Coordinates, MessageError
 
 
 @dataclass(frozen=True, eq=False)
