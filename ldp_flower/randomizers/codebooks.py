@@ -12,9 +12,7 @@ favours an axis, it favours a different axis for every user.
 """
 
 import math
-import threading
 from abc import abstractmethod
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -25,9 +23,10 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..randomness import KeyedRandom, RandomSource, Words, derive
+from ..randomness import RandomSource, Words, derive
 from ..validation import Floats, check_integer
 from .base import OfVector, Reports, Summary
+from .codewords import codewords, turned, turned_back
 from .elementwise import lift
 from .order_statistics import of_directions
 from .two_level import OneChoice, Ranks, TwoLevel
@@ -189,7 +188,7 @@ class BallCodebook(OneChoice, OfVector):
 _MAX_ENTRIES = 1 << 24
 _MAX_CODEBOOKS = 1 << 40
 _SHARING = 512  # users of a cohort who share a codebook
-_GROUP, _SIGNS, _SHIFT = 0, 1, 2  # purposes of a user's coin
+_GROUP = 0  # purpose of a user's coin, beside those of :mod:`.codewords`
 _ROWS = 32  # rows in one matrix product, a constant, so that results do not depend on other rows
 _CACHED_ENTRIES = 1 << 17  # entries of users' rows and products at a time
 _MADE_ENTRIES = 1 << 20  # entries of codebooks that are generated at a time, if there are several
@@ -287,7 +286,7 @@ class Codebook(BallCodebook):
         at_once = max(1, _MADE_ENTRIES // (self.num_codewords * self._order))
         for start in range(0, len(groups), at_once):
             some = groups[start : start + at_once]
-            yield from directions(self.coin, some, self.num_codewords, self._order)
+            yield from codewords(self.coin, some, self.num_codewords, self._order)
 
     def _shared(self, coins: Words) -> Iterator[tuple[Rows, Rows, Iterator[Floats]]]:
         """Yield some users at a time with their codebooks.
@@ -336,115 +335,3 @@ def _multiply(rows: Floats, words: Floats, products: Floats) -> None:
         last = np.zeros((_ROWS, dim))
         last[: len(rows) - whole] = rows[whole:]
         products[whole:] = (last @ words.T)[: len(rows) - whole]
-
-
-_KEPT_BYTES = 1 << 26
-_FILLED_ENTRIES = 1 << 14  # entries of words made at a time, so that they stay in the cache
-_BELOW_ONE = np.float32(1 - 2.0**-24)
-
-Key = tuple[int, int, int, int]
-
-
-class _Kept:
-    """Cache of the codebooks that were used last, up to ``_KEPT_BYTES`` bytes in total."""
-
-    def __init__(self) -> None:
-        self._words: OrderedDict[Key, Floats] = OrderedDict()
-        self._lock = threading.Lock()
-        self.nbytes = 0
-
-    def known(self, keys: list[Key]) -> dict[Key, Floats]:
-        with self._lock:
-            return {key: self._words[key] for key in keys if key in self._words}
-
-    def keep(self, found: dict[Key, Floats]) -> None:
-        with self._lock:
-            for key, words in found.items():
-                if key not in self._words:
-                    self._words[key] = words
-                    self.nbytes += words.nbytes
-                self._words.move_to_end(key)
-            while self.nbytes > _KEPT_BYTES:
-                self.nbytes -= self._words.popitem(last=False)[1].nbytes
-
-
-_kept = _Kept()
-
-
-def directions(coin: int, groups: Words, number: int, dim: int) -> list[Floats]:
-    """Return the groups' codebooks: independent uniform unit vectors, each of shape (number, dim).
-
-    The codebooks that were used last are cached, since a group's users come one after the other,
-    in one process or from many nodes. The cached data are public.
-    """
-    keys = [(coin, group, number, dim) for group in groups.tolist()]
-    found = _kept.known(keys)
-    if missing := [key for key in keys if key not in found]:
-        which = np.array([group for _, group, *_ in missing], np.uint64)[:, None]
-        made = np.empty((len(missing), number, dim))
-        states = derive(coin, which, np.arange(number, dtype=np.uint64)[None])
-        _fill(made.reshape(-1, dim), states.reshape(-1))
-        made.flags.writeable = False
-        found.update(zip(missing, made, strict=True))
-    _kept.keep(found)
-    return [found[key] for key in keys]
-
-
-def _fill(directions: Floats, states: Words) -> None:
-    """Fill the rows with uniform unit vectors, from normals by the Box-Muller method.
-
-    Each word gives two normals. The vectors have a precision of seven digits. No guarantee depends
-    on them, and a different last digit on another processor changes an estimate just as little.
-    """
-    half = -(-directions.shape[1] // 2)
-    other = directions.shape[1] - half
-    rows = max(1, _FILLED_ENTRIES // half)
-    for start in range(0, len(states), rows):
-        some = directions[start : start + rows]
-        words = KeyedRandom(states[start : start + rows]).words((len(some), half))
-        radius = (words >> np.uint64(32)).astype(np.float32)
-        radius += np.float32(0.5)
-        radius *= np.float32(2.0**-32)
-        # One in 2**25 is rounded to 1, whose logarithm is 0: the word would have no direction.
-        np.minimum(radius, _BELOW_ONE, out=radius)
-        np.log(radius, out=radius)
-        radius *= np.float32(-2)
-        np.sqrt(radius, out=radius)
-        angle = words.astype(np.uint32).view(np.int32).astype(np.float32)
-        angle *= np.float32(math.pi * 2.0**-31)
-        np.multiply(np.cos(angle), radius, out=some[:, :half])
-        np.multiply(np.sin(angle[:, :other]), radius[:, :other], out=some[:, half:])
-        some /= np.sqrt(np.einsum("ij,ij->i", some, some))[:, None]
-
-
-def signs(coins: Words, number: int) -> Floats:
-    """Return ``number`` random signs, +1 or -1, for each user, from its coin."""
-    words = KeyedRandom(derive(coins, _SIGNS)).words((len(coins), -(-number // 64)))
-    packed = np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(len(coins), -1)
-    bits = np.unpackbits(packed, axis=1, count=number).astype(np.float64)
-    bits *= -2
-    bits += 1
-    return bits
-
-
-def turned(rows: Floats, coins: Words) -> Floats:
-    """Return each user's vector turned by its coin: random signs, then a cyclic shift."""
-    dim = rows.shape[1]
-    return _shifted(rows * signs(coins, dim), _shifts(coins, dim))
-
-
-def turned_back(rows: Floats, coins: Words) -> Floats:
-    """Return each user's vector from the result of :func:`turned`, which this undoes."""
-    dim = rows.shape[1]
-    return _shifted(rows, (dim - _shifts(coins, dim)) % dim) * signs(coins, dim)
-
-
-def _shifted(rows: Floats, by: NDArray[np.intp]) -> Floats:
-    """Return each row, shifted cyclically to the left by ``by`` places."""
-    twice = np.concatenate([rows, rows], axis=1)
-    windows = np.lib.stride_tricks.sliding_window_view(twice, rows.shape[1], axis=1)
-    return np.asarray(windows[np.arange(len(rows)), by])
-
-
-def _shifts(coins: Words, dim: int) -> NDArray[np.intp]:
-    return (derive(coins, _SHIFT) % np.uint64(dim)).astype(np.intp)

@@ -9,7 +9,8 @@ import numpy as np
 from ..randomness import Words
 from ..validation import Floats, check_integer, plain_arguments
 from .base import Reports
-from .codebooks import MOST_CODEWORDS, BallCodebook, Codebook, Places, signs
+from .codebooks import MOST_CODEWORDS, BallCodebook, Codebook, Places
+from .codewords import signs
 from .elementwise import hadamard, lift, padded_size
 from .order_statistics import of_axes
 

@@ -11,7 +11,7 @@ from ldp_flower.randomizers import (
     TwoLevel,
     randomizer_from_config,
 )
-from ldp_flower.randomizers.codebooks import _kept, directions, turned, turned_back
+from ldp_flower.randomizers.codewords import _kept, codewords, turned, turned_back
 from ldp_flower.randomizers.order_statistics import of_directions
 from ldp_flower.randomness import KeyedRandom, derive
 
@@ -128,7 +128,7 @@ def test_a_turn_is_undone_and_moves_between_word_and_vector():
 
 @pytest.mark.parametrize("dim", [1, 2, 5, 64, 65])
 def test_words_are_uniform_directions(dim):
-    words = np.concatenate(directions(3, np.arange(40, dtype=np.uint64), 256, dim))
+    words = np.concatenate(codewords(3, np.arange(40, dtype=np.uint64), 256, dim))
     np.testing.assert_allclose(np.linalg.norm(words, axis=1), 1, rtol=1e-12)
     # W**2 of a coordinate is Beta(1/2, (d - 1)/2): 5 standard errors of 10,240 words.
     second, fourth = 1 / dim, 3 / (dim * (dim + 2))
@@ -177,7 +177,7 @@ def test_equal_products_have_exactly_as_many_likely_words():
 def test_no_coin_makes_a_word_without_a_direction():
     """Word 92 of this one is made of a uniform that four bytes round to 1."""
     mechanism = Codebook(2.0, 1, num_codebooks=1, coin=146_334)
-    (words,) = directions(146_334, np.zeros(1, np.uint64), 256, 2)
+    (words,) = codewords(146_334, np.zeros(1, np.uint64), 256, 2)
     np.testing.assert_allclose(np.linalg.norm(words, axis=1), 1)
     # Of 20,000 reports of a value each, no index stays away: each has 34 or more on average.
     coins = np.zeros(20_000, np.uint64)
@@ -198,7 +198,7 @@ def test_products_that_are_no_numbers_leave_every_row_its_likely_words():
 
 
 def test_the_words_that_are_kept_are_few(monkeypatch):
-    monkeypatch.setattr("ldp_flower.randomizers.codebooks._KEPT_BYTES", 10_000)
+    monkeypatch.setattr("ldp_flower.randomizers.codewords._KEPT_BYTES", 10_000)
     mechanism = Codebook(1.0, 9, num_codewords=10, num_codebooks=1 << 40)
     coins = derive(np.arange(60))
     first = mechanism.debias(np.zeros(60, np.uint8), coins)
@@ -210,7 +210,7 @@ def test_codebooks_of_users_own_are_not_all_in_memory_at_a_time(monkeypatch):
     """Those of 32 users have 1 MiB each, which a server can ask for as it can for 512."""
     mechanism = Codebook(1.0, 1023, num_codewords=128, num_codebooks=1 << 40)
     values, coins = np.zeros((32, 1023)), derive(np.arange(32))
-    monkeypatch.setattr("ldp_flower.randomizers.codebooks._KEPT_BYTES", 0)
+    monkeypatch.setattr("ldp_flower.randomizers.codewords._KEPT_BYTES", 0)
     tracemalloc.start()
     mechanism.randomize(values, KeyedRandom(coins), coins)
     _, most = tracemalloc.get_traced_memory()
