@@ -20,12 +20,8 @@ from .items.prefix import PrefixExtending, TreeHist
 from .items.square_wave import DiscreteSquareWave, NarrowSquareWave
 from .items.subset import SubsetSelection
 from .real_valued.gaussian import GaussianMechanism, GaussianRecord
-from .real_valued.records import (
-    RecordGaussian,
-    RecordMechanism,
-    RecordPeeling,
-    RecordVertices,
-)
+from .real_valued.record_places import RecordPeeling, RecordVertices
+from .real_valued.records import RecordGaussian, RecordMechanism
 from .real_valued.scalar import HybridMechanism, PiecewiseMechanism
 from .sampled import SampledCoordinate
 from .sums import BallSum, CellSum, NodeSum

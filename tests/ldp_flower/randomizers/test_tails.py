@@ -20,7 +20,7 @@ from ldp_flower.randomizers import (
     RecordVertices,
 )
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
-from ldp_flower.randomizers.real_valued.records import noisy_top
+from ldp_flower.randomizers.real_valued.record_places import noisy_top
 from ldp_flower.randomness import KeyedRandom, derive
 
 LAST = 2**64 - 1

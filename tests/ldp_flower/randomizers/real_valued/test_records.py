@@ -10,7 +10,7 @@ from scipy.stats import chisquare, kstest, norm
 from ldp_flower.accounting import zcdp_rho
 from ldp_flower.randomizers import RecordGaussian, RecordPeeling
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
-from ldp_flower.randomizers.real_valued.records import noisy_top
+from ldp_flower.randomizers.real_valued.record_places import noisy_top
 from ldp_flower.randomness import KeyedRandom, NumpyRandom, derive
 
 GAUSSIAN = RecordGaussian(1.0, 4, 2.0, 1e-3, 50)
