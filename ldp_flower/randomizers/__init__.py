@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from inspect import isabstract, isclass
 
-from .base import Estimate, Randomizer, Summary
+from .base import Randomizer
 from .codebooks import Codebook
+from .estimates import Estimate, Summary
 from .hadamard_codebook import HadamardCodebook, ball_codebook
 from .hypercube import SubsetHypercube
 from .items import best_frequency_oracle

@@ -5,7 +5,6 @@ The module also has base classes for two common domains: a number in an interval
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self, final
 
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..randomness import RandomSource, Words, as_source, derive
 from ..validation import Floats, PlainFields, check_integer, check_positive, check_range
+from .estimates import Estimate, Summary
 
 Reports = NDArray[np.generic]
 
@@ -29,54 +29,6 @@ def _coins(num_users: int, coins: Words | None) -> Words:
     if len(coins) != num_users:
         raise ValueError(f"Expected {num_users} coins, one per user, got {len(coins)}.")
     return coins
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Estimated mean over users, with its standard error.
-
-    ``mean``, shape (dim,), is an unbiased estimate of the mean of the users' (clipped) values.
-    ``std_error`` is its standard error, computed from the spread of the reports. It therefore
-    covers randomisation, sampling of users and their heterogeneity. ``count`` is the number of
-    reports.
-    """
-
-    mean: Floats
-    std_error: Floats
-    count: int
-
-    @classmethod
-    def side_by_side(cls, parts: Iterable["Estimate"], count: int) -> "Estimate":
-        """Return one estimate that has the coordinates of several, one after the other.
-
-        ``count`` is its number of reports.
-        """
-        means, errors = zip(*((part.mean, part.std_error) for part in parts), strict=True)
-        return cls(np.concatenate(means), np.concatenate(errors), count)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Sum of debiased reports and sum of their squares, by coordinate, each of shape (size,).
-
-    Summaries of disjoint sets of users can be added.
-    """
-
-    count: int
-    sum: Floats
-    sum_of_squares: Floats
-
-    def __add__(self, other: "Summary") -> "Summary":
-        return Summary(
-            self.count + other.count,
-            self.sum + other.sum,
-            self.sum_of_squares + other.sum_of_squares,
-        )
-
-    @classmethod
-    def empty(cls, dim: int) -> "Summary":
-        """Return the summary of an empty set of reports."""
-        return cls(0, np.zeros(dim), np.zeros(dim))
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from ..randomness import RandomSource, Words, derive
 from ..validation import Floats, check_integer
-from .base import OfVector, Reports, Summary
+from .base import OfVector, Reports
 from .codewords import codewords, turned, turned_back
 from .elementwise import lift
+from .estimates import Summary
 from .order_statistics import of_directions
 from .two_level import OneChoice, Ranks, TwoLevel
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import Floats
-from .base import Estimate, OfVector, Reports, Summary
+from .base import OfVector, Reports
+from .estimates import Estimate, Summary
 from .two_level import OneChoice, Ranks, TwoLevel, sign_chances
 
 _MAX_SUBSET = 16

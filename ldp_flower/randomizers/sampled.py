@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ..randomness import RandomSource, Words, derive
 from ..validation import Floats, check_integer
-from .base import Estimate, Randomizer, Reports, Summary
+from .base import Randomizer, Reports
+from .estimates import Estimate, Summary
 from .two_level import Law, enumerable
 
 _WHICH, _PART = 0, 1  # purposes of the user's coin

@@ -15,9 +15,10 @@ import numpy as np
 
 from ..randomness import RandomSource, Words
 from ..validation import Floats, check_fraction, check_integer, check_range
-from .base import Estimate, Randomizer, Reports, Summary
+from .base import Randomizer, Reports
 from .discrete_gaussian import SIGMA, Integers, discrete_gaussian
 from .elementwise import directions, row_dots
+from .estimates import Estimate, Summary
 from .sum_budget import MOST_DRAWS, plan_epsilon, plan_rho
 
 #: Number of parts into which a plan's budget is divided. Every report costs some of the parts.

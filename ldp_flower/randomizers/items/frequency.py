@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
 from ...validation import Floats, Integers, check_integer
-from ..base import Estimate, Randomizer, Reports, Summary, _coins
+from ..base import Randomizer, Reports, _coins
+from ..estimates import Estimate, Summary
 from ..two_level import OneChoice, Ranks, TwoLevel, residue_shares
 
 _SLACK = 1e-9

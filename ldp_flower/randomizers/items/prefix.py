@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ...randomness import KeyedRandom, Words
 from ...validation import Floats, Integers, check_fraction, check_integer
-from ..base import Estimate, Reports, Summary
+from ..base import Reports
+from ..estimates import Estimate, Summary
 from .hashing import LocalHashing
 
 _MAX_BITS = 40  # with more, hashes are no longer pairwise independent in all useful bits

@@ -13,8 +13,9 @@ import numpy as np
 
 from ...randomness import RandomSource, Words
 from ...validation import Floats, check_fraction, check_integer, check_range
-from ..base import Estimate, Reports, Summary
+from ..base import Reports
 from ..elementwise import directions
+from ..estimates import Estimate, Summary
 from . import RealVector, on_grid
 from .gaussian import gaussian_mu
 
