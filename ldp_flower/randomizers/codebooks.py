@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import ClassVar, Self
 
 import numpy as np
@@ -289,11 +288,10 @@ class Codebook(BallCodebook):
             some = groups[start : start + at_once]
             yield from codewords(self.coin, some, self.num_codewords, self._order)
 
-    def _shared(self, coins: Words) -> Iterator[tuple[Rows, Rows, Iterator[Floats]]]:
-        """Yield some users at a time with their codebooks.
+    def _shared(self, coins: Words) -> Iterator[tuple[Rows, Iterator[tuple[slice, Floats]]]]:
+        """Yield some users at a time: their indices, sorted by codebook, and their codebooks.
 
-        These are the users' indices, sorted by codebook, the positions where each codebook's users
-        begin, and the codebooks.
+        Each codebook comes with the slice of those of the users who have it.
         """
         groups = self._groups(coins)
         order = np.argsort(groups, kind="stable")
@@ -301,26 +299,23 @@ class Codebook(BallCodebook):
         for start in range(0, len(order), step):
             users = order[start : start + step]
             present, begins = np.unique(groups[users], return_index=True)
-            yield users, begins, self._codebooks(present)
+            runs = map(slice, begins, [*begins[1:], len(users)])
+            yield users, zip(runs, self._codebooks(present), strict=True)
 
     def _products(self, values: Floats, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        for users, begins, codebooks in self._shared(coins):
+        for users, codebooks in self._shared(coins):
             rows = turned(lift(values[users], self.radius), coins[users])
             products = np.empty((len(users), self.num_codewords))
-            for words, run in zip(codebooks, _runs(begins, len(users)), strict=True):
+            for run, words in codebooks:
                 _multiply(rows[run], words, products[run])
             yield users, products
 
     def _chosen(self, reports: Reports, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        for users, begins, codebooks in self._shared(coins):
+        for users, codebooks in self._shared(coins):
             chosen = np.empty((len(users), self._order))
-            for words, run in zip(codebooks, _runs(begins, len(users)), strict=True):
+            for run, words in codebooks:
                 chosen[run] = words[reports[users[run]]]
             yield users, turned_back(chosen, coins[users])
-
-
-def _runs(begins: Rows, end: int) -> list[slice]:
-    return [slice(*pair) for pair in pairwise([*begins.tolist(), end])]
 
 
 def _multiply(rows: Floats, words: Floats, products: Floats) -> None:
