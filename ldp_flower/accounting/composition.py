@@ -81,7 +81,10 @@ Event = RandomizedResponseEvent | GaussianEvent
 
 
 def total_mu(events: Iterable[GaussianEvent]) -> float:
-    """Return the exact mu of several Gaussian reports: the root of the sum of squares."""
+    """Return the mu of one Gaussian report that costs exactly as much as several together.
+
+    It is the root of the sum of their squared mu, see :class:`GaussianEvent`.
+    """
     events = _listed("events", events, GaussianEvent)
     return math.hypot(*(math.sqrt(event.count) * event.mu for event in events))
 
@@ -185,7 +188,11 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -
 
 @plain_arguments
 def noise_multiplier_epsilon(noise_multipliers: Iterable[float], delta: float) -> float:
-    """Return the epsilon, at ``delta``, of sums with these noise multipliers."""
+    """Return the epsilon, at ``delta``, of all sums to which one unit contributes, together.
+
+    There is one noise multiplier per sum, as in :func:`gaussian_noise_multiplier`, which is the
+    inverse.
+    """
     if not isinstance(noise_multipliers, Iterable):
         raise ValueError(f"Expected an iterable of noise_multipliers, got {noise_multipliers!r}.")
     events = []

@@ -38,7 +38,7 @@ _SLOTS: dict[type["Question"], tuple[FieldSpec, ...]] = {}
 
 
 def slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
-    """Return the encodings for the wire of the fields that a class of questions has."""
+    """Return the encodings for the wire of a question class's fields, in their order."""
     if kind not in _SLOTS:
         _SLOTS[kind] = _slots(kind)
     return _SLOTS[kind]
@@ -132,7 +132,7 @@ class Question:
         return num_features
 
     def num_wanted(self, num_features: int) -> int:
-        """Return the number of coordinates that the question names, or all if it names none."""
+        """Return the number of wanted coordinates: those in ``coordinates``, or all features."""
         chosen = getattr(self, "coordinates", None)
         return self.features(num_features) if chosen is None else len(chosen)
 
@@ -153,12 +153,12 @@ class Question:
 
     @property
     def classes_asked(self) -> int:
-        """Number of classes if targets are class indices from 0; 0 if they are other numbers."""
+        """Number of classes if the question treats targets as class indices from 0; otherwise 0."""
         return 2 if getattr(self, "link", "") == "logistic" else 0
 
     @property
     def record_centre(self) -> Floats | float:
-        """Public centre, which a mechanism for silos adds to every record's value."""
+        """Public vector that a mechanism for silos adds to every record's value, after clipping."""
         return 0.0
 
     def check(self, num_features: int, width: int) -> None:
@@ -190,7 +190,10 @@ class Question:
         return expected
 
     def check_lengths(self, lengths: Mapping[Per, int], users_have: str) -> None:
-        """Raise MessageError unless the arrays of these kinds have these lengths."""
+        """Raise MessageError unless arrays whose :class:`Per` is in ``lengths`` have its length.
+
+        ``users_have`` ends the error: the number of features that the length follows from.
+        """
         for slot in slots(type(self)):
             array = getattr(self, slot.field)
             if slot.per is not None and slot.per in lengths and array is not None:

@@ -126,7 +126,10 @@ class Cells(AboutColumns):
 
     @property
     def cuts(self) -> Marks:
-        """Edges between cells, shape (numbers, edges), or (0, 0) if the question has no edges."""
+        """Edges at which columns of numbers are cut into cells, one row per column.
+
+        The shape is (0, 0) if the question has no edges.
+        """
         edges: Marks | None = getattr(self, "edges", None)
         return np.empty((0, 0)) if edges is None else edges
 

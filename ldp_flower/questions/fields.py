@@ -110,7 +110,7 @@ class FieldSpec:
 
 
 def integer_expected(name: str, high: int, value: float) -> MessageError:
-    """Return the error for a number that is not an integer up to ``high``."""
+    """Return the error to raise for an argument that is not an integer up to ``high``."""
     return MessageError(f"Expected an integer {name} of at most {high}, got {value}.")
 
 

@@ -38,7 +38,10 @@ def tensor_powers(degree: int, stride: int) -> Sequence[int]:
 
 
 def tensor_weight(powers: Sequence[int]) -> float:
-    """Return the weight of products and powers that keeps the whole value in the unit ball."""
+    """Return the number by which all parts of :class:`~.features.TensorMoments` are multiplied.
+
+    It keeps the whole value in the unit ball. ``powers`` are the exponents of the tensor powers.
+    """
     return 1 / math.sqrt(1 + len(powers))
 
 
@@ -75,7 +78,10 @@ def packed_power(rows: Floats, degree: int, part: slice = slice(None)) -> Floats
 
 
 def unpacked_square(packed: Floats) -> Floats:
-    """Return the symmetric matrix whose packed form is ``packed``, shape (dim, dim)."""
+    """Return a symmetric matrix, shape (dim, dim), from its packed form.
+
+    A server reads the mean of :func:`packed_power` with degree 2 by it.
+    """
     dim = (math.isqrt(8 * len(packed) + 1) - 1) // 2
     coordinates, weights = monomials(dim, 2)
     matrix = np.empty((dim, dim))

@@ -76,7 +76,7 @@ class NetworkGradient(NetworkQuestion):
 
     @classmethod
     def of(cls, network: Network, radius: float, told: float) -> Self:
-        """Return the question for users' mean gradients of a network's loss."""
+        """Return the question that sends this network, and asks for gradients of its loss."""
         return cls(_text_of(network), network.vector, radius, told)
 
     def width(self, num_features: int) -> int:
@@ -111,7 +111,7 @@ class NetworkScore(NetworkQuestion):
 
     @classmethod
     def of(cls, network: Network, bound: float, accuracy: bool, squares: bool) -> Self:
-        """Return the question for users' mean scores of a network."""
+        """Return the question that sends this network, and asks for its loss or accuracy."""
         return cls(_text_of(network), network.vector, bound, accuracy, squares)
 
     @property

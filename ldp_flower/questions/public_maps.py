@@ -32,7 +32,7 @@ def rotate(values: Floats, signs: Floats) -> Floats:
 
 
 def rotate_back(values: Floats, signs: Floats) -> Floats:
-    """Return the values before :func:`rotate`, shape (rows, dim)."""
+    """Return the rows before :func:`rotate`, shape (rows, dim), from its result."""
     return hadamard(values)[:, : len(signs)] * signs
 
 
@@ -43,6 +43,8 @@ def seed_of(salt: int) -> int:
 
 def reach(projected_dim: int) -> float:
     """Return a length that the projection of a vector of length 1 rarely exceeds.
+
+    Strategies have projected rows shortened to it.
 
     The length is about 2.8 standard deviations above 1. Less than one vector in 100 exceeds it.
     """

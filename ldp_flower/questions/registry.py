@@ -41,7 +41,7 @@ class WireType:
 
     @property
     def slots(self) -> tuple[FieldSpec, ...]:
-        """Encodings of all fields that cross the wire beside the name."""
+        """Encodings of all fields that a message holds for such a question, beside the name."""
         return tuple(slot for kind in self.kinds for slot in slots(kind))
 
 

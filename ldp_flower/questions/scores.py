@@ -68,12 +68,15 @@ class RankingCurve(ClassQuestion):
 
     @property
     def _largest(self) -> float:
-        """Largest size of a number by which signs in the first half of a value are multiplied."""
+        """Largest absolute value of a row's count: that of a row of the class, or of another."""
         return max(self.share, abs(1 - self.share))
 
     @property
     def weight(self) -> float:
-        """Number by which the signs in the second half of a value are multiplied."""
+        """Number by which the signs in the second half of a value are multiplied.
+
+        It divides the noise between the two halves, which have one radius together.
+        """
         return SIGNS * self._largest
 
     @property

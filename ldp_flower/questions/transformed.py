@@ -88,7 +88,7 @@ class TransformedQuestion(Question):
 
     @property
     def record_centre(self) -> NDArray[Any] | float:
-        """Record centre of the inner question."""
+        """The inner question's public vector that a mechanism for silos adds to all values."""
         return self.inner.record_centre
 
     def to_wire(self) -> Wire:

@@ -31,7 +31,7 @@ class UpdateQuestion(Question):
         return [names[index] for index in sorted(self.trained)]
 
     def reads(self, num_features: int) -> None:
-        """Return None: the training decides what it reads."""
+        """Return None, since the app's training decides which columns it reads."""
 
     def check(self, num_features: int, width: int) -> None:
         """Raise MessageError unless ``width`` equals ``num_features``, the number of parameters."""

@@ -58,27 +58,32 @@ class Randomizer(PlainFields, ABC):
     def exact(self) -> bool:
         """True if there are finitely many outputs, drawn by integer thresholds.
 
-        The guarantee then has no floating-point caveats.
+        The guarantee then has no floating-point caveats. Clients refuse other mechanisms unless
+        their operator allows these.
         """
 
     @property
     def shared(self) -> bool:
-        """True if a report has only a part of the noise, and is seen only in a sum of reports."""
+        """True if a report has only a part of the noise, so that nothing but a sum may be seen.
+
+        The nodes then mask their reports, and the server sees the sum of all of them.
+        """
         return False
 
     @property
     def permanent(self) -> bool:
-        """True if a report is one bit, which follows from the value and may be flipped.
+        """True if a user can answer at many times for one epsilon, with the same private words.
 
-        The user's private random words alone decide if it is flipped.
-        A user who always answers with the same private words then flips all of its bits or none.
-        Given the times at which the bits change, any two histories of values differ by epsilon.
+        A report is then one bit that follows from the value, and that the user's private random
+        words alone keep or flip. With the same words, all bits of a user are flipped or none. Given
+        the times at which the bits change, which the server sees, all answers together cost
+        epsilon.
         """
         return False
 
     @property
     def debiasable(self) -> bool:
-        """True if a report can be turned into an estimate of its user's value."""
+        """True if :meth:`debias` can turn a single report into an estimate of its user's value."""
         return self.summable
 
     @property
@@ -89,17 +94,17 @@ class Randomizer(PlainFields, ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Number of coordinates of a value."""
+        """Number of coordinates of a user's value, before it is randomised."""
 
     @property
     def size(self) -> int:
-        """Number of coordinates of a debiased report."""
+        """Number of coordinates of a debiased report, and so of an estimate."""
         return self.width
 
     @property
     @abstractmethod
     def report_dtype(self) -> np.dtype[np.generic]:
-        """Type of a report's elements."""
+        """Type of a report's elements in messages."""
 
     @property
     def report_shape(self) -> tuple[int, ...]:
@@ -122,11 +127,14 @@ class Randomizer(PlainFields, ABC):
     @property
     @abstractmethod
     def bound(self) -> float:
-        """Largest absolute value of a coordinate of one debiased report, as a sum counts it."""
+        """Largest absolute value of a coordinate of one debiased report.
+
+        With it, a server recognises sums that no users can have (:meth:`accepts`).
+        """
 
     @property
     def length(self) -> float:
-        """Largest Euclidean length of one debiased report, as a sum of reports counts it."""
+        """Largest Euclidean length of one debiased report, a second bound for :meth:`accepts`."""
         return self.bound * math.sqrt(self.size)
 
     @abstractmethod
@@ -139,7 +147,10 @@ class Randomizer(PlainFields, ABC):
 
     @abstractmethod
     def contains(self, reports: Reports) -> bool:
-        """Return True if all elements of an array of finite numbers are possible reports."""
+        """Return True if all reports of an array of finite numbers are possible.
+
+        Shape and type of the array have been checked by :meth:`well_formed`, which calls this.
+        """
 
     @final
     def randomize(
@@ -213,14 +224,18 @@ class Randomizer(PlainFields, ABC):
         return self
 
     def public_order(self, coins: Words) -> NDArray[np.intp]:
-        """Return the indices of the users in an order that groups equal public randomness.
+        """Return the users' indices, so ordered that users of equal public randomness are together.
 
-        So shared work is done once for a group.
+        The work that such users share, as the generation of a codebook, is then done once.
         """
         return np.arange(len(coins))
 
     def summarize(self, reports: Reports, coins: Words | None = None) -> Summary:
-        """Return the sums of the reports after debiasing; client or server may compute them."""
+        """Return the sums of the reports after debiasing.
+
+        A client sends them in place of its reports if they are shorter. Otherwise the server
+        computes them.
+        """
         coins = _coins(len(reports), coins)
         order = self.public_order(coins)
         step = max(1, _DEBIASED_ENTRIES // self.size)
@@ -254,7 +269,7 @@ class Randomizer(PlainFields, ABC):
         return Estimate(mean, std_error, count)
 
     def mean(self, reports: Reports, coins: Words | None = None) -> Floats:
-        """Return the unbiased estimate of the mean of the users' values."""
+        """Return the unbiased estimate of the mean of the users' values, from their reports."""
         return self.estimate(self.summarize(reports, coins)).mean
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
@@ -279,7 +294,10 @@ class Randomizer(PlainFields, ABC):
         )
 
     def well_formed(self, reports: Reports, num_users: int) -> bool:
-        """Return True if ``reports`` can be the reports of ``num_users`` users."""
+        """Return True if ``reports`` can be the reports of ``num_users`` users.
+
+        A server rejects messages for which it is False.
+        """
         return (
             reports.shape == (num_users, *self.report_shape)
             and reports.dtype == self.report_dtype
@@ -288,7 +306,10 @@ class Randomizer(PlainFields, ABC):
         )
 
     def to_config(self) -> dict[str, int | float | str]:
-        """Return name and parameters as plain values for a Flower ConfigRecord."""
+        """Return name and parameters as plain values, as a query to clients holds them.
+
+        :func:`~ldp_flower.randomizers.randomizer_from_config` is the inverse.
+        """
         return {"name": type(self).__name__} | {
             field.name: getattr(self, field.name) for field in fields(self)
         }

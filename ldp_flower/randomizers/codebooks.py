@@ -99,7 +99,7 @@ class BallCodebook(OneChoice, OfVector):
 
     @property
     def num_likely(self) -> int:
-        """Number of indices that the user's vector makes likely."""
+        """Number of codewords that are likely for a user: those closest to its vector."""
         return self._choice.num_likely
 
     @property

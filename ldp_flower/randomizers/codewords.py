@@ -91,7 +91,7 @@ def _fill(words: Floats, states: Words) -> None:
 
 
 def signs(coins: Words, number: int) -> Floats:
-    """Return ``number`` random signs, +1 or -1, for each user, from its coin."""
+    """Return ``number`` random signs, +1 or -1, for each user, from its public coin."""
     words = KeyedRandom(derive(coins, _SIGNS)).words((len(coins), -(-number // 64)))
     packed = np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(len(coins), -1)
     bits = np.unpackbits(packed, axis=1, count=number).astype(np.float64)
@@ -101,13 +101,16 @@ def signs(coins: Words, number: int) -> Floats:
 
 
 def turned(rows: Floats, coins: Words) -> Floats:
-    """Return each user's vector turned by its coin: random signs, then a cyclic shift."""
+    """Return each user's vector, rotated by its public coin: random signs, then a cyclic shift.
+
+    A client ranks the shared codewords by their products with the rotated vector.
+    """
     dim = rows.shape[1]
     return _shifted(rows * signs(coins, dim), _shifts(coins, dim))
 
 
 def turned_back(rows: Floats, coins: Words) -> Floats:
-    """Return each user's vector from the result of :func:`turned`, which this undoes."""
+    """Return each user's vector as it was before :func:`turned`, for a reported codeword."""
     dim = rows.shape[1]
     return _shifted(rows, (dim - _shifts(coins, dim)) % dim) * signs(coins, dim)
 

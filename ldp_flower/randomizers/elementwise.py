@@ -26,18 +26,18 @@ _CACHED_ENTRIES = 1 << 15
 
 
 def log(x: Floats) -> Floats:
-    """Return the natural logarithm."""
+    """Return the natural logarithm of each number."""
     return np.asarray(xlogy(1.0, x))
 
 
 def log2(x: Floats) -> Floats:
-    """Return the binary logarithm; it is exact for powers of two."""
+    """Return the binary logarithm of each number; it is exact for powers of two."""
     fraction, exponent = np.frexp(x)
     return np.asarray(exponent + log(fraction) / math.log(2.0))
 
 
 def tanh(x: Floats) -> Floats:
-    """Return the hyperbolic tangent, to some 1e-16."""
+    """Return the hyperbolic tangent of each number, with an error of some 1e-16."""
     return np.asarray(2 * expit(2 * x) - 1)
 
 

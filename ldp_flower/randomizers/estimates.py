@@ -24,9 +24,9 @@ class Estimate:
 
     @classmethod
     def side_by_side(cls, parts: Iterable["Estimate"], count: int) -> "Estimate":
-        """Return one estimate that has the coordinates of several, one after the other.
+        """Return one estimate whose coordinates are those of several estimates, in this order.
 
-        ``count`` is its number of reports.
+        ``count`` is the number of reports of all of them together.
         """
         means, errors = zip(*((part.mean, part.std_error) for part in parts), strict=True)
         return cls(np.concatenate(means), np.concatenate(errors), count)
@@ -52,5 +52,5 @@ class Summary:
 
     @classmethod
     def empty(cls, dim: int) -> "Summary":
-        """Return the summary of an empty set of reports."""
+        """Return the summary of no reports, to which others are added; all ``dim`` sums are 0."""
         return cls(0, np.zeros(dim), np.zeros(dim))

@@ -90,7 +90,7 @@ class SubsetHypercube(OneChoice, OfVector):
 
     @property
     def subset(self) -> int:
-        """Number of coordinates that each user reports on."""
+        """Number of coordinates that each user reports on, each by one sign."""
         return self._design[0]
 
     @property

@@ -102,13 +102,13 @@ class NodeSum(Randomizer):
 
     @property
     def plan(self) -> str:
-        """Text that identifies the plan to which the report belongs, within a run."""
+        """Text by which ledgers identify, within a run, the plan to which the report belongs."""
         shared = f" {self.honest}" if self.shared else ""
         return f"NodeSum {self.epsilon!r} {self.delta!r}{shared}"
 
     @property
     def shared(self) -> bool:
-        """True if the node relies on the noise of other nodes."""
+        """True if the node relies on the noise of other nodes, and therefore adds less."""
         return self.honest > 1
 
     @cached_property
@@ -125,8 +125,9 @@ class NodeSum(Randomizer):
 
     @cached_property
     def one(self) -> int:
-        """Integer that stands for the largest value.
+        """Integer into which the largest value is converted: the resolution of values.
 
+        The noise is the same at any scale, so ``one`` decides how large it is relative to a value.
         It is rounded down, so that no report costs more than planned.
         """
         return min(_FINEST, int(SIGMA * math.sqrt(2 * self.rho * self.honest) / self.diameter))
@@ -152,7 +153,10 @@ class NodeSum(Randomizer):
         return (SIGMA * self.unit) ** 2
 
     def farthest(self, num_users: int, num_nodes: int = 1) -> int:
-        """Return a bound that a noisy sum over ``num_users`` users practically never exceeds."""
+        """Return a bound that a noisy sum over ``num_users`` users practically never exceeds.
+
+        Servers reject sums beyond it.
+        """
         return num_users * self.one + 64 * num_nodes * SIGMA
 
     @abstractmethod

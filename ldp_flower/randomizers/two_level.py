@@ -54,14 +54,14 @@ def _exp_rounded_down(epsilon: float) -> Fraction:
 
 
 def log(ratio: Fraction) -> Decimal:
-    """Return the logarithm of a ratio of probabilities, to 60 digits."""
+    """Return the logarithm of a ratio of probabilities, a privacy loss, to 60 digits."""
     with localcontext() as context:
         context.prec = _DIGITS
         return (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
 
 
 def residue_shares(divisor: int) -> Iterator[Fraction]:
-    """Yield, for each residue modulo ``divisor``, the share of 64-bit words that have it."""
+    """Yield the exact probability of each residue of a random 64-bit word modulo ``divisor``."""
     least, more = divmod(_WORDS, divisor)  # a residue below ``more`` has one word more
     return (Fraction(least + (residue < more), _WORDS) for residue in range(divisor))
 
@@ -80,7 +80,7 @@ class TwoLevel:
 
     @property
     def num_outputs(self) -> int:
-        """Number of outputs."""
+        """Number of possible outputs, whatever the value."""
         return self.num_likely + self.num_unlikely
 
     @cached_property
@@ -103,11 +103,14 @@ class TwoLevel:
 
     @property
     def log_ratio(self) -> Decimal:
-        """Logarithm of :attr:`ratio`."""
+        """Logarithm of :attr:`ratio`: the exact privacy loss, at most ``epsilon``."""
         return log(self.ratio)
 
     def probabilities(self) -> list[Fraction]:
-        """Return the exact probabilities of all outputs by rank; likely outputs come first."""
+        """Return the exact probabilities of all outputs, in the order of their ranks.
+
+        The likely outputs come first.
+        """
         likely = Fraction(self.threshold, _WORDS)
         sets = ((likely, self.num_likely), (1 - likely, self.num_unlikely))
         return [chance * share for chance, size in sets for share in residue_shares(size)]
@@ -125,7 +128,7 @@ class TooManyOutputs(ValueError):
 
 
 def check_terms(terms: int) -> None:
-    """Raise TooManyOutputs if an enumeration of ``terms`` terms would take too long."""
+    """Raise TooManyOutputs if the law of a report has too many terms to add up in seconds."""
     if terms > _MAX_TERMS:
         raise TooManyOutputs(f"Expected at most {_MAX_TERMS} outputs times roundings of a value.")
 
@@ -145,7 +148,7 @@ class Enumerable(Protocol):
 
 
 def enumerable(mechanism: Randomizer) -> Enumerable:
-    """Return the mechanism if its law can be enumerated; raise TypeError otherwise."""
+    """Return the mechanism, typed as one whose law can be enumerated; raise TypeError if not."""
     if not isinstance(mechanism, Enumerable):
         raise TypeError(f"Expected mechanisms whose law can be enumerated, got {mechanism}.")
     return mechanism
@@ -188,7 +191,10 @@ class OneChoice(Randomizer):
         return self._ranked(rounded, self._choice.draw(rng, len(values)), coins)
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Yield pairs: the chance of a rounding of one value, and all reports by rank."""
+        """Yield pairs: the chance of a rounding of one value, and all reports by rank.
+
+        The audit adds them up to the :meth:`law` of the value's report.
+        """
         sizes = (self._choice.num_likely, self._choice.num_unlikely)
         likely = np.repeat([True, False], sizes)
         index = np.concatenate([np.arange(size, dtype=np.uint64) for size in sizes])
@@ -206,7 +212,10 @@ class OneChoice(Randomizer):
         return bool((reports.astype(np.int64) < self._choice.num_outputs).all())
 
     def worst_ratio(self) -> Fraction:
-        """Return the ratio of the probabilities of a likely report and an unlikely one."""
+        """Return the exact ratio of the probabilities of a likely report and an unlikely one.
+
+        It is at most exp(epsilon).
+        """
         return self._choice.ratio
 
     def law(self, value: Floats, coin: Words) -> Law:
@@ -222,7 +231,10 @@ class OneChoice(Randomizer):
 
 
 def sign_chances(values: Floats, radius: float) -> Floats:
-    """Return the probabilities of rounding values in [-radius, radius] to +1 instead of -1."""
+    """Return the probabilities of rounding values to the sign +1 instead of -1.
+
+    The values are clipped to [-radius, radius]. The expected sign is the value over the radius.
+    """
     return np.asarray((1 + np.clip(values / radius, -1, 1)) / 2)
 
 

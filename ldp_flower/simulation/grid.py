@@ -71,7 +71,7 @@ class InProcessGrid(Grid):
             TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = _RUN_ID, 0, 1
 
     def set_run(self, run: Any) -> None:
-        """Do nothing, since there is only one run."""
+        """Do nothing: Flower's interface has this method, and here there is only one run."""
 
     @property
     def run(self) -> Any:
@@ -86,7 +86,7 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a message, as Flower's deprecated method of this name does."""
+        """Return a message, as Flower's deprecated method does that legacy servers call."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -107,7 +107,7 @@ class InProcessGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies to these messages that have not been pulled yet."""
+        """Return the replies to the messages with these ids, each reply once."""
         return [self._replies.pop(i) for i in list(message_ids) if i in self._replies]
 
     def send_and_receive(

@@ -34,7 +34,7 @@ class Items(Randomizer):
     @property
     @abstractmethod
     def _num_items(self) -> int:
-        """Number of items."""
+        """Number of items of the domain."""
 
     def _numbered(self, values: Floats) -> Integers:
         """Return the values as item numbers; ``_num_items`` stands for an invalid item."""
@@ -136,7 +136,10 @@ class FrequencyOracle(OfItem):
 
     @property
     def support_size(self) -> int | None:
-        """Number of items that each report supports; None if it varies between reports."""
+        """Number of items that each report supports; None if it varies between reports.
+
+        If it is known, a server rejects sums whose numbers of supports do not fit it.
+        """
         return None
 
     @property
@@ -221,7 +224,7 @@ class FrequencyOracle(OfItem):
         return self._summarize(reports, _coins(len(reports), coins)).sum
 
     def support(self, estimate: Estimate) -> Floats:
-        """Return the number of reports that support each item, which an estimate implies."""
+        """Return the number of reports that support each item, computed back from an estimate."""
         return estimate.count * (estimate.mean * self._gap + float(self.other))
 
     def accepts(self, summary: Summary, coins: Words) -> bool:

@@ -61,7 +61,7 @@ class HadamardResponse(FrequencyOracle, OneChoice):
         return Fraction(self._choice.threshold, 1 << 64)
 
     def _ranked(self, rounded: Integers, ranks: Ranks, coins: Words) -> Reports:
-        """Return, for each item, the ``index``-th column in which its row has the drawn sign."""
+        """Return, for each item, a column: the ``index``-th in which its row has the drawn sign."""
         likely, index = ranks
         # The index gives all bits of the column but one, whose place is the lowest set bit of the
         # row. That bit is then chosen so that the row has the given sign in the column.

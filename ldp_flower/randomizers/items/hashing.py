@@ -28,7 +28,7 @@ class LocalHashing(OneLabel):
 
     @property
     def num_buckets(self) -> int:
-        """Number of values ``g`` of the hash function."""
+        """Number ``g`` of buckets into which the hash function divides the items."""
         return min(round(math.exp(min(self.epsilon, 20))) + 1, _MAX_BUCKETS)
 
     @cached_property
@@ -50,7 +50,7 @@ class LocalHashing(OneLabel):
         return ((hashes >> _HALF) * np.uint64(self.num_buckets) >> _HALF).astype(np.int64)
 
     def _edge(self, buckets: Words) -> Words:
-        """Return the smallest hash in each bucket; hashes are the upper 32 bits of words."""
+        """Return the smallest hash, a number of 32 bits, that falls into each bucket."""
         g = np.uint64(self.num_buckets)
         return ((buckets << _HALF) + g - np.uint64(1)) // g
 

@@ -69,7 +69,7 @@ class PrefixTree(LocalHashing):
     @property
     @abstractmethod
     def lengths(self) -> tuple[int, ...]:
-        """Lengths of the prefixes that users report, increasing up to ``num_bits``."""
+        """Lengths, in bits, of the prefixes that users report, increasing up to ``num_bits``."""
 
     def _refuse(self) -> NoReturn:
         raise TypeError(
@@ -109,7 +109,7 @@ class PrefixTree(LocalHashing):
         return len(self.lengths) * max(q, 1 - q) / (p - q)
 
     def _levels(self, coins: Words) -> Integers:
-        """Return the position of each user's prefix length in :attr:`lengths`."""
+        """Return, for each user's coin, the position in :attr:`lengths` of its prefix length."""
         words = KeyedRandom(coins).words((len(coins), 3))[:, 2]  # two others: the hash function
         return ((words >> _HALF) * np.uint64(len(self.lengths)) >> _HALF).astype(np.int64)
 

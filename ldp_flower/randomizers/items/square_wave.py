@@ -61,7 +61,7 @@ class DiscreteSquareWave(OfItem, OneChoice):
 
     @property
     def num_reports(self) -> int:
-        """Number of possible reports."""
+        """Number of possible reports, which are the integers from 0."""
         return self._choice.num_outputs
 
     @cached_property
@@ -91,7 +91,7 @@ class DiscreteSquareWave(OfItem, OneChoice):
 
     @property
     def bound(self) -> float:
-        """Largest absolute value of a debiased report."""
+        """Largest absolute value of a debiased report, which estimates a cell's number."""
         start, slope = self._line
         return max(start, self.num_reports - 1 - start) / slope
 

@@ -201,7 +201,10 @@ class DpSgdPlan(PlainFields):
 
     @property
     def name(self) -> str:
-        """Text that identifies the plan within a run: all numbers on which its noise depends."""
+        """Text by which ledgers identify the plan within a run.
+
+        It holds all numbers on which the noise depends.
+        """
         numbers = (self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate)
         of_users = () if self.records_per_user is None else (self.records_per_user,)
         may_end = ("stoppable",) if self.stoppable else ()
