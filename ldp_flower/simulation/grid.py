@@ -139,7 +139,7 @@ class InProcessGrid(Grid):
         return reply if answers else None
 
 
-class TellingGrid(InProcessGrid):
+class ProgressGrid(InProcessGrid):
     """In-process grid that shows the current step on one line.
 
     The line appears only in a terminal or a notebook, and only after two seconds, so short runs
@@ -198,7 +198,7 @@ def silenced(name: str, below: int = logging.CRITICAL + 1) -> Iterator[None]:
 
 
 @contextmanager
-def said_once() -> Iterator[None]:
+def row_messages_merged() -> Iterator[None]:
     """Log the clients' messages about rows only at the end, with the numbers of cohorts added up.
 
     Without this context, clients log such messages for every cohort.

@@ -15,7 +15,7 @@ from ..guarantee.budget import place_of
 from ..guarantee.messages import QUERY, Query
 from ..guarantee.shared_sums import SET
 from ..randomness import KeyedRandom, derive
-from .grid import InProcessGrid, said_once, silenced
+from .grid import InProcessGrid, row_messages_merged, silenced
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy
@@ -79,7 +79,7 @@ def questions_asked(
             return users.partition(int(context.node_config["partition-id"]), num_nodes)
 
         grid = _RecordingGrid(LdpClientApp(load_users, seed=seed), num_nodes)
-        with silenced("flwr"), said_once():
+        with silenced("flwr"), row_messages_merged():
             result = strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
         names = users.columns or ()
         for query in grid.sent.values():

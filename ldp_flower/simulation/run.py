@@ -12,7 +12,7 @@ from ..data.users import Users, UserSource, users_instead_of
 from ..guarantee.budget import PrivacyPolicy
 from ..validation import check_integer, plain_arguments
 from .generated import Generate, GeneratedUsers
-from .grid import TellingGrid, said_once, silenced
+from .grid import ProgressGrid, row_messages_merged, silenced
 
 if TYPE_CHECKING:
     from ..clients.statistics import OwnStatistics
@@ -84,10 +84,10 @@ def simulate(
         if getattr(strategy, "network", None) is None
         else NetworkUsersApp(load_users, policy, seed)
     )
-    grid = TellingGrid(app, num_nodes)
+    grid = ProgressGrid(app, num_nodes)
     try:
         # Flower's log of a run is meant for long runs.
-        with silenced("flwr", below=logging.WARNING), said_once():
+        with silenced("flwr", below=logging.WARNING), row_messages_merged():
             return strategy.start(
                 grid, timeout=60.0, num_nodes=num_nodes, seed=seed, callbacks=callbacks
             )

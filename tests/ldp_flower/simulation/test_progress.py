@@ -8,7 +8,7 @@ import pytest
 
 from ldp_flower import Numeric, Schema, Users, simulate
 from ldp_flower.simulation import grid
-from ldp_flower.simulation.grid import said_once
+from ldp_flower.simulation.grid import row_messages_merged
 from ldp_flower.strategies import Means, NonInteractiveIht
 
 USERS = Users.from_rows(np.ones((400, 2)), np.ones(400))
@@ -54,7 +54,7 @@ def test_what_clients_warn_of_is_said_once_a_run(caplog):
 
 def test_numbers_of_cohorts_are_added_up(caplog):
     logger = logging.getLogger("ldp_flower.clients.values")
-    with said_once():
+    with row_messages_merged():
         for bad, number in ((8, 116), (3, 100), (0, 50)):
             logger.warning("%d of %d users of %s", bad, number, "a")
         logger.warning("%d of %d users of %s", 1, 2, "b")
