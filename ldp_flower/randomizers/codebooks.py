@@ -29,7 +29,7 @@ from .codewords import codewords, turned, turned_back
 from .elementwise import lift
 from .estimates import Summary
 from .order_statistics import of_directions
-from .two_level import OneChoice, Ranks, TwoLevel
+from .two_level import OneChoice, TwoLevel
 
 Rows = NDArray[np.intp]
 #: Row numbers of some of the users.
@@ -132,17 +132,10 @@ class BallCodebook(OneChoice, OfVector):
         """Largest Euclidean length of a debiased report: ``radius / scale``."""
         return self.bound
 
-    def _rounded(self, values: Floats, rng: RandomSource, coins: Words) -> Floats:
-        """Return the values, since no value is rounded."""
-        return values
-
-    def _roundings(self, value: Floats, coin: Words) -> list[tuple[Fraction, Floats]]:
-        return [(Fraction(1), value)]
-
-    def _ranked(self, rounded: Floats, ranks: Ranks, coins: Words) -> Reports:
-        likely, index = ranks
-        reports = np.empty(len(rounded), self.report_dtype)
-        for users, products in self._products(rounded, coins):
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        likely, index = self._choice.draw(rng, len(values))
+        reports = np.empty(len(values), self.report_dtype)
+        for users, products in self._products(values, coins):
             drawn = likely[users, None]
             # Each row has exactly as many words in the drawn set as that set has members.
             places = np.flatnonzero(self._close(products) == drawn)
@@ -165,6 +158,13 @@ class BallCodebook(OneChoice, OfVector):
             np.put_along_axis(ranked, order[:, :unlikely], False, axis=1)
             close[wrong] = ranked
         return close
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return one pair: the probability 1, and all reports by rank; no value is rounded."""
+        ((_, products),) = self._products(value[None], coin)
+        close = self._close(products)[0]
+        order = np.concatenate([np.flatnonzero(close), np.flatnonzero(~close)])
+        return [(Fraction(1), order.astype(self.report_dtype))]
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         values = np.empty((len(reports), self.dim))

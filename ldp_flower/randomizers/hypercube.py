@@ -14,7 +14,7 @@ from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import Floats
 from .base import OfVector, Reports
 from .estimates import Estimate, Summary
-from .two_level import OneChoice, Ranks, TwoLevel, sign_chances
+from .two_level import Ranks, RoundedChoice, TwoLevel, sign_chances
 
 _MAX_SUBSET = 16
 
@@ -51,7 +51,7 @@ def best_subset(epsilon: float, max_subset: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class SubsetHypercube(OneChoice, OfVector):
+class SubsetHypercube(RoundedChoice, OfVector):
     """Randomiser for vectors in the box ``[-radius, radius] ** dim``, at one or two bytes a report.
 
     A user's public coin assigns ``subset`` coordinates to it. The user rounds them to random

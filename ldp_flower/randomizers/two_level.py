@@ -162,9 +162,7 @@ def report_type(num_outputs: int) -> np.dtype[np.generic]:
 class OneChoice(Randomizer):
     """Base class of mechanisms that rank all reports and draw the rank of the report to send.
 
-    A value is first rounded, for example to a sign or to a valid item. The rounded value and the
-    user's coin determine the ranking, in which likely reports come first. One :class:`TwoLevel`
-    choice draws the rank.
+    Likely reports come first in the ranking. One :class:`TwoLevel` choice draws the rank.
     """
 
     exact: ClassVar[bool] = True
@@ -175,32 +173,11 @@ class OneChoice(Randomizer):
         """The choice that draws a rank: the rank of a likely report, or of an unlikely one."""
 
     @abstractmethod
-    def _rounded(self, values: Floats, rng: RandomSource, coins: Words) -> NDArray[Any]:
-        """Return the users' rounded values, one row per user."""
-
-    @abstractmethod
-    def _roundings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Any]]:
-        """Return pairs: the chance of a rounding of one value, and the rounded value."""
-
-    @abstractmethod
-    def _ranked(self, rounded: NDArray[Any], ranks: Ranks, coins: Words) -> Reports:
-        """Return the report of each user's rank, in the ranking of its rounded value."""
-
-    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        rounded = self._rounded(values, rng, coins)
-        return self._ranked(rounded, self._choice.draw(rng, len(values)), coins)
-
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Yield pairs: the chance of a rounding of one value, and all reports by rank.
+        """Return pairs: the chance of a rounding of one value, and all reports by rank.
 
-        The audit adds them up to the :meth:`law` of the value's report.
+        The :meth:`law` of the value's report follows from them.
         """
-        sizes = (self._choice.num_likely, self._choice.num_unlikely)
-        likely = np.repeat([True, False], sizes)
-        index = np.concatenate([np.arange(size, dtype=np.uint64) for size in sizes])
-        coins = np.repeat(coin, len(index))
-        for chance, rounded in self._roundings(value, coin):
-            yield chance, self._ranked(np.array([rounded] * len(index)), (likely, index), coins)
 
     @property
     def report_dtype(self) -> np.dtype[np.generic]:
@@ -230,6 +207,38 @@ class OneChoice(Randomizer):
         return law
 
 
+class RoundedChoice(OneChoice):
+    """Base class of mechanisms that round a value first, for example to a sign or a valid item.
+
+    The rounded value and the user's coin determine the ranking of the reports.
+    """
+
+    @abstractmethod
+    def _rounded(self, values: Floats, rng: RandomSource, coins: Words) -> NDArray[Any]:
+        """Return the users' rounded values, one number per user."""
+
+    @abstractmethod
+    def _roundings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, int]]:
+        """Return pairs: the chance of a rounding of one value, and the rounded value."""
+
+    @abstractmethod
+    def _ranked(self, rounded: NDArray[Any], ranks: Ranks, coins: Words) -> Reports:
+        """Return the report of each user's rank, in the ranking of its rounded value."""
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        rounded = self._rounded(values, rng, coins)
+        return self._ranked(rounded, self._choice.draw(rng, len(values)), coins)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Yield pairs: the chance of a rounding of one value, and all reports by rank."""
+        sizes = (self._choice.num_likely, self._choice.num_unlikely)
+        likely = np.repeat([True, False], sizes)
+        index = np.concatenate([np.arange(size, dtype=np.uint64) for size in sizes])
+        coins = np.repeat(coin, len(index))
+        for chance, rounded in self._roundings(value, coin):
+            yield chance, self._ranked(np.full(len(index), rounded), (likely, index), coins)
+
+
 def sign_chances(values: Floats, radius: float) -> Floats:
     """Return the probabilities of rounding values to the sign +1 instead of -1.
 
@@ -239,7 +248,7 @@ def sign_chances(values: Floats, radius: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(OneChoice, OfNumber):
+class RandomizedResponse(RoundedChoice, OfNumber):
     """Randomiser for one number, at one bit (sent as a byte).
 
     Parameters are those of :class:`.OfNumber`.

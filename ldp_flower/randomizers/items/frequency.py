@@ -14,7 +14,7 @@ from ...randomness import RandomSource, Words
 from ...validation import Floats, Integers, check_integer
 from ..base import Randomizer, Reports, _coins
 from ..estimates import Estimate, Summary
-from ..two_level import OneChoice, Ranks, TwoLevel, residue_shares
+from ..two_level import Ranks, RoundedChoice, TwoLevel, residue_shares
 
 _SLACK = 1e-9
 _ROWS = 255  # reports whose bits are added at a time: the sums fit into one byte
@@ -58,7 +58,7 @@ class Items(Randomizer):
         return ((share, item) for item, share in enumerate(residue_shares(self._num_items)))
 
 
-class OneLabel(Items, OneChoice):
+class OneLabel(Items, RoundedChoice):
     """Base class of mechanisms that report an item's label or, less likely, another label.
 
     A label is a public function of the item and of the user's coin. For every item, exactly one

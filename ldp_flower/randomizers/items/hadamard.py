@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from ...randomness import Words, derive
 from ...validation import Integers
 from ..base import Reports
-from ..two_level import OneChoice, Ranks, TwoLevel
+from ..two_level import Ranks, RoundedChoice, TwoLevel
 from .frequency import FrequencyOracle, OneLabel
 
 _ONE = np.uint64(1)
 
 
 @dataclass(frozen=True)
-class HadamardResponse(FrequencyOracle, OneChoice):
+class HadamardResponse(FrequencyOracle, RoundedChoice):
     """Randomiser that reports a column in which, likely, the item's Hadamard row is positive.
 
     Its reports are the cheapest to read, O(n + K log K) for n reports. For rare items, its

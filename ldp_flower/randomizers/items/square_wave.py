@@ -10,12 +10,12 @@ import numpy as np
 from ...randomness import Words
 from ...validation import Floats, Integers, check_integer
 from ..base import Reports
-from ..two_level import OneChoice, Ranks, TwoLevel
+from ..two_level import Ranks, RoundedChoice, TwoLevel
 from .frequency import OfItem
 
 
 @dataclass(frozen=True)
-class DiscreteSquareWave(OfItem, OneChoice):
+class DiscreteSquareWave(OfItem, RoundedChoice):
     """Randomiser for the number of a cell, if neighbouring cells stand for similar values.
 
     There are ``domain_size + window - 1`` reports. The likely reports of a cell are those from
