@@ -253,7 +253,7 @@ class DrawnLabels(Labels):
 
 
 def limited(width: int) -> int:
-    """Return ``width``; raise MessageError if it exceeds ``MAX_WIDTH``."""
+    """Return the width of a value; raise MessageError if a message may not request so much."""
     if width > MAX_WIDTH:
         raise MessageError(f"Expected at most {MAX_WIDTH} moments, got {width}.")
     return width

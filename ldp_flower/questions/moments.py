@@ -94,7 +94,8 @@ def unpacked_square(packed: Floats) -> Floats:
 def contracted(packed: Floats, vector: Floats, degree: int) -> Floats:
     """Return the mean of ``<vector, x>**(degree - 1) x``, a vector, over rows x.
 
-    ``packed`` is the packed mean of the rows' tensor powers of this degree.
+    ``packed`` is the packed mean of the rows' tensor powers of this degree. A server adds up such
+    vectors to the gradient of a polynomial loss.
     """
     coordinates, weights = monomials(len(vector), degree)
     terms = packed * weights / degree

@@ -21,7 +21,10 @@ def objective(
     link: str = "identity",
     ridge: float = 0.0,
 ) -> float:
-    """Return the mean loss of ``theta`` plus ``ridge / 2`` times its squared length."""
+    """Return the number that :func:`iht` minimises, for a model with the coefficients ``theta``.
+
+    It is the mean loss over the rows plus ``ridge / 2`` times the squared length of ``theta``.
+    """
     check_choice("link", link, LINKS)
     x, y = np.asarray(features), np.asarray(targets)
     return _objective(_times(x, theta), y, theta, link, ridge)
