@@ -70,7 +70,7 @@ class Question:
     the value that a user computes. The functions that compute it are in
     :mod:`ldp_flower.clients.statistics`. A field ``coordinates`` lists the wanted coordinates of
     the features (or of all columns), by default all. A question raises MessageError if an argument
-    is not finite, or if a number is not positive and its field is not :data:`Signed`.
+    is not finite, or if a number is not positive and its field is not :data:`~.fields.Signed`.
     """
 
     #: Name of the question on the wire, without the parts for its link and its inner question.
@@ -190,7 +190,7 @@ class Question:
         return expected
 
     def check_lengths(self, lengths: Mapping[Per, int], users_have: str) -> None:
-        """Raise MessageError unless arrays whose :class:`Per` is in ``lengths`` have its length.
+        """Raise MessageError unless the arrays of each kind in ``lengths`` have its length.
 
         ``users_have`` ends the error: the number of features that the length follows from.
         """

@@ -87,7 +87,7 @@ class ClassCoefficients(Question):
 
     A label is -1 for class 0 and 1 for class 1. A residual is the label minus its expectation
     ``tanh(<x, theta> / 2)`` under logistic regression. The residuals are scaled to mean square 1.
-    Shape (users, k). The arguments are as in :class:`ResidualCoefficients`.
+    Shape (users, k). The arguments are as in :class:`~.regression.ResidualCoefficients`.
     """
 
     stem: ClassVar[str] = "class_coefficients"

@@ -102,7 +102,7 @@ class LossMoments(Question):
     A model predicts ``<x, theta>``, and the constant predicts ``centre``. Let a and b be the means
     of their squared errors over the user's rows, divided by ``bound`` and clipped at 1; both are 0
     without rows. The value is ``a - 1/2``, ``b - 1/2``, and then ``a**2 - 1/2``, ``a b - 1/2`` and
-    ``b**2 - 1/2``, each times :data:`SQUARE`. Its length is at most :attr:`radius`.
+    ``b**2 - 1/2``, each times :data:`~.sums.SQUARE`. Its length is at most :attr:`radius`.
     """
 
     stem: ClassVar[str] = "loss_moments"
