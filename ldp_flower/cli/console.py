@@ -35,6 +35,12 @@ for each in (console, errors):
     each.soft_wrap = not each.is_terminal
 
 
+def command_group(purpose: str) -> typer.Typer:
+    """Return a group without commands yet; ``purpose`` is the first sentence of its help."""
+    # Typer need not suggest a command for a misspelt one, since click does.
+    return typer.Typer(help=purpose, no_args_is_help=True, suggest_commands=False)
+
+
 def pair(text: str, form: str = "KEY=VALUE") -> tuple[str, str]:
     """Return the two sides of ``KEY=VALUE``."""
     key, equals, value = (part.strip() for part in text.partition("="))

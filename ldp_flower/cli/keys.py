@@ -12,18 +12,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .console import FAILED, USAGE, console, fail, failing
+from .console import FAILED, USAGE, command_group, console, fail, failing
 
-keys = typer.Typer(
-    help="Make and change the key of a node that shares its noise, or of an analyst of a study.",
-    no_args_is_help=True,
-    suggest_commands=False,  # click suggests similar commands, too
+keys = command_group(
+    "Make and change the key of a node that shares its noise, or of an analyst of a study."
 )
-peers = typer.Typer(
-    help="Keep the file of the nodes with which a node shares its noise.",
-    no_args_is_help=True,
-    suggest_commands=False,
-)
+peers = command_group("Keep the file of the nodes with which a node shares its noise.")
 
 _OVERLAP = timedelta(days=14)  # time in which the old and the new key of a node are accepted
 

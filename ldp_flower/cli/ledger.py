@@ -12,16 +12,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .console import FAILED, USAGE, console, fail, failing
+from .console import FAILED, USAGE, command_group, console, fail, failing
 
 if TYPE_CHECKING:
     from ..guarantee.ledger import SqliteLedger
 
-ledger = typer.Typer(
-    help="Keep the ledger of the budgets that users have spent.",
-    no_args_is_help=True,
-    suggest_commands=False,  # click suggests similar commands, too
-)
+ledger = command_group("Keep the ledger of the budgets that users have spent.")
 
 # First characters of formulas in cells (also in full width), and the quote that marks a text.
 _ACTIVE = (*"=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", "'")

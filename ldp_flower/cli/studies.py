@@ -13,18 +13,14 @@ import typer
 from rich.table import Table
 
 from . import names
-from .console import FAILED, USAGE, console, fail, failing, pair, scalar, unknown
+from .console import FAILED, USAGE, command_group, console, fail, failing, pair, scalar, unknown
 
 if TYPE_CHECKING:
     from ..data.schema import Schema
     from ..guarantee.limits import Limit
     from ..guarantee.studies import Studies
 
-studies = typer.Typer(
-    help="Keep the file of the studies that the operator of a node approves.",
-    no_args_is_help=True,
-    suggest_commands=False,  # click suggests similar commands, too
-)
+studies = command_group("Keep the file of the studies that the operator of a node approves.")
 
 StudyId = Annotated[
     str, typer.Argument(metavar="STUDY", help="Id: small letters, digits and hyphens.")
