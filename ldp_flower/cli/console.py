@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 Scalar = bool | int | float | str
@@ -96,6 +96,11 @@ def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
     hints += [f"Questions: {', '.join(few)}."] if few else []
     hints += ["All protocols: `ldp-flower protocols`."]
     return f"There is no {name!r}. {' '.join(hints)}"
+
+
+def numeric(*heads: str) -> list[Column]:
+    """Return columns of numbers for a table, by their heads; they are aligned at the right."""
+    return [Column(head, justify="right") for head in heads]
 
 
 def grid_of(facts: Iterable[tuple[str, str]]) -> Table:

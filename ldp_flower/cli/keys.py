@@ -190,9 +190,7 @@ def peers_show(path: PeersPath) -> None:
 
     with failing(PeersError, code=FAILED):
         listed = read_peers(path)
-    table = Table()
-    for column in ("name", "fingerprint", "until", "checked"):
-        table.add_column(column)
+    table = Table("name", "fingerprint", "until", "checked")
     for each in listed:
         until = "" if each.until is None else each.until.isoformat()
         table.add_row(each.name, shown(each.key), until, Text(each.checked))

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from .console import FAILED, USAGE, command_group, console, fail, failing
+from .console import FAILED, USAGE, command_group, console, fail, failing, numeric
 
 if TYPE_CHECKING:
     from ..guarantee.ledger import SqliteLedger
@@ -63,10 +63,7 @@ def ledger_show(path: LedgerPath) -> None:
     with _opened(path) as opened:
         users, spent, in_studies = opened.users(), opened.spent(), opened.spent_in_studies()
     costs = ("epsilon", "delta", "epsilon alone")
-    table = Table()
-    table.add_column("user", overflow="fold")
-    for name in costs:
-        table.add_column(name, justify="right")
+    table = Table(Column("user", overflow="fold"), *numeric(*costs))
     for user in users:
         numbers = spent.get(user, Cost(0.0)).numbers
         table.add_row(Text(printable(user)), *(f"{number:g}" for number in numbers))
@@ -75,10 +72,7 @@ def ledger_show(path: LedgerPath) -> None:
     console.print(f"{len(users)} user{'' if len(users) == 1 else 's'}")
     if not set(in_studies) - {""}:
         return
-    table = Table()
-    table.add_column("study")
-    for name in ("users", "steps", *costs):
-        table.add_column(name, justify="right")
+    table = Table("study", *numeric("users", "steps", *costs))
     for study, found in in_studies.items():
         steps = f"{found.steps:g}" if study else ""
         shown = (f"{number:g}" for number in found.largest.numbers)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import names
-from .console import REFUSED, USAGE, AsJson, console, fail, grid_of, print_json, unknown
+from .console import REFUSED, USAGE, AsJson, console, fail, grid_of, numeric, print_json, unknown
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -207,9 +207,8 @@ def _show_series(
     """Show the errors of a series side by side, in the order of :attr:`SeriesPlan.errors`."""
     from ..planning.series import SPREAD
 
-    table = Table(title=f"Expected {plan.error}", title_justify="left")
-    table.add_column(f"{collections} collections, epsilon {epsilon:g} for all of them")
-    table.add_column("error", justify="right")
+    head = f"{collections} collections, epsilon {epsilon:g} for all of them"
+    table = Table(head, *numeric("error"), title=f"Expected {plan.error}", title_justify="left")
     ways = (
         f"split: all users each time, at {epsilon / collections:.2g}",
         f"panel of {users // collections:,}: its own estimate",
@@ -221,9 +220,8 @@ def _show_series(
         "noise at the node: past levels",
     )
     for what, expected in zip(ways, plan.errors, strict=True):
-        if math.isinf(expected):  # the protocol does not support this kind of series
-            continue
-        table.add_row(what, _error(expected))
+        if not math.isinf(expected):  # infinite for a kind of series that the protocol lacks
+            table.add_row(what, _error(expected))
     console.print(table)
     console.print(
         f"Assumes that a level changes by {drift:g} from one collection to the next, and that "
@@ -237,10 +235,8 @@ def _show_noises(plans: list["Plan"]) -> None:
 
     told = [plan.expected for plan in plans if plan.expected]
     what = told[0].error if told else "error"
-    table = Table(title=f"Expected {what}", title_justify="left")
-    table.add_column("noise")
-    for head in ("error", "8 runs of 10", "users", "epsilon"):
-        table.add_column(head, justify="right")
+    heads = ("noise", *numeric("error", "8 runs of 10", "users", "epsilon"))
+    table = Table(*heads, title=f"Expected {what}", title_justify="left")
     for plan in plans:
         error, within = "refused", ""
         if expected := plan.expected:
@@ -283,10 +279,8 @@ def _show(plan: "Plan") -> None:
         ]
         console.print(Padding(grid_of(facts), (1, 0)), width=_WIDTH, soft_wrap=False)
     crowds = sorted({point["users"] for point in plan.curve})
-    table = Table(title="Expected error", title_justify="left")
-    table.add_column("epsilon", justify="right")
-    for users in crowds:
-        table.add_column(counted(int(users), plan.holder), justify="right")
+    heads = numeric("epsilon", *(counted(int(users), plan.holder) for users in crowds))
+    table = Table(*heads, title="Expected error", title_justify="left")
     errors = {(each["epsilon"], each["users"]): _error(each["error"]) for each in plan.curve}
     for epsilon in sorted({epsilon for epsilon, _ in errors}):
         # Other numbers of users have results at only a few epsilons.

@@ -13,7 +13,18 @@ import typer
 from rich.table import Table
 
 from . import names
-from .console import FAILED, USAGE, command_group, console, fail, failing, pair, scalar, unknown
+from .console import (
+    FAILED,
+    USAGE,
+    command_group,
+    console,
+    fail,
+    failing,
+    numeric,
+    pair,
+    scalar,
+    unknown,
+)
 
 if TYPE_CHECKING:
     from ..data.schema import Schema
@@ -81,9 +92,7 @@ def studies_add(
         fail(f"Expected a protocol for tables with a schema, got {protocol}.", USAGE)
     with failing(ValueError, TypeError):  # also for an argument that is missing or unknown
         declared = _schema(schema)
-        given: dict[str, Any] = {
-            key: scalar(text) for key, text in (pair(each) for each in arguments or ())
-        }
+        given: dict[str, Any] = {k: scalar(text) for k, text in map(pair, arguments or ())}
         strategy = kind(schema=declared, epsilon=epsilon, noise=noise, **given)
     with failing(TooFewReports, code=FAILED):
         found = questions_asked(strategy, declared, users, nodes)
@@ -124,11 +133,8 @@ def studies_show(
     with failing(StudiesError, LedgerError, ArgumentsError, ValueError, code=FAILED):
         read = Studies.read(path)
         left = {} if node_config is None else _left(read, node_config)
-    table = Table(title="Left" if left else None, title_justify="left")
-    for column in ("study", "until"):
-        table.add_column(column)
-    for column in (*LIMITS, "steps"):
-        table.add_column(column, justify="right")
+    heads = ("study", "until", *numeric(*LIMITS, "steps"))
+    table = Table(*heads, title="Left" if left else None, title_justify="left")
     for each in read.approved.values():
         shown = [f"{most:g}" for most in (*each.limits, each.steps)]
         if left:
