@@ -1,7 +1,6 @@
 """The commands ``ldp-flower supernode`` and ``ldp-flower check``."""
 
-import os
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,62 +18,12 @@ from .console import (
     overrides,
     print_json,
 )
+from .node_options import NodeOptions, takes_node
 from .run import NODES, declared_config
 
 if TYPE_CHECKING:
-    from ..data.names import MissingIds
-    from ..guarantee.peers import KeyFiles
     from ..supernode.checks import Findings
-    from ..supernode.settings import Settings
 
-App = Annotated[
-    str | None, typer.Option(metavar="MODULE:ATTRIBUTE", help="The operator's own ClientApp.")
-]
-TableFile = Annotated[
-    Path | None,
-    typer.Option(help="CSV or Parquet file from which the node answers, without an app."),
-]
-SchemaFile = Annotated[
-    Path | None, typer.Option(help="JSON file of the agreed schema (Schema.to_dict).")
-]
-UserColumn = Annotated[str | None, typer.Option(help="Column with the user of each row.")]
-Ids = Annotated[
-    Path | None,
-    typer.Option(help="Text file of all users, one on each line, with those who have no rows."),
-]
-Unquoted = Annotated[
-    bool,
-    typer.Option("--unquoted", help="Read quotes in the CSV file as ordinary characters."),
-]
-DropMissingIds = Annotated[
-    bool,
-    typer.Option(
-        "--drop-missing-ids",
-        help="Leave out rows without the id of a user. Without this option, they are an error.",
-    ),
-]
-RecordsOf = Annotated[
-    Path | None,
-    typer.Option(
-        help="File (.npz with records and targets, or what --loader takes) on which the node "
-        "trains networks that come as data, without an app."
-    ),
-]
-Loader = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MODULE:FUNCTION",
-        help="The operator's function that returns records, targets and, optionally, owners for "
-        "the file or folder --records.",
-    ),
-]
-MaxFrozen = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Largest number of parameters that a network for --records has and does not train.",
-    ),
-]
 NetworkFile = Annotated[
     Path | None,
     typer.Option(
@@ -82,39 +31,14 @@ NetworkFile = Annotated[
         "beside it."
     ),
 ]
-KeyFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="File of this node's key (keys create). It is needed for shared noise, of which each "
-        "node adds only a part."
-    ),
-]
-PeersFile = Annotated[
-    Path | None, typer.Option(help="File of the node's peers and their keys (peers add).")
-]
-Removed = Annotated[
-    list[str] | None,
-    typer.Option("--train-on", "--sandbox", "--train-seconds", "--train-memory", hidden=True),
-]
 
 
+@takes_node
 def supernode(
     arguments: Annotated[
         list[str], typer.Argument(metavar="-- ARGUMENTS", help="Arguments of flower-supernode.")
     ],
-    app: App = None,
-    table: TableFile = None,
-    schema: SchemaFile = None,
-    user_column: UserColumn = None,
-    ids: Ids = None,
-    unquoted: Unquoted = False,
-    drop_missing_ids: DropMissingIds = False,
-    records: RecordsOf = None,
-    loader: Loader = None,
-    max_frozen: MaxFrozen = None,
-    key: KeyFile = None,
-    peers: PeersFile = None,
-    train_on: Removed = None,
+    node: NodeOptions,
 ) -> None:
     """Start Flower's SuperNode with the operator's own app, and restart it after an error.
 
@@ -129,10 +53,7 @@ def supernode(
     from ..supernode.launch import LaunchError, supervise
     from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of
 
-    _refuse_removed(train_on)
-    of_table = (table, schema, user_column, ids, unquoted, drop_missing_ids)
-    settings = _settings(app, *of_table, records, loader, max_frozen)
-    settings = replace(settings, files=_key_files(key, peers))
+    settings = node.settings()
     with failing(flower.UntestedFlower, ArgumentsError):
         flower.check()
         config = node_config_of(arguments)
@@ -146,6 +67,7 @@ def supernode(
     raise typer.Exit(code)
 
 
+@takes_node
 def check(
     what: Annotated[
         str,
@@ -154,20 +76,8 @@ def check(
             help="Value of flower-supernode's --node-config, or directory of a Flower app.",
         ),
     ],
-    app: App = None,
-    table: TableFile = None,
-    schema: SchemaFile = None,
-    user_column: UserColumn = None,
-    ids: Ids = None,
-    unquoted: Unquoted = False,
-    drop_missing_ids: DropMissingIds = False,
-    records: RecordsOf = None,
-    loader: Loader = None,
-    max_frozen: MaxFrozen = None,
+    node: NodeOptions,
     network: NetworkFile = None,
-    key: KeyFile = None,
-    peers: PeersFile = None,
-    train_on: Removed = None,
     nodes: Annotated[
         int | None,
         typer.Option(
@@ -193,10 +103,7 @@ def check(
     from ..supernode.node_arguments import ArgumentsError, read
     from .check_app import examine_app
 
-    _refuse_removed(train_on)
-    of_table = (table, schema, user_column, ids, unquoted, drop_missing_ids)
-    given = (app, *of_table, records, loader, max_frozen)
-    anything = any(each not in (None, False) for each in (*given, network, key, peers))
+    anything = node != NodeOptions() or network is not None
     if (folder := Path(what).expanduser()).is_dir():
         if anything:
             fail("Expected no options of a node with the directory of an app.", USAGE)
@@ -207,11 +114,9 @@ def check(
     else:
         if nodes is not None or config:
             fail("Expected --nodes and --config with the directory of an app.", USAGE)
-        if network is not None and records is None:
+        if network is not None and node.records is None:
             fail("Expected --network with --records.", USAGE)
-        settings = None
-        if anything:
-            settings = replace(_settings(*given), files=_key_files(key, peers))
+        settings = node.settings() if anything else None
         with failing(ArgumentsError):
             findings = examine(read(what), settings, network)
     if as_json:
@@ -220,61 +125,6 @@ def check(
         _show(findings)
     if findings.problems or findings.doubts:
         raise typer.Exit(USAGE)
-
-
-def _settings(
-    app: str | None,
-    table: Path | None,
-    schema: Path | None,
-    user_column: str | None,
-    ids: Path | None,
-    unquoted: bool,
-    drop_missing_ids: bool,
-    records: Path | None,
-    loader: str | None,
-    max_frozen: int | None,
-) -> "Settings":
-    from ..supernode.settings import OwnApp, OwnRecords, OwnTable, Settings
-
-    path = os.environ.get("PATH", os.defpath)
-    of_table = (table, schema, user_column, ids, unquoted or None, drop_missing_ids or None)
-    if records is not None:
-        if any(given is not None for given in (app, *of_table)):
-            fail("Expected --records alone, which needs neither an app nor a table.", USAGE)
-        limit = {} if max_frozen is None else {"max_frozen": max_frozen}
-        file = str(records.expanduser().resolve())
-        return Settings(OwnRecords(file, loader=loader, **limit), path)
-    if max_frozen is not None or loader is not None:
-        fail(f"Expected --{'loader' if loader else 'max-frozen'} with --records.", USAGE)
-    if app is not None:
-        if any(given is not None for given in of_table):
-            fail("Expected either --app or --table, which needs no app.", USAGE)
-        return Settings(OwnApp(app), path)
-    if table is None or schema is None or user_column is None:
-        fail("Expected --app, --table with --schema and --user-column, or --records.", USAGE)
-    file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
-    named = None if ids is None else str(ids.expanduser().resolve())
-    missing_ids: MissingIds = "drop" if drop_missing_ids else "raise"
-    return Settings(OwnTable(file, declared, user_column, named, not unquoted, missing_ids), path)
-
-
-def _key_files(key: Path | None, peers: Path | None) -> "KeyFiles | None":
-    from ..guarantee.peers import KeyFiles
-
-    if key is None and peers is None:
-        return None
-    if key is None or peers is None:
-        fail("Expected --key and --peers together: noise is shared with pinned nodes.", USAGE)
-    return KeyFiles(*(str(each.expanduser().absolute()) for each in (key, peers)))
-
-
-def _refuse_removed(train_on: list[str] | None) -> None:
-    if train_on:
-        fail(
-            "--train-on and its options are removed, since a node executes no code of a run. Use "
-            "--records to train networks that come as data, or --app for the operator's own app.",
-            USAGE,
-        )
 
 
 def _show(findings: "Findings") -> None:
