@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -37,29 +38,22 @@ def ended_by_signals() -> Iterator[None]:
     def leave(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
-    previous = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
-    for number, handler in previous.items():
-        if handler is not signal.SIG_IGN:  # ignored signals stay ignored, as under nohup
-            signal.signal(number, leave)
-    try:
+    with _handled_by(leave, *_ENDING_SIGNALS):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
-def signals_wait() -> Iterator[None]:
-    """Ignore signals inside this context, so that a second Ctrl-C does not stop the clean-up."""
-    # A signal mask would not help: another thread would get the signal, and Python would pass it
-    # on to this thread.
-    signals = (signal.SIGINT, *_ENDING_SIGNALS)
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
+def _handled_by(handler: Any, *signals: signal.Signals) -> Iterator[None]:
+    """Let a function handle signals inside this context."""
+    previous = {number: signal.getsignal(number) for number in signals}
+    for number, before in previous.items():
+        if before is not signal.SIG_IGN:  # ignored signals stay ignored, as under nohup
+            signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 class Family:
@@ -236,7 +230,9 @@ def private_superlink(log: Path) -> Iterator[SuperLink]:
         superlink.wait_until_ready()
         yield superlink
     finally:
-        with signals_wait():
+        # A second Ctrl-C must not stop the clean-up. A signal mask would not help: another thread
+        # would get the signal, and Python would pass it on to this thread.
+        with _handled_by(signal.SIG_IGN, signal.SIGINT, *_ENDING_SIGNALS):
             if superlink is not None:
                 superlink.stop()
             shutil.rmtree(home, ignore_errors=True)
