@@ -35,7 +35,7 @@ from .ledger import ledger
 from .names import AUDITED
 from .plan import plan
 from .protocols import protocols
-from .run import NODES, FlowerError, declared_config, ended_by_signals, private_superlink
+from .run import NODES, FlowerError, NumNodes, declared_config, ended_by_signals, private_superlink
 from .screen import Screen
 from .studies import studies
 from .supernode import check, supernode
@@ -78,14 +78,7 @@ def run(
         int | None,
         typer.Option(min=1, help="Number of simulated users (the app's setting num-users)."),
     ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number of simulated SuperNodes.",
-            show_default=f"the app's num-nodes or num-supernodes, or {NODES}",
-        ),
-    ] = None,
+    nodes: NumNodes = None,
     epsilon: Annotated[
         float | None,
         typer.Option(help="Privacy parameter of each user (the app's setting epsilon)."),

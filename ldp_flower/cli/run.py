@@ -20,14 +20,23 @@ import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import psutil
+import typer
 
 from .console import Scalar
 
 #: Number of simulated nodes if neither a command nor the app states one.
 NODES = 4
+NumNodes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Number of simulated SuperNodes of APP.",
+        show_default=f"the app's num-nodes or num-supernodes, or {NODES}",
+    ),
+]
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else ()
 
 

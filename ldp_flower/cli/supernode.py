@@ -19,7 +19,7 @@ from .console import (
     print_json,
 )
 from .node_options import NodeOptions, takes_node
-from .run import NODES, declared_config
+from .run import NumNodes, declared_config
 
 if TYPE_CHECKING:
     from ..supernode.checks import Findings
@@ -78,14 +78,7 @@ def check(
     ],
     node: NodeOptions,
     network: NetworkFile = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number of simulated SuperNodes of APP.",
-            show_default=f"the app's num-nodes or num-supernodes, or {NODES}",
-        ),
-    ] = None,
+    nodes: NumNodes = None,
     config: AppSettings = None,
     as_json: AsJson = False,
 ) -> None:
