@@ -26,6 +26,7 @@ from .console import (
     errors,
     fail,
     failing,
+    option,
     override,
     pair,
 )
@@ -64,8 +65,7 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool,
-        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
+        bool, option("Show the version.", "--version", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
     """Plan, run, audit and deploy protocols of local differential privacy for Flower."""
@@ -75,19 +75,17 @@ def main(
 def run(
     app_path: Annotated[Path, typer.Argument(metavar="APP", help="Directory of the Flower app.")],
     users: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of simulated users (the app's setting num-users)."),
+        int | None, option("Number of simulated users (the app's setting num-users).", min=1)
     ] = None,
     nodes: NumNodes = None,
     epsilon: Annotated[
-        float | None,
-        typer.Option(help="Privacy parameter of each user (the app's setting epsilon)."),
+        float | None, option("Privacy parameter of each user (the app's setting epsilon).")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the simulation (the app's setting seed).")
+        int | None, option("Seed of the simulation (the app's setting seed).", min=0)
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Directory for the results.", show_default="results/APP")
+        Path | None, option("Directory for the results.", default="results/APP")
     ] = None,
     config: AppSettings = None,
 ) -> None:

@@ -13,11 +13,22 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from .audit_protocol import audit_protocol
-from .console import FAILED, USAGE, AsJson, console, fail, overrides, pair, print_json, scalar
+from .console import (
+    FAILED,
+    USAGE,
+    AsJson,
+    console,
+    fail,
+    option,
+    overrides,
+    pair,
+    print_json,
+    scalar,
+)
 from .names import AUDITED, completion
 from .run import declared_config
 
-_of_app = partial(typer.Option, rich_help_panel="With --app")
+_of_app = partial(option, rich_help_panel="With --app")
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed", "noise")
 _OF_BOTH = ("protocol", "app", "as_json")  # all other parameters belong to --app
 
@@ -30,86 +41,76 @@ def audit(
             help="Name of a protocol of this library.", autocompletion=completion(AUDITED)
         ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
-    dim: Annotated[int, typer.Option(min=2, help="Number of features, or of items.")] = 8,
+    epsilon: Annotated[float, option("Privacy parameter of each user.")] = 2.0,
+    dim: Annotated[int, option("Number of features, or of items.", min=2)] = 8,
     reports: Annotated[
         int,
-        typer.Option(
+        option(
+            "Number of reports of each of two users that confirm a finding.",
             "--reports",
             "--num-reports",
             min=100,
-            help="Number of reports of each of two users that confirm a finding.",
         ),
     ] = 4000,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the reports.", show_default="random")
-    ] = None,
+    seed: Annotated[int | None, option("Seed of the reports.", default="random")] = None,
     noise: Annotated[
-        str, typer.Option(help="Place of the noise: user; node or shared if the protocol has it.")
+        str, option("Place of the noise: user; node or shared if the protocol has it.")
     ] = "user",
     app: Annotated[
-        Path | None, _of_app(metavar="DIR", help="Directory of the Flower app to attack.")
+        Path | None, _of_app("Directory of the Flower app to attack.", metavar="DIR")
     ] = None,
     loader: Annotated[
         str | None,
         _of_app(
+            "Function of the app that returns its data.",
+            default="the declared one, or load_data and the like",
             metavar="MODULE:FUNCTION",
-            help="Function of the app that returns its data.",
-            show_default="the declared one, or load_data and the like",
         ),
     ] = None,
     claim: Annotated[
         float | None,
         _of_app(
+            "Claimed epsilon of a whole run.",
+            default="the claim of the app's mods",
             metavar="EPSILON",
-            help="Claimed epsilon of a whole run.",
-            show_default="the claim of the app's mods",
         ),
     ] = None,
     delta: Annotated[
         float | None,
-        _of_app(help="Claimed delta of a whole run.", show_default="the claim of the app's mods"),
+        _of_app("Claimed delta of a whole run.", default="the claim of the app's mods"),
     ] = None,
     unit: Annotated[
         str | None,
         _of_app(
-            help="Protected unit, in which neighbouring data differ: node or record.",
-            show_default="the unit of the app's mods, or node",
+            "Protected unit, in which neighbouring data differ: node or record.",
+            default="the unit of the app's mods, or node",
         ),
     ] = None,
     nodes: Annotated[
         int | None,
         _of_app(
+            "Number of nodes.",
+            default="the app's, or the fewest that are tried with which it starts",
             min=2,
-            help="Number of nodes.",
-            show_default="the app's, or the fewest that are tried with which it starts",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
         _of_app(
-            "-c",
-            "--config",
-            metavar="KEY=VALUE",
-            help="Value for a setting of the app; repeatable.",
+            "Value for a setting of the app; repeatable.", "-c", "--config", metavar="KEY=VALUE"
         ),
     ] = None,
     node_config: Annotated[
         list[str] | None,
-        _of_app(
-            metavar="KEY=VALUE", help="Value for a setting of a node (node_config); repeatable."
-        ),
+        _of_app("Value for a setting of a node (node_config); repeatable.", metavar="KEY=VALUE"),
     ] = None,
     seconds: Annotated[
-        float, _of_app(min=1.0, help="Approximate CPU time of the runs with noise.")
+        float, _of_app("Approximate CPU time of the runs with noise.", min=1.0)
     ] = 10.0,
     runs: Annotated[
-        int | None,
-        _of_app(min=1, help="Number of runs on each of two data sets, instead of --seconds."),
+        int | None, _of_app("Number of runs on each of two data sets, instead of --seconds.", min=1)
     ] = None,
-    html: Annotated[
-        Path | None, _of_app(metavar="FILE", help="File of a page with the result.")
-    ] = None,
+    html: Annotated[Path | None, _of_app("File of a page with the result.", metavar="FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Attack the client of PROTOCOL, or the Flower app in the directory --app.

@@ -19,6 +19,7 @@ from .console import (
     AppSettings,
     console,
     fail,
+    option,
     overrides,
     pair,
     scalar,
@@ -53,67 +54,58 @@ class TakesSeveral(TyperCommand):
 def compare(
     app_path: Annotated[Path, typer.Argument(metavar="APP", help="Directory of the Flower app.")],
     epsilons: Annotated[
-        list[float] | None,
-        typer.Option(help="Privacy parameters, as in --epsilons 1 2 4.", show_default="1 2 4"),
+        list[float] | None, option("Privacy parameters, as in --epsilons 1 2 4.", default="1 2 4")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs of each method.")] = 5,
+    seeds: Annotated[int, option("Number of runs of each method.", min=1)] = 5,
     nodes: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Number of simulated nodes.",
             "--nodes",
             "--num-nodes",
+            default=f"the app's, or {_NODES}",
             min=1,
-            help="Number of simulated nodes.",
-            show_default=f"the app's, or {_NODES}",
         ),
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Number of rounds of all methods.",
-            show_default="20; LdpFedAvg follows its own rule",
+        option(
+            "Number of rounds of all methods.", default="20; LdpFedAvg follows its own rule", min=1
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Delta of the methods that are not pure.")] = 1e-5,
+    delta: Annotated[float, option("Delta of the methods that are not pure.")] = 1e-5,
     clip: Annotated[
         float | None,
-        typer.Option(
-            help="Length to which Flower's methods clip an update.",
-            show_default="the median length",
-        ),
+        option("Length to which Flower's methods clip an update.", default="the median length"),
     ] = None,
     method: Annotated[
-        list[str] | None,
-        typer.Option("-m", "--method", "--methods", help="Method to compare; repeatable."),
+        list[str] | None, option("Method to compare; repeatable.", "-m", "--method", "--methods")
     ] = None,
     metric: Annotated[
-        str | None,
-        typer.Option(help="Metric to show.", show_default="the first that is not a loss"),
+        str | None, option("Metric to show.", default="the first that is not a loss")
     ] = None,
     evaluate: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Function that evaluates models, as Flower's evaluate_fn.",
+            default="the app's",
             metavar="MODULE:FUNCTION",
-            help="Function that evaluates models, as Flower's evaluate_fn.",
-            show_default="the app's",
         ),
     ] = None,
     dp_sgd: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Function that makes the ClientApp with DP-SGD from epsilon, delta and rounds.",
             metavar="MODULE:FUNCTION",
-            help="Function that makes the ClientApp with DP-SGD from epsilon, delta and rounds.",
         ),
     ] = None,
     ldp: Annotated[
         list[str] | None,
-        typer.Option("-l", "--ldp", metavar="KEY=VALUE", help="Argument of LdpFedAvg; repeatable."),
+        option("Argument of LdpFedAvg; repeatable.", "-l", "--ldp", metavar="KEY=VALUE"),
     ] = None,
     config: AppSettings = None,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Directory for the results.", show_default="results/compare/APP"),
+        Path | None, option("Directory for the results.", default="results/compare/APP")
     ] = None,
 ) -> None:
     """Compare the app in the directory APP under FedAvg, DP-FedAvg, LocalDpMod and LdpFedAvg.

@@ -18,15 +18,23 @@ Scalar = bool | int | float | str
 #: Exit codes; ``REFUSED`` is a plan's answer that the run would be refused.
 FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 
+
+def option(help: str, *names: str, default: str | None = None, **settings: Any) -> Any:
+    """Declare an option of a command: its help, its names, and the limits of its value.
+
+    Without ``names``, typer makes the name from the parameter's. ``default`` is the text that the
+    help shows for the default, in place of the value.
+    """
+    return typer.Option(*names, help=help, show_default=default or True, **settings)
+
+
 #: Settings of a Flower app that an option overrides.
 AppSettings = Annotated[
     list[str] | None,
-    typer.Option(
-        "-c", "--config", metavar="KEY=VALUE", help="Value for a setting of the app; repeatable."
-    ),
+    option("Value for a setting of the app; repeatable.", "-c", "--config", metavar="KEY=VALUE"),
 ]
 #: Output for programs; docs/command-line.md documents its keys.
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+AsJson = Annotated[bool, option("Print the result as JSON.", "--json")]
 
 console = Console(highlight=False)
 errors = Console(highlight=False, stderr=True)

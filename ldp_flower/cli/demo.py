@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
 
-from .console import FAILED, USAGE, console, fail
+from .console import FAILED, USAGE, console, fail, option
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -20,12 +19,11 @@ _BAR = 32  # characters of the bar of the largest share
 
 
 def demo(
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter of each aircraft.")] = 2.0,
+    epsilon: Annotated[float, option("Privacy parameter of each aircraft.")] = 2.0,
     seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed for a reproducible run.", show_default="random"),
+        int | None, option("Seed for a reproducible run.", default="random", min=0)
     ] = None,
-    output: Annotated[Path, typer.Option(help="File of the page.", dir_okay=False)] = Path(
+    output: Annotated[Path, option("File of the page.", dir_okay=False)] = Path(
         "ldp-flower-demo.html"
     ),
 ) -> None:

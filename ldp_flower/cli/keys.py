@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from .console import FAILED, USAGE, command_group, console, fail, failing
+from .console import FAILED, USAGE, command_group, console, fail, failing, option
 
 keys = command_group(
     "Make and change the key of a node that shares its noise, or of an analyst of a study."
@@ -108,16 +108,12 @@ def peers_add(
     name: Name,
     key: PublicKey,
     proof: Annotated[
-        str | None,
-        typer.Option(help="Signature of a new key by the old one, as keys rotate prints it."),
+        str | None, option("Signature of a new key by the old one, as keys rotate prints it.")
     ] = None,
     fingerprint: Annotated[
-        str | None,
-        typer.Option(help="Fingerprint that the node's operator tells you, by phone for example."),
+        str | None, option("Fingerprint that the node's operator tells you, by phone for example.")
     ] = None,
-    checked: Annotated[
-        str, typer.Option(help="Remark for the file: how and when the key was compared.")
-    ] = "",
+    checked: Annotated[str, option("Remark for the file: how and when the key was compared.")] = "",
 ) -> None:
     """Accept the key KEY of the node NAME in the file PEERS_FILE, which is made if it is missing.
 
@@ -152,7 +148,7 @@ def peers_remove(
     path: PeersPath,
     name: Name,
     key: Annotated[
-        str | None, typer.Option(help="First digits of the key to remove, if it is one of two.")
+        str | None, option("First digits of the key to remove, if it is one of two.")
     ] = None,
 ) -> None:
     """Remove the node NAME from PEERS_FILE. Do so at once if others may know its key."""

@@ -12,7 +12,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from .console import FAILED, USAGE, command_group, console, fail, failing, numeric
+from .console import FAILED, USAGE, command_group, console, fail, failing, numeric, option
 
 if TYPE_CHECKING:
     from ..guarantee.ledger import SqliteLedger
@@ -24,8 +24,7 @@ _ACTIVE = (*"=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", "'")
 
 LedgerPath = Annotated[Path, typer.Argument(help="File of the ledger.")]
 MaxEpsilon = Annotated[
-    float | None,
-    typer.Option(min=0.0, help="The node's max-epsilon, to show the budget that is left."),
+    float | None, option("The node's max-epsilon, to show the budget that is left.", min=0.0)
 ]
 
 
@@ -105,7 +104,7 @@ def ledger_arms(
     experiment: Annotated[str, typer.Argument(help="Name of the experiment.")],
     ids: Annotated[Path, typer.Argument(help="Text file with the names of users, one per line.")],
     allocation: Annotated[
-        float, typer.Option(help="Share of the users in the first arm, as the strategy has it.")
+        float, option("Share of the users in the first arm, as the strategy has it.")
     ] = 0.5,
 ) -> None:
     """Print the arm of each user in EXPERIMENT as CSV: 0 for the first arm, 1 for the second.
@@ -130,8 +129,7 @@ def ledger_arms(
 def ledger_report(
     path: LedgerPath,
     written: Annotated[
-        Literal["html", "json", "prometheus"],
-        typer.Option("--format", help="Format of the report."),
+        Literal["html", "json", "prometheus"], option("Format of the report.", "--format")
     ] = "html",
     max_epsilon: MaxEpsilon = None,
 ) -> None:
@@ -152,14 +150,12 @@ def ledger_report(
 @ledger.command("serve")
 def ledger_serve(
     path: LedgerPath,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page.")] = 9465,
+    port: Annotated[int, option("Port of the page.", min=0, max=65535)] = 9465,
     address: Annotated[
-        str, typer.Option(help="Address of the page; by default this machine's own.")
+        str, option("Address of the page; by default this machine's own.")
     ] = "127.0.0.1",
     max_epsilon: MaxEpsilon = None,
-    every: Annotated[
-        float, typer.Option(min=1.0, max=86_400.0, help="Seconds between two readings.")
-    ] = 60.0,
+    every: Annotated[float, option("Seconds between two readings.", min=1.0, max=86_400.0)] = 60.0,
 ) -> None:
     """Serve totals of the ledger in the file PATH to Prometheus, until stopped.
 
@@ -185,12 +181,8 @@ def ledger_serve(
 @ledger.command("renew")
 def ledger_renew(
     path: LedgerPath,
-    user: Annotated[
-        list[str] | None, typer.Option(help="User who gets a new budget; repeatable.")
-    ] = None,
-    everybody: Annotated[
-        bool, typer.Option("--all", help="Renew all users of the ledger.")
-    ] = False,
+    user: Annotated[list[str] | None, option("User who gets a new budget; repeatable.")] = None,
+    everybody: Annotated[bool, option("Renew all users of the ledger.", "--all")] = False,
 ) -> None:
     """Give users on the ledger in the file PATH their whole budget again.
 
@@ -208,7 +200,7 @@ def ledger_renew(
 def ledger_forget(
     path: LedgerPath,
     days: Annotated[
-        float, typer.Option(min=0.0, help="Age of the youngest reply to delete, in days; 0: all.")
+        float, option("Age of the youngest reply to delete, in days; 0: all.", min=0.0)
     ],
 ) -> None:
     """Delete stored replies from the ledger in the file PATH; their costs stay.

@@ -10,71 +10,61 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import USAGE, fail
+from .console import USAGE, fail, option
 
 if TYPE_CHECKING:
     from ..data.names import MissingIds
     from ..guarantee.peers import KeyFiles
     from ..supernode.settings import OwnApp, OwnRecords, OwnTable, Settings
 
-App = Annotated[
-    str | None, typer.Option(metavar="MODULE:ATTRIBUTE", help="The operator's own ClientApp.")
-]
+App = Annotated[str | None, option("The operator's own ClientApp.", metavar="MODULE:ATTRIBUTE")]
 TableFile = Annotated[
-    Path | None,
-    typer.Option(help="CSV or Parquet file from which the node answers, without an app."),
+    Path | None, option("CSV or Parquet file from which the node answers, without an app.")
 ]
-SchemaFile = Annotated[
-    Path | None, typer.Option(help="JSON file of the agreed schema (Schema.to_dict).")
-]
-UserColumn = Annotated[str | None, typer.Option(help="Column with the user of each row.")]
+SchemaFile = Annotated[Path | None, option("JSON file of the agreed schema (Schema.to_dict).")]
+UserColumn = Annotated[str | None, option("Column with the user of each row.")]
 Ids = Annotated[
-    Path | None,
-    typer.Option(help="Text file of all users, one on each line, with those who have no rows."),
+    Path | None, option("Text file of all users, one on each line, with those who have no rows.")
 ]
 Unquoted = Annotated[
-    bool,
-    typer.Option("--unquoted", help="Read quotes in the CSV file as ordinary characters."),
+    bool, option("Read quotes in the CSV file as ordinary characters.", "--unquoted")
 ]
 DropMissingIds = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Leave out rows without the id of a user. Without this option, they are an error.",
         "--drop-missing-ids",
-        help="Leave out rows without the id of a user. Without this option, they are an error.",
     ),
 ]
 RecordsOf = Annotated[
     Path | None,
-    typer.Option(
-        help="File (.npz with records and targets, or what --loader takes) on which the node "
+    option(
+        "File (.npz with records and targets, or what --loader takes) on which the node "
         "trains networks that come as data, without an app."
     ),
 ]
 Loader = Annotated[
     str | None,
-    typer.Option(
-        metavar="MODULE:FUNCTION",
-        help="The operator's function that returns records, targets and, optionally, owners for "
+    option(
+        "The operator's function that returns records, targets and, optionally, owners for "
         "the file or folder --records.",
+        metavar="MODULE:FUNCTION",
     ),
 ]
 MaxFrozen = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        help="Largest number of parameters that a network for --records has and does not train.",
+    option(
+        "Largest number of parameters that a network for --records has and does not train.", min=1
     ),
 ]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(
-        help="File of this node's key (keys create). It is needed for shared noise, of which each "
+    option(
+        "File of this node's key (keys create). It is needed for shared noise, of which each "
         "node adds only a part."
     ),
 ]
-PeersFile = Annotated[
-    Path | None, typer.Option(help="File of the node's peers and their keys (peers add).")
-]
+PeersFile = Annotated[Path | None, option("File of the node's peers and their keys (peers add).")]
 Removed = Annotated[
     list[str] | None,
     typer.Option("--train-on", "--sandbox", "--train-seconds", "--train-memory", hidden=True),

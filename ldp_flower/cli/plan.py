@@ -12,7 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from . import names
-from .console import REFUSED, USAGE, AsJson, console, fail, grid_of, numeric, print_json, unknown
+from .console import (
+    REFUSED,
+    USAGE,
+    AsJson,
+    console,
+    fail,
+    grid_of,
+    numeric,
+    option,
+    print_json,
+    unknown,
+)
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -49,63 +60,54 @@ def plan(
             autocompletion=names.completion([*QUESTIONS, *names.PROTOCOLS]),
         ),
     ],
-    users: Annotated[
-        int, typer.Option("--users", "--num-users", min=1, help="Number of people to be asked.")
-    ],
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 1.0,
+    users: Annotated[int, option("Number of people to be asked.", "--users", "--num-users", min=1)],
+    epsilon: Annotated[float, option("Privacy parameter of each user.")] = 1.0,
     features: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Number of features of a row, of possible items, or of the model's parameters.",
             "--features",
             "--num-features",
             min=1,
-            help="Number of features of a row, of possible items, or of the model's parameters.",
         ),
     ] = None,
     rows: Annotated[
-        float,
-        typer.Option("--rows", "--rows-per-user", min=1, help="Mean number of rows of a user."),
+        float, option("Mean number of rows of a user.", "--rows", "--rows-per-user", min=1)
     ] = 1,
     quality: Annotated[
-        float | None,
-        typer.Option(help="R2 or AUC of the same model without privacy.", show_default="assumed"),
+        float | None, option("R2 or AUC of the same model without privacy.", default="assumed")
     ] = None,
     between: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Share of the variance of columns and residuals that is between users, 0 to 1.",
             "--between",
             "--variance-between",
-            help="Share of the variance of columns and residuals that is between users, 0 to 1.",
-            show_default="assumed",
+            default="assumed",
         ),
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Nodes that hold the people. Compares the places of noise.",
             "--nodes",
             "--num-nodes",
             min=1,
-            help="Nodes that hold the people. Compares the places of noise.",
         ),
     ] = None,
     noise: Annotated[
-        str | None,
-        typer.Option(
-            help="Plan noise at one place only: user, node or shared.", show_default="all"
-        ),
+        str | None, option("Plan noise at one place only: user, node or shared.", default="all")
     ] = None,
     target: Annotated[
-        float | None,
-        typer.Option(help="Desired error.", show_default="half of the expected error"),
+        float | None, option("Desired error.", default="half of the expected error")
     ] = None,
     collections: Annotated[
-        int | None, typer.Option(min=2, help="Number of collections, for a Series.")
+        int | None, option("Number of collections, for a Series.", min=2)
     ] = None,
     drift: Annotated[
-        float | None,
-        typer.Option(min=0, help="Change from one collection to the next.", show_default="assumed"),
+        float | None, option("Change from one collection to the next.", default="assumed", min=0)
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="File of a page for a reviewer.")] = None,
+    html: Annotated[Path | None, option("File of a page for a reviewer.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the expected error of QUESTION, before any query.

@@ -23,18 +23,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import psutil
-import typer
 
-from .console import Scalar
+from .console import Scalar, option
 
 #: Number of simulated nodes if neither a command nor the app states one.
 NODES = 4
 NumNodes = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "Number of simulated SuperNodes of APP.",
+        default=f"the app's num-nodes or num-supernodes, or {NODES}",
         min=1,
-        help="Number of simulated SuperNodes of APP.",
-        show_default=f"the app's num-nodes or num-supernodes, or {NODES}",
     ),
 ]
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else ()

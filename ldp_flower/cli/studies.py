@@ -21,6 +21,7 @@ from .console import (
     fail,
     failing,
     numeric,
+    option,
     pair,
     scalar,
     unknown,
@@ -48,29 +49,24 @@ def studies_add(
             autocompletion=names.completion(names.PROTOCOLS),
         ),
     ],
-    schema: Annotated[Path, typer.Option(help="JSON file of the agreed schema (Schema.to_dict).")],
-    users: Annotated[int, typer.Option(min=1, help="Number of users to be asked.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")],
-    until: Annotated[
-        datetime, typer.Option(formats=["%Y-%m-%d"], help="Last day of the study, in UTC.")
-    ],
+    schema: Annotated[Path, option("JSON file of the agreed schema (Schema.to_dict).")],
+    users: Annotated[int, option("Number of users to be asked.", min=1)],
+    epsilon: Annotated[float, option("Privacy parameter of each user.")],
+    until: Annotated[datetime, option("Last day of the study, in UTC.", formats=["%Y-%m-%d"])],
     noise: Annotated[
-        str,
-        typer.Option(help="Where noise is added.", autocompletion=names.completion(names.NOISE)),
+        str, option("Where noise is added.", autocompletion=names.completion(names.NOISE))
     ] = "user",
-    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 1,
+    nodes: Annotated[int, option("Number of nodes.", min=1)] = 1,
     arguments: Annotated[
         list[str] | None,
-        typer.Option(
-            "-c", "--config", metavar="KEY=VALUE", help="Argument of the protocol; repeatable."
-        ),
+        option("Argument of the protocol; repeatable.", "-c", "--config", metavar="KEY=VALUE"),
     ] = None,
     signed_by: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="DIGITS",
-            help="Public key of an analyst who signs the queries, as ldp-flower keys create prints "
+        option(
+            "Public key of an analyst who signs the queries, as ldp-flower keys create prints "
             "it; repeatable.",
+            metavar="DIGITS",
         ),
     ] = None,
 ) -> None:
@@ -117,8 +113,7 @@ def studies_add(
 def studies_show(
     path: Annotated[Path, typer.Argument(metavar="STUDIES_FILE", help="File of the studies.")],
     node_config: Annotated[
-        str | None,
-        typer.Option(help="The node's configuration, to show what its users can still spend."),
+        str | None, option("The node's configuration, to show what its users can still spend.")
     ] = None,
 ) -> None:
     """Show the studies in the file STUDIES_FILE and, with NODE_CONFIG, what is left of them.

@@ -15,6 +15,7 @@ from .console import (
     errors,
     fail,
     failing,
+    option,
     overrides,
     print_json,
 )
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 NetworkFile = Annotated[
     Path | None,
-    typer.Option(
-        help="Network whose inputs --records must match: a file of Network.save, with its .npz "
+    option(
+        "Network whose inputs --records must match: a file of Network.save, with its .npz "
         "beside it."
     ),
 ]
