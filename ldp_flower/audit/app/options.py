@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...validation import PlainFields, check_fraction, check_integer, check_positive
+from ...validation import Count, PlainFields, Positive, check_fraction
 from .loading import RunConfig
 
 
@@ -22,19 +22,15 @@ class Options(PlainFields):
     loader: str | None = None
     config: RunConfig | None = None
     node_config: RunConfig | None = None
-    nodes: int | None = None
-    claim: float | None = None
+    nodes: Count | None = None
+    claim: Positive | None = None
     delta: float | None = None
     unit: str | None = None
-    seconds: float = 10.0
-    runs: int | None = None
+    seconds: Positive = 10.0
+    runs: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.nodes is not None:
-            check_integer("nodes", self.nodes, 1)
-        if self.claim is not None:
-            check_positive("claim", self.claim)
         if "ledger-path" in (self.node_config or {}):
             raise ValueError(
                 "Expected node_config without ledger-path: an audit would spend the budgets there."
@@ -43,6 +39,3 @@ class Options(PlainFields):
             check_fraction("delta", self.delta)
         if self.unit not in (None, "node", "record"):
             raise ValueError(f"Expected unit in ['node', 'record'], got {self.unit!r}.")
-        check_positive("seconds", self.seconds)
-        if self.runs is not None:
-            check_integer("runs", self.runs, 1)
