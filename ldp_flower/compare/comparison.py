@@ -43,7 +43,7 @@ from .methods import (
 )
 from .nodes import App, AppNodes, CannotCompareError, Evaluate, RunConfig
 from .report import Comparison
-from .sweep import Sweep, rows_of
+from .sweep import Sweep
 
 #: Function from epsilon, delta and the number of a node's training rounds to the app with DP-SGD.
 MakeDpSgd = Callable[[float, float, int], ClientApp]
@@ -209,14 +209,12 @@ class ComparisonPlan(PlainFields):
             sweep = Sweep(_KEY, None, self.run)
             if sweep.missing(cells, file):
                 self.check()
-                # Flower logs every node in every round. Failures are counted, so they need no log.
-                with (
-                    silenced("flwr", below=logging.ERROR),
-                    silenced(LdpUpdateMod.__module__, below=logging.CRITICAL),
-                ):
-                    sweep(cells, file, 1)
-            kept = {tuple(row[column] for column in _KEY): row for row in rows_of(file)}
-        return Comparison(name, self.num_nodes, [kept[each.key] for each in cells])
+            # Flower logs every node in every round. Failures are counted, so they need no log.
+            with (
+                silenced("flwr", below=logging.ERROR),
+                silenced(LdpUpdateMod.__module__, below=logging.CRITICAL),
+            ):
+                return Comparison(name, self.num_nodes, sweep(cells, file, 1))
 
     def _outcome(self, cell: MethodRun, app: App, nodes: AppNodes) -> Outcome:
         """Train the app on ``nodes`` by a run's method; return the model, guarantee and costs."""

@@ -52,11 +52,13 @@ class Sweep(Generic[T]):
 
     def missing(self, tasks: Iterable[T], path: Path) -> list[T]:
         """Return the tasks whose rows are not in the file ``path`` yet."""
-        done = {tuple(row.get(name) for name in self.key) for row in rows_of(path)}
+        done = self._kept(path)
         return [task for task in tasks if task.key not in done]
 
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
         """Run all tasks and yield each one when it is finished, after its row is in the file."""
+        if not tasks:
+            return  # the file may be read-only
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
             # Cut off an incomplete last line, which remains if a process is killed while it writes.
@@ -88,8 +90,8 @@ class Sweep(Generic[T]):
             with suppress(KeyboardInterrupt):
                 pool.shutdown(cancel_futures=True)
 
-    def __call__(self, tasks: list[T], path: Path, processes: int) -> None:
-        """Run the tasks that are not in the file, and show the progress."""
+    def __call__(self, tasks: list[T], path: Path, processes: int) -> list[dict[str, str]]:
+        """Run the tasks that are not in the file, show the progress, and return all tasks' rows."""
         todo = self.missing(tasks, path)
         columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn())
         columns = (*columns, TimeElapsedColumn(), TimeRemainingColumn())
@@ -101,6 +103,12 @@ class Sweep(Generic[T]):
             bar = progress.add_task("runs", total=len(tasks), completed=len(tasks) - len(todo))
             for task in self.run_all(todo, path, processes):
                 progress.update(bar, advance=1, description=task.label)
+        kept = self._kept(path)
+        return [kept[task.key] for task in tasks]
+
+    def _kept(self, path: Path) -> dict[tuple[str | None, ...], dict[str, str]]:
+        """Return the rows of the file by their keys."""
+        return {tuple(row.get(name) for name in self.key): row for row in rows_of(path)}
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -180,6 +188,4 @@ def sweep(
         for seed in range(seeds)
         for values in product(*axes)
     ]
-    Sweep(names, None, partial(_row_at, run))(points, path, processes)
-    kept = {tuple(row[name] for name in names): row for row in rows_of(path)}
-    return [kept[point.key] for point in points]
+    return Sweep(names, None, partial(_row_at, run))(points, path, processes)
