@@ -24,10 +24,11 @@ from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..simulation.grid import silenced
 from ..strategies import LdpFedAvg
 from ..validation import (
+    Count,
     PlainFields,
+    Positive,
     check_choice,
     check_integer,
-    check_optional,
     check_positive,
     plain_arguments,
 )
@@ -94,10 +95,10 @@ class ComparisonPlan(PlainFields):
     """
 
     load: Callable[[int], App]
-    num_nodes: int
-    rounds: int | None = None
+    num_nodes: Count
+    rounds: Count | None = None
     delta: float = 1e-5
-    clip: float | None = None
+    clip: Positive | None = None
     strategy: Callable[..., LdpFedAvg] = LdpFedAvg
     dp_sgd: MakeDpSgd | None = None
     metric: str | None = None
@@ -105,10 +106,6 @@ class ComparisonPlan(PlainFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("num_nodes", self.num_nodes, 1)
-        if self.rounds is not None:
-            check_integer("rounds", self.rounds, 1)
-        check_optional(self, "clip")
         if not 0 < self.delta < 1 / self.num_nodes:
             raise ValueError(
                 f"Expected 0 < delta < 1 / num_nodes = {1 / self.num_nodes:g}, got {self.delta}."
