@@ -1,6 +1,6 @@
 """Lower bounds on the privacy loss, from samples of two users' reports."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -77,6 +77,35 @@ def likeliest_events(
         found.append(max(options, key=lambda option: option[0]))
     found.sort(key=lambda option: -option[0])
     return [event for _, event in found[:how_many]]
+
+
+def confirmed(
+    events: Sequence[Event], samples: Mapping[str, Sample], delta: float, alpha: float
+) -> tuple[float, tuple[str, str]]:
+    """Return the largest lower bound on epsilon of these events, and the pair of users it is for.
+
+    The ``samples`` must be others than those that suggested the events. The bound of each event is
+    too large with probability ``alpha`` at most. A bound is at least 0.
+    """
+    bounds = [event.bound(samples, delta, alpha) for event in events]
+    best = int(np.argmax(bounds))
+    return max(bounds[best], 0.0), events[best].pair
+
+
+def bound_from_sums(
+    sums: Mapping[str, Floats], how_many: int, delta: float, alpha: float
+) -> tuple[float, tuple[str, str]]:
+    """Return a lower bound on epsilon from noisy sums, and the pair of users that it is for.
+
+    ``sums`` are by user, of shape (replies, dim). One half suggests ``how_many`` events, and the
+    other half gives the bound, which is too large with probability ``alpha`` at most.
+    """
+    halves: list[dict[str, Sample]] = [{}, {}]
+    for name, values in sums.items():
+        for half, some in zip(halves, np.array_split(values, 2), strict=True):
+            half[name] = Sample(np.zeros(len(some), np.uint64), some)
+    events = likeliest_events(halves[0], how_many, delta, alpha / how_many)
+    return confirmed(events, halves[1], delta, alpha / how_many)
 
 
 def _directions(first: Floats, second: Floats) -> list[Floats]:

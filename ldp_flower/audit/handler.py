@@ -21,16 +21,15 @@ from ..clients.statistics import OwnStatistics
 from ..data.users import Users
 from ..guarantee.messages import HASH_END, NodeKeys, Query
 from ..randomizers import NodeSum
-from ..randomness import derive
 from ..simulation.grid import silenced
 from ..validation import check_fraction, check_integer, check_seed, plain_arguments
-from .distinguish import Sample, likeliest_events
+from .distinguish import Sample, confirmed, likeliest_events
 from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
 from .independence import independent, many_users
 from .neighbours import compared
 from .node_sums import Attack
-from .probe import Client, MakeApp, ldp_client_app
+from .probe import Client, MakeApp, all_of, derived_seeds, ldp_client_app
 from .records import bounded
 from .settings import kept
 
@@ -161,17 +160,16 @@ def audit_handler(
     if make_app is not None and statistics is not None:
         raise ValueError("Expected no statistics with make_app, whose app has its own statistics.")
     make_app = make_app or partial(ldp_client_app, statistics=statistics)
+    tape_seed = secrets.randbits(62) if seed is None else seed
     if isinstance(query.randomizer, NodeSum):
-        return _of_node(Attack(query, make_app, candidates), num_reports, confidence, seed)
+        return _of_node(Attack(query, make_app, candidates), num_reports, confidence, tape_seed)
     client = Client(replace(query, low=0, high=HASH_END), make_app)
     mechanism, names = query.randomizer, list(candidates)
 
     def sample(phase: int, name: str, size: int) -> Sample:
-        nodes = np.arange(-(-size // copies), dtype=np.uint64)
-        seeds: list[int | None] = [None] * len(nodes)
-        if seed is not None:
-            seeds = [int(word) for word in derive(seed, phase, names.index(name), nodes)]
-        return client.sample(candidates[name], copies, seeds)
+        nodes = -(-size // copies)
+        own = None if seed is None else derived_seeds(nodes, seed, phase, names.index(name))
+        return client.sample(candidates[name], copies, own or [None] * nodes)
 
     with silenced("ldp_flower"):  # the data are invalid on purpose, so clients would log warnings
         copies = client.copies(candidates[names[0]])
@@ -180,11 +178,12 @@ def audit_handler(
         events = likeliest_events(searched, _CONFIRMED, mechanism.delta, alpha)
         needed = {name: None for event in events for name in event.pair}
         fresh = {name: sample(2, name, num_reports) for name in needed}
-        bounds = [event.bound(fresh, mechanism.delta, alpha) for event in events]
-        tape_seed = secrets.randbits(62) if seed is None else seed
+        measured, worst_pair = confirmed(events, fresh, mechanism.delta, alpha)
+        exact = worst_epsilon(mechanism)
         people = list(candidates.values())
-        found = [
+        checks = all_of(
             {
+                "loss": max(measured, exact or 0.0) <= mechanism.epsilon,
                 "completeness": all(of.complete for of in [*searched.values(), *fresh.values()]),
                 "isolation": _isolated(client, copies, people),
                 "replay": _replayed(client, people[0], seed),
@@ -194,29 +193,23 @@ def audit_handler(
             many_users(client, people[0].num_features, tape_seed),
             compared(client.query, make_app, copies, people, tape_seed),
             kept(client.query, make_app, copies, people, tape_seed),
-        ]
-    best = int(np.argmax(bounds))
-    measured, exact = max(bounds[best], 0.0), worst_epsilon(mechanism)
-    checks = {"loss": max(measured, exact or 0.0) <= mechanism.epsilon}
-    for each in found:
-        checks |= {name: right and checks.get(name, True) for name, right in each.items()}
+        )
     return Audit(
         query=query,
         claimed=mechanism.epsilon,
         measured=measured,
         confidence=confidence,
-        worst_pair=events[best].pair,
+        worst_pair=worst_pair,
         exact=exact,
         checks=checks,
     )
 
 
-def _of_node(attack: Attack, num_reports: int, confidence: float, seed: int | None) -> Audit:
-    tape_seed = secrets.randbits(62) if seed is None else seed
+def _of_node(attack: Attack, num_reports: int, confidence: float, seed: int) -> Audit:
     alpha = 1 - confidence
     with silenced("ldp_flower"):
-        measured, pair = attack.loss(num_reports, alpha, tape_seed)
-        checks = attack.checks(num_reports, alpha, tape_seed)
+        measured, pair = attack.loss(num_reports, alpha, seed)
+        checks = attack.checks(num_reports, alpha, seed)
     claimed = attack.mechanism.alone
     return Audit(
         query=attack.client.query,
@@ -257,6 +250,5 @@ def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:
 def _replayed(client: Client, user: Users, seed: int | None) -> bool:
     """Return True if nodes that get the same query twice give the same answer."""
     seeds = [None if seed is None else seed + node for node in range(_REPLAYED)]
-    answers = client.answers(user, seeds, [client.query] * 2)
-    first, second = answers[:_REPLAYED], answers[_REPLAYED:]
+    first, second = client.answers_in_turn(user, [client.query] * 2, seeds)
     return [a.to_bytes() for a in first] == [a.to_bytes() for a in second]

@@ -107,11 +107,12 @@ class MaskedClient(Client):
         """Return the unmasked answers of all nodes, each of which answers in a separate set."""
         others = OtherNodes.committed(query, least_members(query) - 1)
         asked = [query.to_record_dict()] * len(grid.contexts)
-        commits = [_commit_in(reply) for reply in replies_to(grid, COMMIT, asked)]
+        commits = [_commit_in(reply) for reply in replies_to(grid, f"query.{COMMIT}", asked)]
         sums = [_with_set(query, (own, *others.commits)) for own in commits]
+        replies = replies_to(grid, f"query.{QUERY}", sums)
         return [
             others.unmasked(Report.from_record_dict(reply.content), own)
-            for own, reply in zip(commits, replies_to(grid, QUERY, sums), strict=True)
+            for own, reply in zip(commits, replies, strict=True)
         ]
 
 

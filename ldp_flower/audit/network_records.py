@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 from scipy.stats import kstest
@@ -24,9 +24,10 @@ from ..randomness import KeyedRandom, derive
 from ..simulation import InProcessGrid
 from ..simulation.grid import silenced
 from ..validation import Floats, check_fraction, check_integer, check_seed, plain_arguments
-from .distinguish import Sample, likeliest_events
+from .distinguish import bound_from_sums
 from .extreme_users import one_changed
 from .handler import Checked
+from .probe import replies_to
 
 Records = tuple[NDArray[np.float32], NDArray[np.float32]]
 LoadRecords = Callable[[Context], tuple[Any, Any]]
@@ -98,7 +99,7 @@ def audit_network(
     check_fraction("confidence", confidence)
     check_seed("seed", seed)
     plan = DpSgdPlan(epsilon, _DELTA, 1, 1, 1.0, 1.0)
-    node = _Silo(plan, dim, make_app or _network_client_app)
+    node = _Silo(plan, dim, make_app or (lambda load, own: NetworkClientApp(load, seed=own)))
     alpha = 1 - confidence
     with silenced("ldp_flower"):  # the data are invalid on purpose, so nodes would log warnings
         moved = max(node.diameter(silos) for silos in _neighbouring(dim))
@@ -106,7 +107,8 @@ def audit_network(
         ours = node.sums(first, num_reports, seed)
         theirs = node.sums(second, num_reports, None if seed is None else seed + num_reports)
         replayed = node.replays(first)
-    measured = _loss(ours[:, :1], theirs[:, :1], plan.delta, alpha)
+    first_numbers = {"ours": ours[:, :1], "theirs": theirs[:, :1]}
+    measured, _ = bound_from_sums(first_numbers, 1, plan.delta, alpha)
     sigma = plan.noise_multiplier * plan.max_grad_norm
     half = num_reports // 2
     noise = (ours[:half] - ours[half : 2 * half]) / (np.sqrt(2) * sigma)  # same records in both
@@ -137,23 +139,16 @@ class _Silo:
         # Rounding error of replies, which have four-byte numbers, for noise of ten deviations.
         self.rounding = 2.0**-23 * 10 * plan.noise_multiplier * np.sqrt(dim)
 
-    def _message(self, salt: int) -> Message:
-        text = self._network.graph.to_text()
-        asked = NetworkRound(text, self._plan, "sgd", _RATE, salt, 1)
-        start = ArrayRecord({"w": Array(self._network.arrays["w"])})
-        return Message(RecordDict({ARRAYS: start, NETWORK: asked.to_config()}), 1, "train")
-
     def _grid(self, records: Records, seed: int | None) -> InProcessGrid:
         return InProcessGrid(self._make_app(lambda _: records, seed), 1)
 
     def _sum(self, grid: InProcessGrid, records: Records, salt: int) -> Floats:
         """Return the noisy sum of a silo's gradients, computed from the model in its reply."""
-        (node,) = grid.get_node_ids()
-        message = self._message(salt)
-        message.metadata.dst_node_id = node
-        (reply,) = grid.send_and_receive([message])
-        if reply.has_error():
-            raise RuntimeError(f"The node refuses to answer: {reply.error.reason}")
+        text = self._network.graph.to_text()
+        asked = NetworkRound(text, self._plan, "sgd", _RATE, salt, 1)
+        start = ArrayRecord({"w": Array(self._network.arrays["w"])})
+        content = RecordDict({ARRAYS: start, NETWORK: asked.to_config()})
+        (reply,) = replies_to(grid, "train", [content])
         found = reply.content.array_records[ARRAYS]["w"].numpy().astype(np.float64)
         return np.asarray(-found[:, 0] * len(records[0]) / _RATE)
 
@@ -178,10 +173,6 @@ class _Silo:
         return bool((one == again).all() and (one != other).any())
 
 
-def _network_client_app(load_records: LoadRecords, seed: int | None) -> ClientApp:
-    return NetworkClientApp(load_records, seed=seed)
-
-
 def _opposite(dim: int) -> tuple[Records, Records]:
     """Return two silos of one record each, with opposite gradients of the largest length."""
     row = np.zeros((1, dim), np.float32)
@@ -197,17 +188,3 @@ def _neighbouring(dim: int) -> Iterator[list[Records]]:
         rows, targets = drawn[:, :dim], drawn[:, dim]
         for place in sorted({0, count - 1}):
             yield list(one_changed(rows, targets, place, _MAGNITUDES))
-
-
-def _loss(ours: Floats, theirs: Floats, delta: float, alpha: float) -> float:
-    """Return a lower bound on the loss.
-
-    One half of the sums suggests an event, and the other half gives the bound for it.
-    """
-    halves = zip(np.array_split(ours, 2), np.array_split(theirs, 2), strict=True)
-    first, second = (
-        {str(i): Sample(np.zeros(len(sums), np.uint64), sums) for i, sums in enumerate(half)}
-        for half in halves
-    )
-    (event,) = likeliest_events(first, 1, delta, alpha)
-    return max(event.bound(second, delta, alpha), 0.0)

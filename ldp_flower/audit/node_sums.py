@@ -18,13 +18,12 @@ from ..guarantee.messages import HASH_END, Query, Report
 from ..randomizers import NodeSum
 from ..randomizers.discrete_gaussian import SIGMA, Integers
 from ..randomizers.sums import PARTS
-from ..randomness import derive
 from ..validation import Floats
-from .distinguish import Sample, likeliest_events
+from .distinguish import bound_from_sums
 from .extreme_users import crowd, together, unlike
 from .masked_sums import MaskedClient, refused
 from .neighbours import compared
-from .probe import Client, MakeApp
+from .probe import Client, MakeApp, all_of, derived_seeds
 from .settings import kept
 
 _USERS = 7  # number of users of a node whose sum is attacked
@@ -58,45 +57,36 @@ class Attack:
             return found | refused(query, make_app, self._num_features)
         people = list(self.candidates.values())
         # In these comparisons of deployments, each node has a single user.
-        for each in (compared, kept):
-            rules = each(query, make_app, 1, people, seed)
-            found |= {name: right and found.get(name, True) for name, right in rules.items()}
-        return found
+        rules = (each(query, make_app, 1, people, seed) for each in (compared, kept))
+        return all_of(found, *rules)
 
     def loss(self, num_reports: int, alpha: float, seed: int) -> tuple[float, tuple[str, str]]:
-        """Return a lower bound on the loss, and the two users whose sums differ most.
-
-        One half of the sums suggests an event, and the other half gives the bound for it.
-        """
-        names = self._farthest()
-        halves: list[dict[str, Sample]] = [{}, {}]
-        for phase, name in enumerate(names):
-            sums = self._sums(self.candidates[name], num_reports, seed, phase)
-            for half, some in zip(halves, np.array_split(sums, 2), strict=True):
-                values = some.astype(np.float64) * self.mechanism.unit
-                half[name] = Sample(np.zeros(len(some), np.uint64), values)
-        delta = self.mechanism.delta
-        events = likeliest_events(halves[0], 2, delta, alpha / 2)
-        bounds = [event.bound(halves[1], delta, alpha / 2) for event in events]
-        best = int(np.argmax(bounds))
-        return max(bounds[best], 0.0), events[best].pair
+        """Return a lower bound on the loss, and the two users whose sums differ most."""
+        sums = {
+            name: self._noisy(self.candidates[name], num_reports, seed, phase).astype(np.float64)
+            for phase, name in enumerate(self._farthest())
+        }
+        scaled = {name: values * self.mechanism.unit for name, values in sums.items()}
+        return bound_from_sums(scaled, 2, self.mechanism.delta, alpha)
 
     def _farthest(self) -> tuple[str, str]:
         """Return the names of the two users whose sums, with the same noise, are farthest apart."""
-        sums = {name: self._sum(user) for name, user in self.candidates.items()}
+        sums = {name: self._sums(user)[0] for name, user in self.candidates.items()}
         return max(combinations(sums, 2), key=lambda pair: _distance(sums[pair[0]], sums[pair[1]]))
 
-    def _sum(self, users: Users, seed: int = 1) -> Integers:
-        """Return the sum that a node with these users sends, with the noise of ``seed``."""
-        (answer,) = self.client.answers(users, [seed])
-        return _sum_in(answer, self.mechanism)
+    def _sums(
+        self, users: Users, seeds: Sequence[int | None] = (1,), queries: Sequence[Query] = ()
+    ) -> Integers:
+        """Return the noisy sums that nodes with these users send, shape (sums, dim).
 
-    def _sums(self, users: Users, number: int, seed: int, phase: int) -> Integers:
-        """Return ``number`` sums of a node, with independent noise, shape (number, dim)."""
-        seeds = [int(word) for word in derive(seed, phase, np.arange(number, dtype=np.uint64))]
-        return np.array(
-            [_sum_in(each, self.mechanism) for each in self.client.answers(users, seeds)]
-        )
+        There is one node per seed. It sends a sum for each of the queries, by default for one.
+        """
+        answers = self.client.answers(users, seeds, queries)
+        return np.array([_sum_in(each, self.mechanism) for each in answers])
+
+    def _noisy(self, users: Users, number: int, seed: int, phase: int) -> Integers:
+        """Return ``number`` sums about the same users, with independent noise."""
+        return self._sums(users, derived_seeds(number, seed, phase))
 
     def _within_bound(self) -> bool:
         """Return True if replacing one user moves a sum by at most the bound.
@@ -106,7 +96,7 @@ class Attack:
         most = self.mechanism.diameter * self.mechanism.one
         moves = []
         for company in self._companies():
-            sums = [self._sum(together(users)) for users in self._changed(company)]
+            sums = [self._sums(together(users))[0] for users in self._changed(company)]
             if max(_distance(one, other) for one, other in combinations(sums, 2)) > most:
                 return False
             moves.append(np.array(sums) - sums[0])
@@ -128,7 +118,7 @@ class Attack:
         law (Kolmogorov & Smirnov), and of the correlations of neighbouring coordinates and replies.
         """
         users = together(self._companies()[0])
-        sums = self._sums(users, num_reports, seed, len(self.candidates))
+        sums = self._noisy(users, num_reports, seed, len(self.candidates))
         half = num_reports // 2
         some = sums[: 2 * half, :: max(1, sums.shape[1] // _COORDINATES)]
         noise = (some[:half] - some[half:]) / (np.sqrt(2) * SIGMA)
@@ -140,9 +130,7 @@ class Attack:
         """Return True if a repeated query gets the same sum, and another step another sum."""
         query, users = self.client.query, together(self._companies()[0])
         asked = [query, query, replace(query, step=query.step + 1)]
-        one, again, other = (
-            _sum_in(each, self.mechanism) for each in self.client.answers(users, [None], asked)
-        )
+        one, again, other = self._sums(users, [None], asked)
         return bool((one == again).all() and (one != other).any())
 
 

@@ -4,7 +4,7 @@ With recorded random bytes, a client is queried again with the same noise and ot
 the same data and new noise for some users.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -76,7 +76,8 @@ class Client:
     def ask(self, grid: InProcessGrid, query: Query) -> list[Report]:
         """Return the answers of all nodes of a grid to a query."""
         asked = [query.to_record_dict()] * len(grid.contexts)
-        return [Report.from_record_dict(reply.content) for reply in replies_to(grid, QUERY, asked)]
+        replies = replies_to(grid, f"query.{QUERY}", asked)
+        return [Report.from_record_dict(reply.content) for reply in replies]
 
     def copies(self, user: Users) -> int:
         """Return the largest number of copies of a user for which a node sends single reports."""
@@ -124,13 +125,24 @@ class Client:
         return Sample(codes, values, np.array_equal(slots, expected))
 
 
+def derived_seeds(number: int, *parts: int) -> list[int | None]:
+    """Return seeds for ``number`` nodes, which follow from the integers ``parts``."""
+    return [int(word) for word in derive(*parts, np.arange(number, dtype=np.uint64))]
+
+
+def all_of(*results: Mapping[str, bool]) -> dict[str, bool]:
+    """Return checks by name: True if the check passed in all of the results that have it."""
+    names = dict.fromkeys(name for each in results for name in each)
+    return {name: all(each.get(name, True) for each in results) for name in names}
+
+
 def replies_to(grid: InProcessGrid, kind: str, contents: Sequence[RecordDict]) -> list[Message]:
-    """Return the replies of all nodes of a grid, each to its content.
+    """Return the replies of all nodes of a grid, each to its content in a message of this type.
 
     Raise RuntimeError if a node refuses.
     """
     pairs = zip(contents, grid.get_node_ids(), strict=True)
-    asked = [Message(content, node, f"query.{kind}") for content, node in pairs]
+    asked = [Message(content, node, kind) for content, node in pairs]
     replies = list(grid.send_and_receive(asked))
     errors = {str(reply.error.reason) for reply in replies if reply.has_error()}
     if errors or len(replies) != len(asked):

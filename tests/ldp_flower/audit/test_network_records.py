@@ -57,7 +57,7 @@ def test_arguments_are_checked():
     ):
         with pytest.raises(ValueError, match=words):
             audit_network(**arguments)
-    with pytest.raises(RuntimeError, match="refuses to answer"):
+    with pytest.raises(RuntimeError, match="did not answer"):
         audit_network(1.0, 4, make_app=_failing, num_reports=100)
 
 
