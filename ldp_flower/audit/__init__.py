@@ -4,8 +4,8 @@
 * ``runs`` records a protocol's queries; ``probe`` calls clients with replayed randomness, and notes
   the values that reach a mechanism; ``distinguish`` distinguishes two users' reports.
 * ``independence`` checks that users do not share noise.
-* ``neighbours`` compares neighbouring nodes of a deployment; ``settings`` checks the effects of the
-  operator's settings.
+* ``deployed_node`` starts nodes as in a deployment; ``neighbours`` compares neighbouring ones;
+  ``settings`` checks the effects of the operator's settings.
 * ``node_sums`` attacks noise at the node.
 * ``network_records`` attacks a node that trains networks.
 * ``records`` measures how far one record moves a silo's sum; ``extreme_users`` makes the users of

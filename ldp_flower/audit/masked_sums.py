@@ -30,8 +30,8 @@ from ..guarantee.peers import (
 from ..guarantee.shared_sums import COMMIT, MIN_NODES, SET, Commit, Committed, Members, masks
 from ..randomizers import NodeSum
 from ..simulation.grid import InProcessGrid
+from .deployed_node import MAX_DISHONEST, MEMORY, DeployedNode, terms_for
 from .extreme_users import crowd, together
-from .neighbours import MAX_DISHONEST, MEMORY, DeployedNode, terms_for
 from .probe import Client, MakeApp, replies_to
 
 _NAME = "audited"  # the deployed node's name

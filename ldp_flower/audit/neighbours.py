@@ -7,127 +7,27 @@ Single users' reports are attacked elsewhere.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
+from flwr.app import Context, Message
 from numpy.typing import NDArray
 
 from ..data.users import Users
 from ..guarantee.budget import Cost, PrivacyPolicy
 from ..guarantee.ledger import Entry, SqliteLedger
-from ..guarantee.messages import CENSUS, HASH_END, QUERY, NodeKeys, Query, Report
+from ..guarantee.messages import HASH_END, NodeKeys, Query, Report
 from ..questions import Question
-from ..randomizers import NodeSum, Randomizer, RecordMechanism
-from ..simulation.grid import InProcessGrid
+from .deployed_node import MEMORY, NODE_ID, DeployedNode, contents, fails, terms_for
 from .extreme_users import copied, crowd, halved, together, unlike
 from .probe import Block, MakeApp, RecordedRandomness, entering, replaying
-from .replies import Parts, parts_of
-
-NODE_ID = 4711
-_SHARED = Path("/dev/shm")
-#: Folder in memory for temporary ledgers, which need not wait for the disk.
-MEMORY = _SHARED if _SHARED.is_dir() else None
-#: Nodes that may collude with the server, by the operator's settings, where noise is shared.
-MAX_DISHONEST = 1
-_CLIENT_RAISED = 2  # Flower's error code
-NUM_RECORDS = 3  # number of a silo's records that its operator declares
+from .replies import Parts
 
 _SINGLE = 6  # number of users who are asked for single reports
 _TARGETS = (np.nan, np.inf, -1e9, 1e9, 5e-324, 1.7e308, 0.0)
-
-
-def terms_for(randomizer: Randomizer, ledger: Path) -> dict[str, str | int | float | bool]:
-    """Return an operator's settings under which every user can pay the cost of one plan."""
-    cost, by_record = Cost.of(randomizer), isinstance(randomizer, RecordMechanism)
-    return {
-        "max-epsilon": cost.epsilon,
-        "max-delta": cost.delta,
-        "allow-inexact": True,
-        "min-epsilon": 0.0,
-        "max-width": 1 << 40,
-        "features-public": True,
-        "unit": "record" if by_record else "user",
-        **_of_noise(randomizer),
-        **({"num-records": NUM_RECORDS} if by_record else {}),
-        "ledger-path": str(ledger),
-    }
-
-
-def _of_noise(randomizer: Randomizer) -> dict[str, str | int | float | bool]:
-    if not isinstance(randomizer, NodeSum):
-        return {"noise": "user"}
-    if not randomizer.shared:
-        return {"noise": "node"}
-    alone = {"max-epsilon-alone": randomizer.alone}
-    return {"noise": "shared", "max-dishonest": MAX_DISHONEST, **alone}
-
-
-@dataclass(frozen=True)
-class DeployedNode:
-    """Node that answers as in a deployment, with the operator's settings and without a seed."""
-
-    make_app: MakeApp
-    load_users: Callable[[Context], Users]
-    node_config: dict[str, str | int | float | bool]
-
-    @property
-    def ledger(self) -> SqliteLedger:
-        """Ledger file of the node's operator."""
-        return SqliteLedger(str(self.node_config["ledger-path"]))
-
-    def ask(self, query: Query | None) -> tuple[Message, Parts]:
-        """Send a query, or the census if it is None; return the reply, and the reply's form."""
-        if query is None:
-            return self.send(CENSUS, RecordDict())
-        return self.send(QUERY, query.to_record_dict())
-
-    def send(self, kind: str, content: RecordDict) -> tuple[Message, Parts]:
-        """Send a message to the node; return the reply and its form.
-
-        Every message is handled by a newly started client, as in a SuperNode.
-        """
-        app = self.make_app(self.load_users, lambda _: None)
-        grid = InProcessGrid(app, 1)
-        asked = grid.create_message(content, f"query.{kind}", NODE_ID, "17", 3600.0)
-        asked.metadata.__dict__["_message_id"] = "message"
-        before = dict(asked.metadata.__dict__)
-        context = Context(
-            run_id=1,
-            node_id=NODE_ID,
-            node_config=dict(self.node_config),
-            state=RecordDict(),
-            run_config={},
-        )
-        try:
-            reply = app(asked, context)
-        except Exception as error:  # Flower sends the error to the server
-            reply = Message(Error(_CLIENT_RAISED, repr(error)), reply_to=asked)
-        return reply, form(reply, before["_created_at"] + before["_ttl"])
-
-
-def form(reply: Message, deadline: float) -> Parts:
-    """Return by name all that a server sees of a reply, except its time and arrays' contents."""
-    form, values = parts_of(reply, deadline)
-    return form | {path: _described(value) for path, value in values.items()}
-
-
-def _described(value: object) -> object:
-    if isinstance(value, Array):
-        return value.dtype, tuple(value.shape), value.stype, len(value.data)
-    return type(value).__name__, value
-
-
-def contents(reply: Message) -> bytes:
-    """Return the bytes of all arrays in a reply."""
-    if reply.has_error():
-        return b""
-    arrays = (record for record in reply.content.values() if isinstance(record, ArrayRecord))
-    return b"".join(array.data for record in arrays for array in record.values())
-
 
 #: Names of the checks on neighbouring nodes, see :class:`~.handler.Audit`.
 _CHECKS = ("census", "reply's form", "who answers", "ledger", "isolation")
@@ -338,11 +238,6 @@ def _on_ledger(ledger: SqliteLedger, prefix: str) -> dict[str, tuple[float, floa
         for name, cost in ledger.spent().items()
         if name.startswith(prefix)
     }
-
-
-def fails(context: Context) -> Users:
-    """Raise an error instead of loading users; its message contains private facts about a user."""
-    raise ValueError("patient-0001 has 3 rows")
 
 
 def _fails_differently(context: Context) -> Users:

@@ -15,8 +15,9 @@ from flwr.app import Context, Message
 from ..data.users import Users
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
+from .deployed_node import MEMORY, DeployedNode, contents, fails, terms_for
 from .extreme_users import crowd, together, unlike
-from .neighbours import MEMORY, DeployedNode, NeighbourPlan, contents, fails, terms_for
+from .neighbours import NeighbourPlan
 from .probe import MakeApp, RecordedRandomness, replaced, replaying
 from .replies import Parts
 

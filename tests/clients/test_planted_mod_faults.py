@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid
-from ldp_flower.audit.neighbours import NODE_ID, contents, form
+from ldp_flower.audit.deployed_node import NODE_ID, contents, form
 from ldp_flower.clients import LdpUpdateMod, update_mod
 from ldp_flower.clients.node import Node
 from ldp_flower.guarantee.ledger import SqliteLedger

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import binom
 
 from ldp_flower import Categories, Schema
+from ldp_flower.audit.deployed_node import MEMORY, DeployedNode
 from ldp_flower.audit.distinguish import log_ratio
-from ldp_flower.audit.neighbours import MEMORY, DeployedNode
 from ldp_flower.audit.probe import ldp_client_app
 from ldp_flower.audit.runs import RecordingGrid
 from ldp_flower.clients import LdpClientApp, respond
