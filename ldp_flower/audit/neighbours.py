@@ -9,7 +9,6 @@ Single users' reports are attacked elsewhere.
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,20 +51,24 @@ class _Rows(Question):
 class NeighbourPlan:
     """Plan of a comparison: the users of the nodes, and the queries.
 
-    A few users are asked for single reports, and many for a sum.
+    A few users are asked for single reports, and many for a sum. ``ordinary`` are all users of a
+    node, and ``extreme`` are users who take the places of some of them.
     """
 
-    def __init__(self, query: Query, copies: int) -> None:
+    def __init__(self, query: Query, copies: int, candidates: Sequence[Users]) -> None:
         single, many = min(_SINGLE, copies), 2 * copies + 2  # twice as many are added up
         self.size = single + many
         hashes = NodeKeys(NODE_ID, 0, self.size).hashes(query.salt)
         order = np.argsort(hashes).tolist()
         cut = int(hashes[order[single]])
-        self.cohorts = [sorted(order[:single]), sorted(order[single:])]
+        cohorts = [sorted(order[:single]), sorted(order[single:])]
         # The user in the middle would change its place if a client sorted users by their data.
-        self.changed = [{cohort[0], cohort[(len(cohort) - 1) // 2]} for cohort in self.cohorts]
-        self.poor = [cohort[-1] for cohort in self.cohorts if len(cohort) > 2]
-        self.able = [[u for u in cohort if u not in self.poor] for cohort in self.cohorts]
+        self.changed = [{cohort[0], cohort[(len(cohort) - 1) // 2]} for cohort in cohorts]
+        self.poor = [cohort[-1] for cohort in cohorts if len(cohort) > 2]
+        self.able = [[u for u in cohort if u not in self.poor] for cohort in cohorts]
+        num_features = candidates[0].num_features
+        self.ordinary = crowd(self.size, num_features)
+        self.extreme = [*candidates, *unlike(num_features)]
         self.queries: list[Query | None] = [
             None,
             replace(query, low=0, high=cut),
@@ -83,8 +86,9 @@ def compared(
     A check is True if it found nothing. Each candidate takes the places of four users. A node sends
     single reports for up to ``copies`` users.
     """
-    plan, found = NeighbourPlan(query, copies), dict.fromkeys(_CHECKS, True)
-    cost = Cost.of(query.randomizer, query.salt)
+    plan, found = NeighbourPlan(query, copies, candidates), dict.fromkeys(_CHECKS, True)
+    cost = Cost.of(query.randomizer)
+    paid = (cost.epsilon, cost.delta)
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "ledger.db"
         SqliteLedger.create(path)
@@ -92,14 +96,16 @@ def compared(
         policy = PrivacyPolicy.from_node_config(config)
         assert policy is not None
 
+        def node_of(people: Users, number: int = 0) -> DeployedNode:
+            users = replace(people, ids=_ids(number, plan.size))
+            return DeployedNode(make_app, lambda _: users, config)
+
         def answers(number: int, people: Sequence[Users]) -> _Answers:
+            node = node_of(together(people), number)
             ids = _ids(number, plan.size)
-            users = replace(together(people), ids=ids)
-            node = DeployedNode(make_app, lambda _: users, config)
             poor = Entry(f"spent by {number}")
-            paid = Cost(cost.epsilon, cost.delta)
-            assert node.ledger.reserve(poor, ids[plan.poor], paid, policy).users.all()
-            spent = {str(name): (cost.epsilon, cost.delta) for name in ids[plan.poor]}
+            assert node.ledger.reserve(poor, ids[plan.poor], Cost(*paid), policy).users.all()
+            spent = dict.fromkeys(ids[plan.poor].tolist(), paid)
             replies, forms = [], []
             with replaying(RecordedRandomness(seed)) as tape, entering(query.randomizer) as noted:
                 for asked in plan.queries:
@@ -108,7 +114,7 @@ def compared(
                     forms.append(form)
                     if len(replies) in (2, 3):  # replies to queries for which some users can pay
                         able = ids[plan.able[len(replies) - 2]]
-                        spent |= {str(name): (cost.epsilon, cost.delta) for name in able}
+                        spent |= dict.fromkeys(able.tolist(), paid)
                     found["ledger"] &= _on_ledger(node.ledger, f"{number:03d}-") == spent
             # A newly started client must answer the same query with the reply from the ledger.
             with replaying(RecordedRandomness(seed + 1)) as other:
@@ -119,17 +125,14 @@ def compared(
             _check_answered(told, plan, found)
             return told
 
-        ordinary = crowd(plan.size, candidates[0].num_features)
-        before = answers(0, ordinary)
+        before = answers(0, plan.ordinary)
         has_public = "public" in _arrays(before.replies[1])
-        for number, people in enumerate(_neighbouring(ordinary, plan, candidates, has_public), 1):
+        for number, people in enumerate(_neighbouring(plan, has_public), 1):
             _check_same(before, answers(number, people), plan, query, found)
         # Nodes with the same accounts as the first node, whose users have spent the same.
-        spent = replace(together(ordinary), ids=_ids(0, plan.size))
-        census = DeployedNode(make_app, lambda _: spent, config).ask(None)[1]
-        for user in [*candidates, *unlike(candidates[0].num_features)]:
-            node = DeployedNode(make_app, partial(_copies, user, plan.size), config)
-            found["census"] &= node.ask(None)[1] == census
+        census = node_of(together(plan.ordinary)).ask(None)[1]
+        for user in plan.extreme:
+            found["census"] &= node_of(copied(user, plan.size)).ask(None)[1] == census
         failing = [DeployedNode(make_app, load, config) for load in (fails, _fails_differently)]
         for asked in plan.queries:
             one, other_form = (node.ask(asked)[1] for node in failing)
@@ -137,28 +140,24 @@ def compared(
     return found
 
 
-def _neighbouring(
-    ordinary: list[Users], plan: NeighbourPlan, candidates: Sequence[Users], has_public: bool
-) -> list[list[Users]]:
+def _neighbouring(plan: NeighbourPlan, has_public: bool) -> list[list[Users]]:
     """Return lists of the node's users; each differs from ``ordinary`` in the plan's users.
 
     If features are public, these users' targets change only.
     """
-    nodes = []
     if has_public:
-        for target in _TARGETS:
-            people = list(ordinary)
-            for i in set().union(*plan.changed):
-                people[i] = replace(people[i], targets=np.full_like(people[i].targets, target))
-            nodes.append(people)
-        return nodes
-    nodes.append([halved(user) for user in ordinary])
-    for other in [*candidates, *unlike(ordinary[0].num_features)]:
-        people = list(ordinary)
-        for i in set().union(*plan.changed):
-            people[i] = other
-        nodes.append(people)
-    return nodes
+        others = [
+            [replace(u, targets=np.full_like(u.targets, target)) for u in plan.ordinary]
+            for target in _TARGETS
+        ]
+    else:
+        others = [[user] * plan.size for user in plan.extreme]
+    changed = set().union(*plan.changed)
+    nodes = [
+        [other[i] if i in changed else user for i, user in enumerate(plan.ordinary)]
+        for other in others
+    ]
+    return nodes if has_public else [[halved(user) for user in plan.ordinary], *nodes]
 
 
 def _check_answered(answers: _Answers, plan: NeighbourPlan, found: dict[str, bool]) -> None:
@@ -222,10 +221,6 @@ def _arrays(reply: Message) -> dict[str, NDArray[np.generic]]:
         return dict(Report.from_record_dict(reply.content).arrays)
     except ValueError:  # the reply has no valid form, so the server cannot read it
         return {}
-
-
-def _copies(user: Users, size: int, context: Context) -> Users:
-    return replace(copied(user, size), ids=_ids(0, size))
 
 
 def _ids(number: int, size: int) -> NDArray[np.str_]:

@@ -16,7 +16,7 @@ from ..data.users import Users
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
 from .deployed_node import MEMORY, DeployedNode, contents, fails, terms_for
-from .extreme_users import crowd, together, unlike
+from .extreme_users import together
 from .neighbours import NeighbourPlan
 from .probe import MakeApp, RecordedRandomness, replaced, replaying
 from .replies import Parts
@@ -36,12 +36,9 @@ def kept(
 
     A check is True if it found nothing.
     """
-    plan, found = NeighbourPlan(query, copies), {"waiting": True}
-    num_features = candidates[0].num_features
-    ordinary = crowd(plan.size, num_features)
-    extreme = [*candidates, *unlike(num_features)]
-    others = [extreme[i % len(extreme)] for i in range(plan.size)]
-    queries = plan.queries
+    plan, found = NeighbourPlan(query, copies, candidates), {"waiting": True}
+    ordinary, queries = plan.ordinary, plan.queries
+    others = [plan.extreme[i % len(plan.extreme)] for i in range(plan.size)]
 
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
 
