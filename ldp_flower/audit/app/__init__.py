@@ -1,10 +1,11 @@
 """Audit of a Flower app that was not written with this library.
 
-``loading`` imports the app, and ``loader`` changes the data that its functions return. ``node``
-hears a run of its ServerApp, and answers the messages of this run. ``variants`` makes neighbouring
-data. ``leaks`` compares replies without noise, ``claims`` reads mechanisms, and ``classifier``
-bounds the privacy loss of noisy replies. ``attack`` runs the whole audit, and ``findings`` holds
-its result.
+* ``loading`` imports the app; ``loader`` changes the data that its functions return.
+* ``node`` runs the app's server once, and answers the messages of this run repeatedly.
+* ``variants`` makes neighbouring data; ``data_forms`` knows the forms of records that apps use.
+* ``leaks`` compares replies without noise, ``claims`` reads the settings of mechanisms, and
+  ``classifier`` bounds the privacy loss of noisy replies.
+* ``attack`` runs the whole audit; ``findings`` has its result.
 """
 
 from .attack import audit_app

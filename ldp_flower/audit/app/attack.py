@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .classifier import Pair, furthest, lower_bound
+from .data_forms import arrays, digest
 from .findings import AppAudit, CannotAuditError, Finding
 from .leaks import differences, leaks
 from .loader import DECLARE
@@ -12,7 +13,7 @@ from .loading import AuditedApp
 from .looks import LAST_BITS, Look
 from .node import AuditedNode
 from .options import Options
-from .variants import BASE, Variant, arrays, digest, variants
+from .variants import BASE, Variant, variants
 
 CONFIDENCE = 0.999
 _ONLY_ERRORS = "The app answers with errors only, on its own data: "

@@ -16,11 +16,12 @@ from ldp_flower.accounting import noise_multiplier_epsilon
 from ldp_flower.audit.app import AuditedApp, CannotAuditError, Options, audit_app
 from ldp_flower.audit.app.claims import Claims
 from ldp_flower.audit.app.classifier import furthest, lower_bound
+from ldp_flower.audit.app.data_forms import arrays, digest
 from ldp_flower.audit.app.leaks import differences
 from ldp_flower.audit.app.loader import intercept, loaders_of
 from ldp_flower.audit.app.looks import Look, Transcript
 from ldp_flower.audit.app.node import _standing_clock
-from ldp_flower.audit.app.variants import BASE, Variant, arrays, digest, variants
+from ldp_flower.audit.app.variants import BASE, Variant, variants
 from ldp_flower.cli.app import app as command
 
 PROJECT = """
