@@ -122,7 +122,7 @@ def compare(
     """
     from ..audit.app.loading import AuditedApp
     from ..compare.capture import captured
-    from ..compare.comparison import ComparisonPlan
+    from ..compare.comparison_plan import ComparisonPlan
     from ..compare.nodes import CannotCompareError
     from ..strategies import LdpFedAvg
 

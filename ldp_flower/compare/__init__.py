@@ -3,7 +3,8 @@
 :mod:`~ldp_flower.compare.flower` configures Flower's own private methods with the correct noise.
 """
 
-from .comparison import METHODS, compare
+from .comparison import compare
+from .comparison_plan import METHODS
 from .flower import dp_fedavg, flower_epsilon, local_dp_mod, local_dp_multiplier
 from .nodes import CannotCompareError
 from .report import Comparison

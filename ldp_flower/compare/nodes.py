@@ -25,6 +25,8 @@ from ..validation import Floats
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 RunConfig = dict[str, bool | float | int | str]
 
+_JUDGES = 500  # largest number of nodes that evaluate a model, if the server does not
+
 
 @dataclass(frozen=True, eq=False)
 class App:
@@ -132,13 +134,41 @@ class AppNodes:
         reply = self.ask(self._app.initial_arrays, 0, 1, MessageType.TRAIN)
         checked_update(reply, self._shapes, before)
 
-    def evaluated(self, model: ArrayRecord, number: int, most: int) -> MetricRecord:
-        """Return the mean metrics of the app's own evaluate function on the first ``most`` nodes.
+    def metric(self, model: ArrayRecord, number: int, name: str | None) -> tuple[str, float]:
+        """Return the name and the value of the model's metric ``name``, after round ``number``.
+
+        By default, it is the first metric that is not a loss, or else the first one. Raise
+        CannotCompareError if there is no such metric, or if the app's ``evaluate_fn`` fails.
+        """
+        if self._app.evaluate_fn is None:
+            found: MetricRecord | None = self._evaluated(model, number)
+        else:
+            try:
+                found = self._app.evaluate_fn(number, model)
+            except Exception as error:
+                raise CannotCompareError(
+                    f"evaluate_fn failed: {type(error).__name__}: {error}"
+                ) from error
+        numbers = {k: v for k, v in (found or {}).items() if isinstance(v, int | float)}
+        if not numbers:
+            raise CannotCompareError(
+                "Expected metrics of a model, from evaluate_fn or from the app's own function for "
+                "messages of type evaluate, got none: pass evaluate_fn=, or "
+                "--evaluate MODULE:FUNCTION, with the arguments of Flower's evaluate_fn."
+            )
+        usual = next((key for key in numbers if "loss" not in key.lower()), next(iter(numbers)))
+        name = name or usual
+        if name not in numbers:
+            raise CannotCompareError(f"Expected metric in {sorted(numbers)}, got {name!r}.")
+        return name, float(numbers[name])
+
+    def _evaluated(self, model: ArrayRecord, number: int) -> MetricRecord:
+        """Return the mean metrics of the app's own evaluate function, on up to 500 nodes.
 
         Nodes are weighted by ``num-examples`` if they send it.
         """
         total, weights = dict[str, float](), 0.0
-        for node in range(min(most, self.num_nodes)):
+        for node in range(min(_JUDGES, self.num_nodes)):
             reply = self.ask(model, node, number, MessageType.EVALUATE)
             if reply is None or reply.has_error():
                 continue

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from typer.testing import CliRunner
 
 from ldp_flower.compare.capture import captured
-from ldp_flower.compare.comparison import ComparisonPlan, MethodRun
+from ldp_flower.compare.comparison_plan import ComparisonPlan, MethodRun
 from ldp_flower.compare.nodes import AppNodes
 
 application = import_module("ldp_flower.cli.app").app
