@@ -1,19 +1,18 @@
 """Recording of the queries of runs for an audit: the protocols' own runs, or any other run."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from flwr.app import Context, Message, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Context
 
 from ..clients.statistics import OwnStatistics
 from ..data.users import Users
-from ..guarantee.messages import QUERY, Query
-from ..guarantee.shared_sums import SET
-from ..questions import WireType, wire_types_with
-from ..simulation.grid import InProcessGrid, silenced
+from ..guarantee.messages import Query
+from ..questions import wire_types_with
+from ..simulation.grid import silenced
+from ..simulation.questions_asked import RecordingGrid
 from ..validation import check_seed, plain_arguments
 from .probe import ldp_client_app
 
@@ -36,13 +35,13 @@ def audited_runs() -> dict[str, Runs]:
     from ..strategies import LdpStrategy
     from ..strategies.catalogue import PROTOCOLS
 
-    without: Any = LdpStrategy.audit_runs
-    runs: dict[str, Any] = {
-        name: protocol.audit_runs
-        for name, protocol in PROTOCOLS.items()
-        if issubclass(protocol, LdpStrategy)
+    kinds: Any = PROTOCOLS.items()
+    inherited: Any = LdpStrategy.audit_runs
+    return {
+        name: kind.audit_runs
+        for name, kind in kinds
+        if issubclass(kind, LdpStrategy) and kind.audit_runs.__func__ is not inherited.__func__
     }
-    return {name: run for name, run in runs.items() if run.__func__ is not without.__func__}
 
 
 def with_noise_at_node(name: str, dim: int, epsilon: float, noise: str = "node") -> list[Query]:
@@ -80,24 +79,6 @@ def _at_node(strategy: Any, noise: str) -> Any:
         return type(strategy)(**own, noise=noise)
 
 
-class RecordingGrid(InProcessGrid):
-    """Grid that records all queries to its first node; ``forms`` are the known questions."""
-
-    def __init__(
-        self, client_app: ClientApp, forms: Mapping[str, WireType], num_nodes: int = 1
-    ) -> None:
-        super().__init__(client_app, num_nodes)
-        self._forms = forms
-        self.queries: list[Query] = []
-
-    def _handle(self, message: Message) -> Message | None:
-        about = message.metadata
-        if about.message_type == f"query.{QUERY}" and about.dst_node_id == 1:
-            asked = RecordDict({name: r for name, r in message.content.items() if name != SET})
-            self.queries.append(Query.from_record_dict(asked, self._forms))
-        return super()._handle(message)
-
-
 @plain_arguments
 def recorded_queries(
     strategy: "LdpStrategy[Any]",
@@ -117,7 +98,7 @@ def recorded_queries(
         return replace(users, first=0).partition(int(context.node_config["partition-id"]), nodes)
 
     app = ldp_client_app(load_users, lambda _: seed, statistics)
-    grid = RecordingGrid(app, wire_types_with(statistics or ()), nodes)
+    grid = RecordingGrid(app, nodes, wire_types_with(statistics or ()))
     with silenced("flwr"):
         strategy.start(grid, timeout=60.0, num_nodes=nodes, seed=seed)
-    return grid.queries
+    return list(grid.sent.values())

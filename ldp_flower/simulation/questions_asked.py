@@ -1,12 +1,13 @@
 """The questions that a strategy asks, collected in a simulation on synthetic users of a schema."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
 
 from ..clients import LdpClientApp
 from ..data.schema import Numeric, Schema
@@ -14,6 +15,7 @@ from ..data.users import Users
 from ..guarantee.budget import place_of
 from ..guarantee.messages import QUERY, Query
 from ..guarantee.shared_sums import SET
+from ..questions import WIRE_TYPES, WireType
 from ..randomness import KeyedRandom, derive
 from .grid import InProcessGrid, row_messages_merged, silenced
 
@@ -43,11 +45,17 @@ class QuestionsAsked:
     alone: float | None = None
 
 
-class _RecordingGrid(InProcessGrid):
-    """In-process grid that keeps the queries that are sent, by their digests."""
+class RecordingGrid(InProcessGrid):
+    """In-process grid that keeps the queries that are sent, by their digests.
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    ``forms`` are the known questions. A query that is sent to several nodes is kept once.
+    """
+
+    def __init__(
+        self, client_app: ClientApp, num_nodes: int = 1, forms: Mapping[str, WireType] = WIRE_TYPES
+    ) -> None:
+        super().__init__(client_app, num_nodes)
+        self._forms = forms
         self.sent: dict[str, Query] = {}
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -57,7 +65,7 @@ class _RecordingGrid(InProcessGrid):
             if message.metadata.message_type == f"query.{QUERY}":
                 content = message.content.copy()
                 content.pop(SET, None)
-                query = Query.from_record_dict(content)
+                query = Query.from_record_dict(content, self._forms)
                 self.sent[query.digest()] = query
         return super().push_messages(pushed)
 
@@ -78,7 +86,7 @@ def questions_asked(
         def load_users(context: Context, users: Users = users) -> Users:
             return users.partition(int(context.node_config["partition-id"]), num_nodes)
 
-        grid = _RecordingGrid(LdpClientApp(load_users, seed=seed), num_nodes)
+        grid = RecordingGrid(LdpClientApp(load_users, seed=seed), num_nodes)
         with silenced("flwr"), row_messages_merged():
             result = strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
         names = users.columns or ()

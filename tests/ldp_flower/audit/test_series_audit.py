@@ -14,14 +14,13 @@ from ldp_flower import Categories, Schema
 from ldp_flower.audit.deployed_node import MEMORY, DeployedNode
 from ldp_flower.audit.distinguish import log_ratio
 from ldp_flower.audit.probe import ldp_client_app
-from ldp_flower.audit.runs import RecordingGrid
 from ldp_flower.clients import LdpClientApp, respond
 from ldp_flower.clients.node import Node
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.ledger_file import series_keys
 from ldp_flower.guarantee.messages import NodeKeys, Report
-from ldp_flower.questions import WIRE_TYPES
 from ldp_flower.randomness import derive
+from ldp_flower.simulation.questions_asked import RecordingGrid
 from ldp_flower.strategies import Counts, Series
 from ldp_flower.strategies.runtime.population import Panel
 
@@ -41,10 +40,11 @@ def asked_in_weeks(memoised, weeks=WEEKS):
     users = replace(people(["a"] * USERS), first=None)
     asked_in = []
     for _ in range(weeks):
-        grid = RecordingGrid(LdpClientApp(lambda context: users, seed=1), WIRE_TYPES)
+        grid = RecordingGrid(LdpClientApp(lambda context: users, seed=1))
         series.start(grid, num_nodes=1, timeout=0.0, seed=5)
-        numbered = [replace(query, numbered=True) for query in grid.queries]
-        asked_in.append(numbered if memoised else [p for q in grid.queries for p in pieces(q)])
+        queries = grid.sent.values()
+        numbered = [replace(query, numbered=True) for query in queries]
+        asked_in.append(numbered if memoised else [p for q in queries for p in pieces(q)])
     return asked_in
 
 
