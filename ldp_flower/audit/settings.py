@@ -36,7 +36,7 @@ def kept(
 
     A check is True if it found nothing.
     """
-    plan, found = NeighbourPlan(query, copies, candidates), {"waiting": True}
+    plan = NeighbourPlan(query, copies, candidates)
     ordinary, queries = plan.ordinary, plan.queries
     others = [plan.extreme[i % len(plan.extreme)] for i in range(plan.size)]
 
@@ -53,23 +53,18 @@ def kept(
             node(f"rehearsal {number}", together(people), rehearsal=True)
             for number, people in enumerate([ordinary, others])
         )
-        found["rehearsal"] = _answers(one, queries, seed) == _answers(other, queries, seed)
-        found["rehearsal"] &= not one.ledger.spent() and not other.ledger.spent()
+        alike = _answers(one, queries, seed) == _answers(other, queries, seed)
+        free = not one.ledger.spent() and not other.ledger.spent()
 
         few, more = _with_further_rows(ordinary, others)
-        answers = [_answers(node("few", few), queries, seed)]
-        answers.append(_answers(node("more", more, **{"max-rows": _ROWS}), queries, seed))
-        found["row limit"] = answers[0] == answers[1]
+        answers = _answers(node("few", few), queries, seed)
+        limited = _answers(node("more", more, **{"max-rows": _ROWS}), queries, seed)
 
         slow = node("slow", together(ordinary), **{"reply-after": _REPLY_AFTER})
-        for asked in [*queries, queries[1]]:
-            found["waiting"] &= _late(slow, asked)
-        found["waiting"] &= all(
-            _late(replace(slow, load_users=fails), asked) for asked in queries[:2]
-        )
-        busy = node("busy", together(ordinary))
-        found["waiting"] &= _after_others(busy, queries[1])
-    return found
+        late = [_late(slow, asked) for asked in [*queries, queries[1]]]
+        late += [_late(replace(slow, load_users=fails), asked) for asked in queries[:2]]
+        late.append(_after_others(node("busy", together(ordinary)), queries[1]))
+    return {"waiting": all(late), "rehearsal": alike and free, "row limit": answers == limited}
 
 
 def _answers(node: DeployedNode, queries: Sequence[Query | None], seed: int) -> list[_Told]:
