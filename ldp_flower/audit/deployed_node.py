@@ -78,13 +78,7 @@ class DeployedNode:
         asked = grid.create_message(content, f"query.{kind}", NODE_ID, "17", 3600.0)
         asked.metadata.__dict__["_message_id"] = "message"
         before = dict(asked.metadata.__dict__)
-        context = Context(
-            run_id=1,
-            node_id=NODE_ID,
-            node_config=dict(self.node_config),
-            state=RecordDict(),
-            run_config={},
-        )
+        context = Context(1, NODE_ID, dict(self.node_config), RecordDict(), {})
         try:
             reply = app(asked, context)
         except Exception as error:  # Flower sends the error to the server

@@ -99,9 +99,7 @@ def _refusal(app: AuditedApp, nodes: int) -> tuple[BaseException | None, int]:
     if "num-nodes" in run_config:
         run_config["num-nodes"] = nodes
     grid = _CensusOnly(app.client, nodes, run_config)
-    context = Context(
-        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run_config
-    )
+    context = Context(1, 0, {}, RecordDict(), run_config)
     try:
         with quiet():
             app.server(grid, context)

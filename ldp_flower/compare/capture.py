@@ -43,9 +43,7 @@ def captured(
             "Expected a ServerApp with a main function (@app.main()) that calls a strategy's "
             "start, got one of the form before Flower's message API (server_fn)."
         )
-    context = Context(
-        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run_config
-    )
+    context = Context(1, 0, {}, RecordDict(), run_config)
     try:
         with _start_intercepted():
             server_app(InProcessGrid(client_app, num_nodes, run_config), context)
