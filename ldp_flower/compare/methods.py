@@ -83,6 +83,13 @@ class JointTraining:
             yield mean, len(cohort)
             model += mean
 
+    def trained(self, change: Clip | None = None) -> Floats:
+        """Return the model after all rounds; ``change`` is that of :meth:`means`."""
+        model = self.initial.copy()
+        for _ in self.means(model, change):
+            pass
+        return model
+
 
 Trained = tuple[Floats, Guarantee]
 
@@ -95,10 +102,7 @@ def clip_updates(updates: Floats, length: float) -> Floats:
 
 def train_fedavg(training: JointTraining) -> Trained:
     """Return the model that FedAvg trains without privacy, with its guarantee: none."""
-    model = training.initial.copy()
-    for _ in training.means(model):
-        pass
-    return model, Guarantee()
+    return training.trained(), Guarantee()
 
 
 def train_dp_fedavg(training: JointTraining, epsilon: float) -> Trained:
@@ -137,11 +141,8 @@ def train_local_dp(training: JointTraining, epsilon: float, nominal: bool = Fals
         short = clip_updates(updates, length)
         return short + rng.normal(0, noise * length, short.shape)
 
-    model = training.initial.copy()
-    for _ in training.means(model, noisy):
-        pass
     spent = noise_multiplier_epsilon([noise] * training.answers, training.delta)
-    return model, Guarantee("user", "nobody", spent, training.delta)
+    return training.trained(noisy), Guarantee("user", "nobody", spent, training.delta)
 
 
 @dataclass(frozen=True)
