@@ -181,16 +181,13 @@ def _settings(
     """Return the app's settings: those given by options, then by ``-c``, which wins."""
     from ..randomizers import RandomizedResponse
 
-    settings = {
-        key: override(declared, key, str(value))
-        for key, value in given.items()
-        if value is not None
-    }
+    pairs = [(key, str(value)) for key, value in given.items() if value is not None]
     for text in texts:
         key, value = pair(text, "-c KEY=VALUE")
         if key in _OWN_OPTIONS:
             raise ValueError(f"Use {_OWN_OPTIONS[key]} instead of -c {key}.")
-        settings[key] = override(declared, key, value)
+        pairs.append((key, value))
+    settings = {key: override(declared, key, value) for key, value in pairs}
     if isinstance(epsilon := settings.get("epsilon"), float):
         RandomizedResponse(epsilon)  # raises an error for an invalid epsilon before a run starts
     return settings

@@ -166,12 +166,10 @@ def ledger_serve(
     from ..monitoring import PrometheusExport
     from ..supernode.accounts import Accounts
 
-    with failing(LedgerError, code=FAILED):
+    with failing(LedgerError, ImportError, OSError, code=FAILED):
         accounts = Accounts.of(path, max_epsilon)
-    with failing(ImportError, OSError, code=FAILED):
         export = PrometheusExport(port, address)
-    console.print(f"Serving http://{address}:{export.port}/metrics")
-    with failing(LedgerError, code=FAILED):
+        console.print(f"Serving http://{address}:{export.port}/metrics")
         while True:
             export(accounts)
             time.sleep(every)

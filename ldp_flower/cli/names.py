@@ -22,8 +22,4 @@ NOISE = ("user", "node", "shared")
 
 def completion(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Return a function for the shell's completion: from a beginning to the names that have it."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
-
-    return complete
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
