@@ -1,9 +1,11 @@
 """Nodes of a deployment that the audit starts, and all that a server sees of their replies."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Self
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 
 from ..data.users import Users
@@ -56,6 +58,18 @@ class DeployedNode:
     make_app: MakeApp
     load_users: Callable[[Context], Users]
     node_config: NodeConfig
+
+    @classmethod
+    def started(
+        cls, make_app: MakeApp, people: Users, randomizer: Randomizer, path: Path, **more: Any
+    ) -> Self:
+        """Return a node with these users, who get ids, and with a new ledger in the file ``path``.
+
+        ``more`` are settings in addition to those of :func:`terms_for`.
+        """
+        SqliteLedger.create(path)
+        users = replace(people, ids=np.array([f"{i:04d}" for i in range(len(people))]))
+        return cls(make_app, lambda _: users, {**terms_for(randomizer, path), **more})
 
     @property
     def ledger(self) -> SqliteLedger:

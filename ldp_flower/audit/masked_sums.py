@@ -15,7 +15,6 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Message, RecordDict
 
-from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import HASH_END, QUERY, Query, Report
 from ..guarantee.peers import (
     KeyFiles,
@@ -30,7 +29,7 @@ from ..guarantee.peers import (
 from ..guarantee.shared_sums import COMMIT, MIN_NODES, SET, Commit, Committed, Members, masks
 from ..randomizers import NodeSum
 from ..simulation.grid import InProcessGrid
-from .deployed_node import MAX_DISHONEST, MEMORY, DeployedNode, terms_for
+from .deployed_node import MAX_DISHONEST, MEMORY, DeployedNode
 from .extreme_users import crowd, together
 from .probe import Client, MakeApp, replies_to
 
@@ -169,15 +168,12 @@ class _Member:
     """Deployed node whose operator has pinned the keys of the nodes that the auditor plays."""
 
     def __init__(self, folder: Path, query: Query, make_app: MakeApp, num_features: int) -> None:
-        SqliteLedger.create(folder / "ledger.db")
         self._files = KeyFiles(str(folder / "node.key"), str(folder / "peers.toml"))
         own = create_key(self._files.key).public_key().public_bytes_raw()
         pins = [Peer(each.name, each.key) for each in _others(least_members(query))]
         write_peers(self._files.peers, [Peer(_NAME, own), *pins])
-        ids = np.array([f"{place:04d}" for place in range(_USERS)])
-        users = replace(together(crowd(_USERS, num_features)), ids=ids)
-        terms = terms_for(query.randomizer, folder / "ledger.db")
-        self._node = DeployedNode(make_app, lambda _: users, terms)
+        users, ledger = together(crowd(_USERS, num_features)), folder / "ledger.db"
+        self._node = DeployedNode.started(make_app, users, query.randomizer, ledger)
 
     def commit(self, query: Query) -> Commit:
         """Return the node's signed commit to a query; raise RuntimeError if it refuses."""

@@ -13,9 +13,8 @@ import numpy as np
 from flwr.app import Context, Message
 
 from ..data.users import Users
-from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
-from .deployed_node import MEMORY, DeployedNode, contents, fails, terms_for
+from .deployed_node import MEMORY, DeployedNode, contents, fails
 from .extreme_users import together
 from .neighbours import NeighbourPlan
 from .probe import MakeApp, RecordedRandomness, replaced, replaying
@@ -44,10 +43,7 @@ def kept(
 
         def node(name: str, people: Users, **config: str | float | bool) -> DeployedNode:
             path = Path(folder) / name
-            SqliteLedger.create(path)
-            users = replace(people, ids=np.array([f"{i:04d}" for i in range(len(people))]))
-            terms = {**terms_for(query.randomizer, path), **config}
-            return DeployedNode(make_app, lambda _: users, terms)
+            return DeployedNode.started(make_app, people, query.randomizer, path, **config)
 
         one, other = (
             node(f"rehearsal {number}", together(people), rehearsal=True)
