@@ -31,7 +31,10 @@ _NUM_RECORDS = 3  # number of a silo's records that its operator declares
 
 
 def terms_for(randomizer: Randomizer, ledger: Path) -> NodeConfig:
-    """Return an operator's settings under which every user can pay the cost of one plan."""
+    """Return an operator's settings under which every user can pay for one plan of a mechanism.
+
+    The settings allow anything else. ``ledger`` is the path of the ledger's file.
+    """
     cost = Cost.of(randomizer)
     terms: NodeConfig = {
         "max-epsilon": cost.epsilon,
@@ -101,7 +104,10 @@ class DeployedNode:
 
 
 def form(reply: Message, deadline: float) -> Parts:
-    """Return by name all that a server sees of a reply, except its time and arrays' contents."""
+    """Return by name all that a server sees of a reply, except its time and arrays' contents.
+
+    The forms of replies of neighbouring nodes must be equal.
+    """
     form, values = parts_of(reply, deadline)
     return form | {path: _described(value) for path, value in values.items()}
 
@@ -113,7 +119,7 @@ def _described(value: object) -> object:
 
 
 def contents(reply: Message) -> bytes:
-    """Return the bytes of all arrays in a reply."""
+    """Return the bytes of all arrays in a reply; there are none in an error."""
     if reply.has_error():
         return b""
     arrays = (record for record in reply.content.values() if isinstance(record, ArrayRecord))

@@ -26,10 +26,11 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """Event: a set of outputs, ``cells``, that is likelier for the first user of a pair.
+    """Event: a set of reports, ``cells``, that is likelier for the first user of a pair.
 
-    With ``direction`` and ``edges``, cells are intervals, between the edges, of the values' inner
-    product with the direction. Without them, cells are codes.
+    Its probabilities for the two users bound epsilon from below. With ``direction`` and ``edges``,
+    each cell is an interval, between two edges, of the inner product of a report's values with the
+    direction. Without them, each cell is the code of a report.
     """
 
     pair: tuple[str, str]
@@ -126,6 +127,7 @@ def _directions(first: Floats, second: Floats) -> list[Floats]:
 
 
 def _cells(sample: Sample, direction: Floats | None, edges: Floats | None) -> Words:
+    """Return each report's cell, see :class:`Event`: its code, or the interval of its score."""
     if direction is None or edges is None:
         return sample.codes
     # With "right", a score equal to an edge lies above it, so that atoms can be distinguished.
@@ -134,7 +136,7 @@ def _cells(sample: Sample, direction: Floats | None, edges: Floats | None) -> Wo
 
 
 def _best_set(first: Words, second: Words, delta: float, alpha: float) -> tuple[float, Words]:
-    """Return the largest bound of a set of cells, and the set.
+    """Return the largest bound that a set of cells gives on epsilon, and the set.
 
     One half of the reports sorts the cells, and the other half judges the sets. If the same
     reports did both, many rare cells would look better than they are.

@@ -106,7 +106,8 @@ def unlike(num_features: int) -> list[Users]:
 def crowd(size: int, num_features: int) -> list[Users]:
     """Return ``size`` ordinary single users of one to three rows; every second row has items.
 
-    All numbers are exact in floats of four bytes.
+    They share a node with the users that an attack changes. All numbers are exact in floats of four
+    bytes.
     """
     # The numbers are ordinary, since a change might have no effect among extreme numbers.
     draws = KeyedRandom(derive(np.arange(3 * size, dtype=np.uint64)))
@@ -128,7 +129,7 @@ def nobody(num_features: int) -> Users:
 
 
 def copied(user: Users, copies: int) -> Users:
-    """Return copies of a single user as the users of one node."""
+    """Return the users of one node that are all copies of a single user, without ids."""
     return replace(user, ids=None).take(np.zeros(copies, np.int64))
 
 
@@ -157,7 +158,10 @@ def one_changed(
 
 
 def halved(user: Users) -> Users:
-    """Return a user whose numbers have half as many bytes (float32)."""
+    """Return the user with numbers of half as many bytes (float32).
+
+    The form of a reply must not show the type of a user's numbers.
+    """
     with np.errstate(all="ignore"):
         halves: Any = (user.features.astype(np.float32), user.targets.astype(np.float32))
     return replace(user, features=halves[0], targets=halves[1])

@@ -29,9 +29,9 @@ from .probe import Client, RecordedRandomness, replaced, replaying
 #: Probability that the test of the law finds something in a correct client.
 FALSE_ALARM = 1e-6
 
-_USERS = 8
+_USERS = 8  # number of users of a node that sends single reports
 _TAPES = 5  # number of tapes for each kind of users
-_NODES = 48
+_NODES = 48  # number of nodes whose reports are compared
 
 _AT_ONCE = 1024  # number of users that a client handles at a time
 _MANY_USERS = 2 * _AT_ONCE + 300
@@ -104,9 +104,10 @@ def _questions(query: Query) -> list[Query]:
 def _asked(
     client: Client, people: Users, queries: Sequence[Query], tape: RecordedRandomness
 ) -> tuple[list[list[bytes]] | None, list[int]]:
-    """Return the reports of every question, and for each question the number of draws so far.
+    """Return the reports of every question, with noise from ``tape``, and the numbers of draws.
 
-    The reports are None if any report is missing.
+    The reports are None if any report is missing. There is one number for each question: the draws
+    from the tape up to its end.
     """
     found: list[list[bytes]] = []
     ends: list[int] = []

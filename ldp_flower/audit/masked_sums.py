@@ -47,14 +47,17 @@ class OtherNodes:
 
     @classmethod
     def committed(cls, query: Query, number: int) -> Self:
-        """Return ``number`` nodes that have committed to a query, each time with the same keys."""
+        """Return ``number`` nodes that have committed to a query.
+
+        Calls with the same arguments return nodes with the same keys.
+        """
         digest, peers = _digest(query), _others(number)
         secrets = tuple(_one_time(digest, each) for each in peers)
         pairs = zip(peers, secrets, strict=True)
         return cls(digest, tuple(Commit.made(own, digest, key) for own, key in pairs), secrets)
 
     def unmasked(self, report: Report, own: Commit) -> Report:
-        """Return a node's report without its masks.
+        """Return a node's report without its masks, so that its own noise can be tested.
 
         Raise RuntimeError if the report is not about the set of these nodes and the node.
         """
@@ -84,7 +87,10 @@ def _others(number: int) -> list[SimulatedPeers]:
 
 
 def least_members(query: Query) -> int:
-    """Return the size of the smallest set of nodes that the node under audit may accept."""
+    """Return the size of the smallest set of nodes with which the audited node may share noise.
+
+    In a smaller set, the node's own noise would not suffice.
+    """
     assert isinstance(query.randomizer, NodeSum)
     return max(MIN_NODES, query.randomizer.honest + MAX_DISHONEST)
 

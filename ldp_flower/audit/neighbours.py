@@ -34,7 +34,10 @@ _CHECKS = ("census", "reply's form", "who answers", "ledger", "isolation")
 
 @dataclass(frozen=True)
 class _Answers:
-    """Replies of one node with their forms, the shapes of draws, and the randomised values."""
+    """Replies of one node to the queries of a plan, their forms, and how they were randomised.
+
+    ``draws`` are the shapes of all random draws, and ``values`` are the mechanism's inputs.
+    """
 
     replies: list[Message]
     forms: list[Parts]
@@ -62,6 +65,8 @@ class NeighbourPlan:
         order = np.argsort(hashes).tolist()
         cut = int(hashes[order[single]])
         cohorts = [sorted(order[:single]), sorted(order[single:])]
+        # Of each cohort: users whose data are changed, and users who can pay. Users whose budget is
+        # spent already are poor.
         # The user in the middle would change its place if a client sorted users by their data.
         self.changed = [{cohort[0], cohort[(len(cohort) - 1) // 2]} for cohort in cohorts]
         self.poor = [cohort[-1] for cohort in cohorts if len(cohort) > 2]
@@ -83,8 +88,9 @@ def compared(
 ) -> dict[str, bool]:
     """Compare neighbouring nodes of a deployment, and return the checks by name.
 
-    A check is True if it found nothing. Each candidate takes the places of four users. A node sends
-    single reports for up to ``copies`` users.
+    A check is True if it found nothing. The checks are those of :class:`~.handler.Audit` for
+    neighbouring nodes, and ``isolation``. Each candidate takes the places of four users. A node
+    sends single reports for up to ``copies`` users.
     """
     plan, found = NeighbourPlan(query, copies, candidates), dict.fromkeys(_CHECKS, True)
     cost = Cost.of(query.randomizer)

@@ -136,7 +136,8 @@ class _Silo:
         weight = Tensor("float32", (dim, 1), True)
         graph = Graph(Tensor("float32", (dim,)), {"w": weight}, (product,), Reference(0), "mse")
         self._network = Network(graph, {"w": np.zeros((dim, 1), np.float32)})
-        # Rounding error of replies, which have four-byte numbers, for noise of ten deviations.
+        # Bound on the rounding error of a reply of four-byte numbers, if the noise has up to ten
+        # standard deviations; it is in units of the clipping norm.
         self.rounding = 2.0**-23 * 10 * plan.noise_multiplier * np.sqrt(dim)
 
     def _grid(self, records: Records, seed: int | None) -> InProcessGrid:

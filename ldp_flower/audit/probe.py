@@ -30,9 +30,9 @@ from .extreme_users import copied
 
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 
-_OTHER = 1  # number that separates redrawn bytes of a row from its first bytes
+_OTHER = 1  # part of the seed of redrawn bytes, so that they differ from the first ones
 
-#: A block of values, facts about the block, and the reports from it (see :func:`entering`).
+#: Values that a mechanism randomised at once, facts about their layout, and the reports from them.
 Block = tuple[Floats, object, NDArray[Any]]
 
 _MAX_COPIES = 16  # largest number of copies of a user on one node; each has a different coin
@@ -51,8 +51,9 @@ class Client:
     ) -> list[Report]:
         """Query one node per seed, all with the same users, and return their answers.
 
-        With several ``queries``, every node gets one query after the other. Raise RuntimeError if a
-        node refuses: then there is nothing to audit, or the refusal itself distinguishes users.
+        A seed of None stands for the randomness of the system, as in a deployment. With several
+        ``queries``, every node gets one query after the other. Raise RuntimeError if a node
+        refuses: then there is nothing to audit, or the refusal itself distinguishes users.
         """
         return [
             report
@@ -80,7 +81,11 @@ class Client:
         return [Report.from_record_dict(reply.content) for reply in replies]
 
     def copies(self, user: Users) -> int:
-        """Return the largest number of copies of a user for which a node sends single reports."""
+        """Return the largest number of copies of a user for which a node sends single reports.
+
+        For more users, a node sends the sum of their reports, in which no single report can be
+        attacked.
+        """
         copies = _MAX_COPIES
         while "reports" not in self.answers(copied(user, copies), [0])[0].arrays:
             if copies == 1:
@@ -89,7 +94,7 @@ class Client:
         return copies
 
     def single_reports(self, answer: Report) -> tuple[Slots, Reports]:
-        """Return the users' slots and their reports, from a node's answer.
+        """Return the slots (indices of users on the node) in a node's answer, and their reports.
 
         Both are empty if the reports lack the type or shape that the mechanism states.
         """
@@ -103,8 +108,8 @@ class Client:
     def sample(self, user: Users, copies: int, seeds: Sequence[int | None]) -> Sample:
         """Return a sample of the single reports of copies of a user, on one node per seed.
 
-        Copies without a report have the code 0, which is the hash of a report with probability
-        2**-64.
+        Two users' samples are compared to bound the privacy loss. Copies without a report have the
+        code 0, which is the hash of a report with probability 2**-64.
         """
         answers = [self.single_reports(a) for a in self.answers(copied(user, copies), seeds)]
         slots = np.concatenate([slots for slots, _ in answers])
@@ -163,18 +168,21 @@ def ldp_client_app(
 
 
 def replaced(owner: type | ModuleType, **methods: Any) -> AbstractContextManager[Any]:
-    """Return a context in which attributes of a class or module, such as methods, are others."""
+    """Return a context that replaces methods of a class, or functions of a module, until it ends.
+
+    The audit thereby observes a client's mechanism, or controls its randomness and its clock.
+    """
     patch: AbstractContextManager[Any] = mock.patch.multiple(owner, create=True, **methods)
     return patch
 
 
 @contextmanager
 def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
-    """Record each call in which mechanisms of this type randomise: its input, and the reports.
+    """Yield a list that gets a :data:`Block` for each call by which such a mechanism randomises.
 
-    For a mechanism for records, the input consists of the sums over records before they are
-    rounded, and of the numbers of records. For other mechanisms it consists of the values, with
-    their layout in memory and their type.
+    It shows the values before the noise. For a mechanism for records, the input consists of the
+    sums over records before they are rounded, and of the numbers of records. For other mechanisms
+    it consists of the values, with their layout in memory and their type.
     """
     kind: Any = type(mechanism)
     name = "report" if isinstance(mechanism, RecordMechanism) else "_randomize"
@@ -197,11 +205,12 @@ def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
 
 @dataclass
 class RecordedRandomness:
-    """Tape of random bytes for every row of every draw, with the shapes of the draws so far.
+    """Random bytes that a client can be given again, for every user and every draw of a client.
 
     The bytes follow from ``seed``. ``redrawn`` is a mask of users, by their row in a draw. These
     users get different bytes in the draws from ``from_draw`` to before ``to_draw``; by default no
-    users do. ``behind`` is the number of users before the user of a draw's first row.
+    users do. ``draws`` are the shapes of the draws so far. ``behind`` is the number of users before
+    the user of a draw's first row.
     """
 
     seed: int
@@ -212,10 +221,7 @@ class RecordedRandomness:
     behind: int = 0
 
     def words(self, first: int, shape: tuple[int, ...]) -> Words:
-        """Return the next random words of the tape for ``shape[0]`` users.
-
-        The first of them is user ``first``.
-        """
+        """Return the next random 64-bit words for ``shape[0]`` users, from ``first`` on."""
         draw, rows = len(self.draws), self.behind + np.arange(first, first + shape[0])
         self.draws.append(shape)
         states = derive(self.seed, 0, draw, rows)
@@ -226,19 +232,22 @@ class RecordedRandomness:
 
 
 class _Played(RandomSource):
-    """Random source that reads a tape from a given user on."""
+    """Random source of a client that reads recorded bytes, from the user ``first`` on."""
 
     def __init__(self, tape: RecordedRandomness, first: int) -> None:
         self._tape, self._first = tape, first
 
     def words(self, shape: tuple[int, ...]) -> Words:
-        """Return the next words of the recorded tape, instead of random ones."""
+        """Return the next recorded words, instead of random ones."""
         return self._tape.words(self._first, shape)
 
 
 @contextmanager
 def replaying(tape: RecordedRandomness) -> Iterator[RecordedRandomness]:
-    """Make every :class:`SystemRandom` of this process read the tape inside this context."""
+    """Let all randomness of this process come from ``tape`` inside this context.
+
+    Clients of a deployment draw from :class:`SystemRandom`, which reads the tape here.
+    """
 
     def words(source: SystemRandom, shape: tuple[int, ...]) -> Words:
         return tape.words(0, shape)

@@ -23,11 +23,11 @@ from ..validation import Floats
 from .extreme_users import crowd, one_changed, together
 from .probe import Client, MakeApp, entering
 
-_COUNTS = (1, 3, 40)
+_COUNTS = (1, 3, 40)  # numbers of records of a silo
 _SIZES = (1e-2, 10.0)  # scales of the records that do not change
 _LENGTHS = np.geomspace(1e-2, 1e4, 25)  # lengths of values, in radii
-_COORDINATES, _ASKEW = 6, 6
-_MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e300, np.inf, np.nan)
+_COORDINATES, _ASKEW = 6, 6  # numbers of coordinates, and of random directions, of these values
+_MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e300, np.inf, np.nan)  # of the record that changes
 
 
 def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
@@ -85,9 +85,9 @@ def _order(mechanism: Randomizer) -> float:
 
 
 def _far_and_wide(mechanism: RecordMechanism | GaussianMechanism) -> Floats:
-    """Return values of many lengths along some coordinates and in random directions.
+    """Return values to try a mechanism's clip with, shape (values, width).
 
-    The first value is 0.
+    They have many lengths, along some coordinates and in random directions. The first value is 0.
     """
     few = np.eye(mechanism.width)[:_COORDINATES]
     askew = KeyedRandom(derive(np.arange(_ASKEW))).normals((_ASKEW, mechanism.width))
