@@ -50,7 +50,7 @@ def command_group(purpose: str) -> typer.Typer:
 
 
 def pair(text: str, form: str = "KEY=VALUE") -> tuple[str, str]:
-    """Return the two sides of ``KEY=VALUE``."""
+    """Return key and value of an option's text; raise ValueError if it is not of this ``form``."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise ValueError(f"Expected {form}, got {text!r}.")
@@ -112,7 +112,7 @@ def numeric(*heads: str) -> list[Column]:
 
 
 def grid_of(facts: Iterable[tuple[str, str]]) -> Table:
-    """Return a grid of labels and their texts."""
+    """Return facts, pairs of a label and a text, as a table without lines for the terminal."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
@@ -136,7 +136,7 @@ def _finite(value: Any) -> Any:
 
 @contextmanager
 def failing(*errors: type[Exception], code: int = USAGE) -> Iterator[None]:
-    """Return a context that ends the command with ``code`` if an error of these types is raised."""
+    """Print an error of these types that is raised in this context, and end with ``code``."""
     try:
         yield
     except errors as error:
@@ -144,6 +144,6 @@ def failing(*errors: type[Exception], code: int = USAGE) -> Iterator[None]:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Print an error and end the command with an exit code."""
+    """Print an error for the user of a command, and end the command with an exit code."""
     errors.print(Text.assemble(("Error: ", "bold red"), message))
     raise typer.Exit(code)

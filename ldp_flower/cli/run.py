@@ -52,7 +52,7 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _handled_by(handler: Any, *signals: signal.Signals) -> Iterator[None]:
-    """Let a function handle signals inside this context."""
+    """Let ``handler`` handle these signals inside this context, and the former ones after it."""
     previous = {number: signal.getsignal(number) for number in signals}
     for number, before in previous.items():
         if before is not signal.SIG_IGN:  # ignored signals stay ignored, as under nohup
@@ -75,7 +75,7 @@ class Family:
         self._sessions = {leader}
 
     def members(self) -> set[int]:
-        """Return the ids of all living members."""
+        """Return the process ids of all living members."""
         alive = []  # ids of a process, its parent and its session
         for one in psutil.process_iter(["ppid", "status"]):
             with suppress(OSError):

@@ -153,7 +153,7 @@ class _Left(NamedTuple):
 
     @classmethod
     def of(cls, limits: "Sequence[Limit]", shares: Sequence[float], steps: int) -> Self:
-        """Return what every user can still spend in a study, and which limits cause this.
+        """Return what every user can still spend in a study, and which limits are the smallest.
 
         ``shares`` are the study's shares, and ``steps`` is the number of steps left.
         """

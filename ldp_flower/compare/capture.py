@@ -23,7 +23,7 @@ _EARLIER = "workflows of Flower's earlier form, LegacyContext, do not call it"
 
 
 class _StartedError(BaseException):
-    """Signal that ends main at ``start``, with strategy and arguments.
+    """Signal that ends an app's main when it calls ``start``, with the strategy and the arguments.
 
     It is not an Exception, since an app may catch those.
     """

@@ -64,7 +64,10 @@ _KEY = ("settings", "method", "epsilon", "seed")
 
 @dataclass(frozen=True)
 class MethodRun:
-    """A cell: one method at one epsilon and seed; ``settings`` is a digest of other settings."""
+    """Run of a comparison: one method at one epsilon and seed, a cell of its table.
+
+    ``settings`` is a digest of all other settings, so that one file can have results of several.
+    """
 
     settings: str
     method: str
@@ -85,7 +88,7 @@ class MethodRun:
 
 @dataclass(eq=False)
 class ComparisonPlan(PlainFields):
-    """Plan of a comparison: an app with its settings. It runs the cells.
+    """Plan of a comparison: an app, the methods and their settings, and how each cell is run.
 
     ``load`` returns the app at a seed. The other fields are arguments of :func:`compare`. ``names``
     lists the methods to run, in order.
@@ -120,8 +123,8 @@ class ComparisonPlan(PlainFields):
     def cells(self, fingerprint: str, epsilons: Sequence[float], seeds: int) -> list[MethodRun]:
         """Return all runs: of each method, at each epsilon, with each of ``seeds`` seeds.
 
-        A run has a digest of the app's ``fingerprint`` and settings, by which a file of results
-        knows it.
+        ``fingerprint`` is a text that identifies the app. A file of results identifies a run by a
+        digest of this text and of the settings.
         """
         check_integer("seeds", seeds, 1)
         if not len(epsilons):
@@ -155,7 +158,10 @@ class ComparisonPlan(PlainFields):
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def check(self) -> None:
-        """Train some nodes, evaluate the initial model; raise CannotCompareError if that fails."""
+        """Train some nodes, and evaluate the initial model, before the long runs.
+
+        Raise CannotCompareError if that fails.
+        """
         app = self.load(0)
         if not len(flattened(parameters_of(app.initial_arrays))):
             raise CannotCompareError(

@@ -54,12 +54,12 @@ class JointTraining:
 
     @property
     def reports(self) -> int:
-        """Smallest number of updates in a round."""
+        """Smallest number of nodes that send an update in a round."""
         return self.nodes.num_nodes // (1 if self.everybody else self.rounds)
 
     @property
     def answers(self) -> int:
-        """Number of updates of one node."""
+        """Number of updates that each node sends in the whole run."""
         return self.rounds if self.everybody else 1
 
     def cohorts(self) -> list[Indices]:
@@ -147,7 +147,7 @@ def train_local_dp(training: JointTraining, epsilon: float, nominal: bool = Fals
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a run with one method."""
+    """Outcome of a run with one method: the trained model, its guarantee and its costs."""
 
     model: Floats | None  # None if the method refused the run
     guarantee: Guarantee

@@ -83,7 +83,7 @@ class AppNodes:
         self._shapes = {name: array.shape for name, array in wanted.items()}
 
     def updates(self, model: Floats, nodes: Indices, number: int) -> Iterator[Floats]:
-        """Yield the nodes' updates, one at a time."""
+        """Train the model on each of these nodes, and yield the update of each, shape (1, dim)."""
         sent = with_parameters(self._app.initial_arrays, model)
         # Parameters in the precision in which nodes receive them: if a node returns them unchanged,
         # its update is exactly 0.

@@ -35,7 +35,7 @@ _HEIGHT = 4.2  # inches of the figure
 
 @dataclass(frozen=True)
 class Line:
-    """Results of a method at an epsilon, over all seeds."""
+    """Line of a comparison's table: results of a method at an epsilon, over all seeds."""
 
     method: str
     epsilon: float  # the requested epsilon; infinite for methods without an epsilon

@@ -39,7 +39,7 @@ T = TypeVar("T", bound=SweepRun)
 
 @dataclass(frozen=True)
 class Sweep(Generic[T]):
-    """Sweep over runs, with one row of a CSV file for each run.
+    """Sweep over runs, each of which has a row in a CSV file; rows in the file are not run again.
 
     ``key`` lists the columns that identify runs, and ``columns`` lists all columns; if it is None,
     they are the columns of the first row. ``run`` returns the row of a run. It must be a
@@ -107,7 +107,7 @@ class Sweep(Generic[T]):
         return [kept[task.key] for task in tasks]
 
     def _kept(self, path: Path) -> dict[tuple[str | None, ...], dict[str, str]]:
-        """Return the rows of the file by their keys."""
+        """Return the rows of the file by the values that identify their runs."""
         return {tuple(row.get(name) for name in self.key): row for row in rows_of(path)}
 
 

@@ -14,7 +14,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 @dataclass(frozen=True)
 class Gauge:
-    """A named number, once for each set of labels.
+    """Metric with a value for each set of labels, such as the epsilon spent by each run.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Gauge:
 
 
 class Measured(Protocol):
-    """State of a run or of a ledger, as gauges."""
+    """Protocol of what exports show: the state of a run or of a ledger, as gauges."""
 
     @property
     def source(self) -> str:

@@ -123,7 +123,7 @@ def _neighbours(node: AuditedNode) -> tuple[list[object], list[Variant]]:
 
 
 def _errors(node: AuditedNode, base: Look) -> dict[str, str]:
-    """Return one error by type of message, for types to which the app replies with errors only."""
+    """Return one error for each type of message to which the app replies with errors only."""
     replies = {(node.kinds[i], form) for (i, path), form in base.forms if path == "reply"}
     answered = {kind for kind, form in replies if form == "content"}
     return {kind: form for kind, form in sorted(replies) if kind not in answered}

@@ -58,7 +58,10 @@ class Claims:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Record every mechanism that runs inside this context."""
+        """Record the parameters of every privacy mechanism that runs inside this context.
+
+        Flower's LocalDpMod, this library's clients and Opacus are recognised.
+        """
         called = LocalDpMod.__call__
 
         def local(mod: Any, message: Message, context: Context, call_next: Any) -> Message:

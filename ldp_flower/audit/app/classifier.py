@@ -38,7 +38,7 @@ _SLACK = 0.1  # tolerance of a bound from the runs that choose the threshold
 
 
 def furthest(looks: Sequence[Look], anew: Callable[[Variant], Look]) -> Pair | None:
-    """Return the neighbours whose replies seem to differ most, or None if nothing varies.
+    """Return the two neighbouring data sets whose replies differ most, or None if nothing varies.
 
     The largest of many distances may be large by chance. The data sets with the largest distances
     are therefore examined again by ``anew``.

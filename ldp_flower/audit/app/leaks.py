@@ -44,7 +44,10 @@ class RevealingPiece:
 
     @property
     def is_answer(self) -> bool:
-        """True if both versions may be randomised answers, since they are integers or texts."""
+        """True if both versions may be randomised answers, since they are integers or texts.
+
+        Such an answer may be the same on a few runs by chance.
+        """
         if self.how_many:
             return "." not in self.first + self.second
         return self.path.endswith(LENGTH) or (self.is_text and self.path != "reply")

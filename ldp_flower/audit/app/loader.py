@@ -64,7 +64,10 @@ def _function(value: Any) -> FunctionType | None:
 
 
 def intercept(function: FunctionType, change: Callable[[Any], Any]) -> None:
-    """Make a function return ``change(result)``, under all names by which code refers to it."""
+    """Make a function return ``change(result)``, under all names by which code refers to it.
+
+    The function's code is replaced in place, since modules of the app may have imported it.
+    """
     parts = function.__globals__, function.__name__, function.__defaults__, function.__closure__
     original = FunctionType(function.__code__, *parts)
     original.__kwdefaults__ = function.__kwdefaults__

@@ -109,7 +109,7 @@ def project_of(folder: Path) -> dict[str, Any]:
 
 
 def declared_nodes(project: dict[str, Any], config: RunConfig) -> int | None:
-    """Return the number of nodes that an app declares; None if it declares none.
+    """Return the number of nodes that an app declares for its simulation; None if it declares none.
 
     The app's own ``num-nodes`` takes precedence over Flower's ``num-supernodes``.
     """

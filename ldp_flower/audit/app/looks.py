@@ -1,4 +1,4 @@
-"""Replies to a run's messages as a server sees them, and their law over several runs."""
+"""Replies to a run's messages as a server sees them, and their frequencies over several runs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Transcript:
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """Return the parts of a value in a reply, by the suffix of their path.
+    """Return what a server sees of a value in a reply, by the suffix that its path gets.
 
     Numbers are given as arrays of floats.
     """
@@ -90,7 +90,11 @@ def _described(value: Any) -> dict[str, Any]:
 
 
 class Look:
-    """Look at two or more runs on one variant of the data: frequencies of forms, and numbers."""
+    """Summary of two or more runs on one variant of the data, for comparison with other variants.
+
+    ``forms`` counts the runs with each form of each part of a reply. ``numbers`` are means and
+    variances over the runs.
+    """
 
     def __init__(self, variant: Variant, runs: Sequence[Transcript]) -> None:
         self.variant, self.count = variant, len(runs)
@@ -115,14 +119,17 @@ class Look:
         return forms or any(variance.any() for _, variance in self.numbers.values())
 
     def certain(self) -> dict[Place, str | None]:
-        """Return the form of replies at each place; it is None where the form varies over runs."""
+        """Return the form of each part of a reply; it is None where the form varies over runs."""
         return {
             place: form if count == self.count else None
             for (place, form), count in self.forms.items()
         }
 
     def apart(self, other: "Look") -> dict[Place, Floats]:
-        """Return squared distances to another look's mean numbers, over the noise variance."""
+        """Return squared distances to another variant's mean numbers, over the noise's variance.
+
+        Large ones show which numbers a classifier should compare.
+        """
         found = {}
         for place in self.numbers.keys() & other.numbers.keys():
             (one, first), (two, second) = self.numbers[place], other.numbers[place]
@@ -134,7 +141,10 @@ class Look:
         return found
 
     def distance(self, other: "Look") -> float:
-        """Return how far two data sets' replies are apart: in means, noise and forms."""
+        """Return how far two data sets' replies are apart: in means, noise and forms.
+
+        The pair of data sets with the largest distance is given to the classifiers.
+        """
         total = 0.0
         for place, squared in self.apart(other).items():
             first, second = self.numbers[place][1], other.numbers[place][1]

@@ -60,7 +60,8 @@ class AuditedNode:
     def hear(self) -> BaseException | None:
         """Run the app's server on nodes in this process, and keep the messages to one of them.
 
-        Returns the error with which the server ended, if any.
+        These are the messages that :meth:`runs` answers. Return the error with which the server
+        ended, or None.
         """
         self._app.restart()
         grid = _Listening(self._app.client, self.num_nodes, self._app.run_config)
@@ -106,19 +107,22 @@ class AuditedNode:
         return error
 
     def affordable(self) -> int:
-        """Return the number of runs on each of two data sets that the time limit allows."""
+        """Return the number of runs on each of two data sets that the options allow.
+
+        It is ``runs``, or as many as take ``seconds`` of CPU time.
+        """
         seconds, runs = self.options.seconds, self.options.runs
         return int(seconds / (2 * self.seconds)) if runs is None else runs
 
     def look(self, variant: Variant, how_many: int) -> Look:
-        """Return a summary of ``how_many`` runs of :meth:`runs` on a variant of the data."""
+        """Answer the messages ``how_many`` times on a variant of the data; return a summary."""
         return Look(variant, self.runs(variant, how_many))
 
     def runs(self, variant: Variant, how_many: int) -> list[Transcript]:
-        """Return ``how_many`` runs of a newly started process on a variant of the data.
+        """Answer the messages ``how_many`` times on a variant of the data; return all replies.
 
-        The process is the same in all of them, so that noise that the app keeps in memory is
-        noticed.
+        The app's modules are imported anew before the first run, as in a new process. They stay in
+        memory between runs, so that noise that the app keeps in memory is noticed.
         """
 
         def loaded(data: Any) -> Any:
@@ -162,7 +166,10 @@ class AuditedNode:
 
 
 class _Clock:
-    """Clock that stands still for more readings than an app needs unless it waits in a loop."""
+    """Clock that shows the same time in every run.
+
+    After many readings it moves, since the app may wait in a loop.
+    """
 
     readings = 0
 

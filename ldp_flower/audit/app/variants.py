@@ -15,7 +15,7 @@ _Change = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Variant:
-    """Neighbouring data: a node's data with each column or array altered."""
+    """Version of a node's data to attack with: ``alter`` changes each of its columns and arrays."""
 
     name: str
     alter: Alter | None = field(default=None, compare=False)
@@ -26,7 +26,10 @@ class Variant:
         return value if self.alter is None else altered(value, self.alter)
 
     def neighbours(self, other: "Variant") -> bool:
-        """Return True if this variant and ``other`` differ in one record, or in one node's data."""
+        """Return True if this variant and ``other`` differ in one unit's data, as a claim assumes.
+
+        The unit is a record or a node.
+        """
         return BASE in (self, other) or self.record == other.record
 
 
