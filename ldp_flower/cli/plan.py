@@ -1,10 +1,11 @@
 """The command ``ldp-flower plan``."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.padding import Padding
@@ -138,38 +139,32 @@ def plan(
     every = nodes is not None and noise is None
     if every and html is not None:
         fail("Expected --noise with --nodes and --html: a page is about one plan.", USAGE)
+    kind = PROTOCOLS[name]
+    numbers: dict[str, Any] = {"num_users": users, "rows_per_user": rows, "num_features": features}
+    show: Callable[[], None]
     try:
         if collections is not None:
-            setting = Setting(
-                num_users=users, rows_per_user=rows, num_features=features, num_nodes=nodes
-            )
             drift = _DRIFT if drift is None else drift
-            series = plan_series(PROTOCOLS[name], setting, epsilon, collections, drift)
-            if as_json:
-                print_json({"protocol": name, **asdict(series)})
-            else:
-                _show_series(series, users, epsilon, collections, drift)
-            if not any(map(math.isfinite, series.errors)):
-                raise typer.Exit(REFUSED)
-            return
-        with console.status("Simulating runs on synthetic users"):
-            asked = partial(
-                planned,
-                PROTOCOLS[name],
-                num_users=users,
-                rows_per_user=rows,
-                num_features=features,
-                epsilon=epsilon,
-                quality=quality,
-                variance_between=between,
-                target=target,
-            )
-            made = asked(num_nodes=nodes, noise=noise)
+            setting = Setting(**numbers, num_nodes=nodes)
+            series = plan_series(kind, setting, epsilon, collections, drift)
+            document = {"protocol": name, **asdict(series)}
+            show = partial(_show_series, series, users, epsilon, collections, drift)
+            refused = not any(map(math.isfinite, series.errors))
+        else:
+            with console.status("Simulating runs on synthetic users"):
+                numbers |= {"quality": quality, "variance_between": between, "target": target}
+                asked = partial(planned, kind, epsilon=epsilon, **numbers)
+                plans = [asked(num_nodes=nodes, noise=noise)]
+                if every:
+                    others = (each for each in kind.noises if each != plans[0].noise)
+                    places = {each: None if each == "user" else nodes for each in others}
+                    plans += [asked(noise=each, num_nodes=at) for each, at in places.items()]
+                    plans.sort(key=lambda plan: names.NOISE.index(plan.noise))
+            document, show = plans[0].to_dict(), partial(_show, plans[0])
             if every:
-                others = (each for each in PROTOCOLS[name].noises if each != made.noise)
-                places = {each: None if each == "user" else nodes for each in others}
-                plans = [*(asked(noise=n, num_nodes=at) for n, at in places.items()), made]
-                plans.sort(key=lambda plan: names.NOISE.index(plan.noise))
+                document = {"protocol": name, "plans": [each.to_dict() for each in plans]}
+                show = partial(_show_noises, plans)
+            refused = all(each.expected is None for each in plans)
     except NoPlan as error:
         if as_json:
             print_json({"protocol": name, "no_plan": str(error)})
@@ -180,26 +175,18 @@ def plan(
         fail(error.about(_OPTIONS[error.field]), USAGE)
     except (ImportError, ValueError) as error:
         fail(str(error), USAGE)
-    if every:
-        if as_json:
-            print_json({"protocol": name, "plans": [each.to_dict() for each in plans]})
-        else:
-            _show_noises(plans)
-        if all(each.expected is None for each in plans):
-            raise typer.Exit(REFUSED)
-        return
     if as_json:
-        print_json(made.to_dict())
+        print_json(document)
     else:
-        _show(made)
+        show()
     if html is not None:
         try:
-            made.to_html(html)
+            plans[0].to_html(html)
         except OSError as error:
             fail(f"Cannot write {html}: {error.strerror}. Choose another --html.", USAGE)
         if not as_json:
             console.print(Text(f"Page: {html}"))
-    if made.expected is None:
+    if refused:
         raise typer.Exit(REFUSED)
 
 
