@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import datetime
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -133,48 +133,41 @@ def studies_show(
     for each in read.approved.values():
         shown = [f"{most:g}" for most in (*each.limits, each.steps)]
         if left:
-            numbers = left[each.id].numbers
+            numbers, _ = left[each.id]
             shown = [f"{rest:g} of {most}" for rest, most in zip(numbers, shown, strict=True)]
         over = " (over)" if each.ends <= time.time() else ""
         table.add_row(each.id, f"{each.until}{over}", *shown)
     console.print(table)
-    for study, found in left.items():
-        console.print(f"{study}: {found.told}", soft_wrap=True)
+    for study, (_, told) in left.items():
+        console.print(f"{study}: {told}", soft_wrap=True)
 
 
-class _Left(NamedTuple):
-    """Epsilon, delta, epsilon alone and steps that are left in a study, and the limits on them.
+def _left_of(
+    limits: "Sequence[Limit]", shares: Sequence[float], steps: int
+) -> tuple[tuple[float, ...], str]:
+    """Return what every user can still spend in a study, and a text that names the tight limits.
 
-    ``told`` is a text that names the limits.
+    The numbers are epsilon, delta, epsilon alone and steps. ``shares`` are the study's shares of
+    the first three, and ``steps`` is the number of steps left.
     """
+    import numpy as np
 
-    numbers: tuple[float, ...]
-    told: str
-
-    @classmethod
-    def of(cls, limits: "Sequence[Limit]", shares: Sequence[float], steps: int) -> Self:
-        """Return what every user can still spend in a study, and which limits are the smallest.
-
-        ``shares`` are the study's shares, and ``steps`` is the number of steps left.
-        """
-        import numpy as np
-
-        numbers: list[float] = []
-        names: list[str] = []
-        for place, share in enumerate(shares):
-            limiting = [each for each in limits if each.place == place]
-            numbers.append(min(each.least for each in limiting))
-            names += [e.name for e in limiting if share and isclose(e.least, numbers[-1])]
-        told = [f"limited by {', '.join(dict.fromkeys(names))}."]
-        most = np.minimum.reduce([each.left for each in limits if each.place == 0]).max(initial=0)
-        if most > numbers[0]:
-            told.append(f"Other users have up to {most:g} epsilon left.")
-        if not steps:
-            told.append("The steps are used up.")
-        return cls((*numbers, steps), " ".join(told))
+    numbers: list[float] = []
+    names: list[str] = []
+    for place, share in enumerate(shares):
+        limiting = [each for each in limits if each.place == place]
+        numbers.append(min(each.least for each in limiting))
+        names += [e.name for e in limiting if share and isclose(e.least, numbers[-1])]
+    told = [f"limited by {', '.join(dict.fromkeys(names))}."]
+    most = np.minimum.reduce([each.left for each in limits if each.place == 0]).max(initial=0)
+    if most > numbers[0]:
+        told.append(f"Other users have up to {most:g} epsilon left.")
+    if not steps:
+        told.append("The steps are used up.")
+    return (*numbers, steps), " ".join(told)
 
 
-def _left(studies: "Studies", node_config: str) -> dict[str, _Left]:
+def _left(studies: "Studies", node_config: str) -> dict[str, tuple[tuple[float, ...], str]]:
     """Return what users can still spend in each study, by study, on one node."""
     import numpy as np
 
@@ -195,7 +188,7 @@ def _left(studies: "Studies", node_config: str) -> dict[str, _Left]:
     for each in studies.approved.values():
         limits = ledger.limits(users, policy, each)
         steps = each.steps - (spent[each.id].steps if each.id in spent else 0)
-        found[each.id] = _Left.of(limits, each.limits, max(steps, 0))
+        found[each.id] = _left_of(limits, each.limits, max(steps, 0))
     return found
 
 
