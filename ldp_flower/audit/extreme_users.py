@@ -33,7 +33,7 @@ def extreme_users(num_features: int) -> dict[str, Users]:
         "infinite": (np.inf * alternating, -np.inf),
     }
     users = {name: Users.from_rows(x[None], [y]) for name, (x, y) in rows.items()}
-    users["20 rows"] = Users(np.ones((20, num_features)), np.full(20, 1e9), np.array([0, 20]))
+    users["20 rows"] = single(np.ones((20, num_features)), np.full(20, 1e9))
     users["no rows"] = users["ones"].take(np.zeros(1, np.int64), max_rows=0)
     return users
 
@@ -54,8 +54,7 @@ def extreme_holders(domain_size: int) -> dict[str, Users]:
         "outside": [1e300],
     }
     return {
-        name: Users(np.array(held)[:, None], np.zeros(len(held)), np.array([0, len(held)]))
-        for name, held in items.items()
+        name: single(np.array(held)[:, None], np.zeros(len(held))) for name, held in items.items()
     }
 
 
@@ -65,11 +64,7 @@ def extreme_silos(num_features: int) -> dict[str, Users]:
     check_integer("num_features", num_features, 2)
     same = np.eye(num_features)[[0, 1]]
     return {
-        name: Users(
-            np.concatenate([same, user.features]),
-            np.append([1.0, 0.0], user.targets),
-            np.array([0, 3]),
-        )
+        name: single(np.concatenate([same, user.features]), np.append([1.0, 0.0], user.targets))
         for name, user in extreme_users(num_features).items()
         if len(user.features) == 1
     }
@@ -100,7 +95,7 @@ def unlike(num_features: int) -> list[Users]:
         (np.full((1000, num_features), 0.7), [0.1] * 1000),
         (np.zeros((0, num_features)), []),
     ]
-    return [Users(x, np.array(y, float), np.array([0, len(x)])) for x, y in kinds]
+    return [single(x, np.array(y, float)) for x, y in kinds]
 
 
 def crowd(size: int, num_features: int) -> list[Users]:
@@ -118,14 +113,19 @@ def crowd(size: int, num_features: int) -> list[Users]:
         numbers.astype(np.float32).astype(float) for numbers in (features, targets)
     )
     return [
-        Users(features[3 * i : 3 * i + rows], targets[3 * i : 3 * i + rows], np.array([0, rows]))
+        single(features[3 * i : 3 * i + rows], targets[3 * i : 3 * i + rows])
         for i, rows in enumerate((np.arange(size) % 3 + 1).tolist())
     ]
 
 
 def nobody(num_features: int) -> Users:
     """Return a single user of one row in which all values are missing."""
-    return Users(np.full((1, num_features), np.nan), np.full(1, np.nan), np.array([0, 1]))
+    return single(np.full((1, num_features), np.nan), np.full(1, np.nan))
+
+
+def single(features: Numbers, targets: Numbers) -> Users:
+    """Return one user with these rows."""
+    return Users(features, targets, np.array([0, len(features)]))
 
 
 def copied(user: Users, copies: int) -> Users:

@@ -20,7 +20,7 @@ from ..randomizers import (
 )
 from ..randomness import KeyedRandom, derive
 from ..validation import Floats
-from .extreme_users import crowd, one_changed, together
+from .extreme_users import crowd, one_changed, single, together
 from .probe import Client, MakeApp, entering
 
 _COUNTS = (1, 3, 40)  # numbers of records of a silo
@@ -106,7 +106,4 @@ def _neighbouring(num_features: int) -> Iterator[list[Users]]:
         for size in _SIZES:
             for place in sorted({0, count // 2, count - 1}):
                 same = size * records.features, size * records.targets
-                yield [
-                    Users(x, y, np.array([0, count]))
-                    for x, y in one_changed(*same, place, _MAGNITUDES)
-                ]
+                yield [single(x, y) for x, y in one_changed(*same, place, _MAGNITUDES)]

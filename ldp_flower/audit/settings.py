@@ -15,7 +15,7 @@ from flwr.app import Context, Message
 from ..data.users import Users
 from ..guarantee.messages import Query
 from .deployed_node import MEMORY, DeployedNode, contents, fails
-from .extreme_users import together
+from .extreme_users import single, together
 from .neighbours import NeighbourPlan
 from .probe import MakeApp, RecordedRandomness, replaced, replaying
 from .replies import Parts
@@ -79,9 +79,9 @@ def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tu
     """
     first = np.zeros(1, np.int64)
     some = [together([a, a]) for a in ordinary]
-    few = [replace(a, offsets=np.array([0, len(a.features)])).take(first, _ROWS) for a in some]
+    few = [single(a.features, a.targets).take(first, _ROWS) for a in some]
     both = [together(pair) for pair in zip(few, others, strict=True)]
-    more = [replace(a, offsets=np.array([0, len(a.features)])) for a in both]
+    more = [single(a.features, a.targets) for a in both]
     return together(few), together(more)
 
 
