@@ -12,15 +12,14 @@ from ..guarantee.messages import Query
 from ..questions import DrawnItems
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
-from ..validation import check_integer, plain_arguments
+from ..validation import Count, check_integer, plain_arguments
 
 Numbers = NDArray[Any]
 
 
 @plain_arguments
-def extreme_users(num_features: int) -> dict[str, Users]:
+def extreme_users(num_features: Count) -> dict[str, Users]:
     """Return single users by name, with data that differ as much as possible."""
-    check_integer("num_features", num_features, 1)
     ones, alternating = np.ones(num_features), 1.0 - 2 * (np.arange(num_features) % 2)
     rows = {
         "ones": (ones, 1e9),
@@ -39,9 +38,8 @@ def extreme_users(num_features: int) -> dict[str, Users]:
 
 
 @plain_arguments
-def extreme_holders(domain_size: int) -> dict[str, Users]:
+def extreme_holders(domain_size: Count) -> dict[str, Users]:
     """Return single users by name, with maximally different items and with invalid items."""
-    check_integer("domain_size", domain_size, 1)
     items = {
         "first item": [0.0],
         "last item": [domain_size - 1.0],

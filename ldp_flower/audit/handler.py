@@ -22,7 +22,7 @@ from ..data.users import Users
 from ..guarantee.messages import HASH_END, NodeKeys, Query
 from ..randomizers import NodeSum
 from ..simulation.grid import silenced
-from ..validation import check_fraction, check_integer, check_seed, plain_arguments
+from ..validation import Fraction, check_integer, check_seed, plain_arguments
 from .distinguish import Sample, confirmed, likeliest_events
 from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
@@ -109,7 +109,7 @@ def audit_handler(
     *,
     make_app: MakeApp | None = None,
     num_reports: int = 4000,
-    confidence: float = 0.999,
+    confidence: Fraction = 0.999,
     seed: int | None = None,
     statistics: OwnStatistics | None = None,
 ) -> Audit:
@@ -153,7 +153,6 @@ def audit_handler(
         If the client refuses to answer.
     """
     check_integer("num_reports", num_reports, 100)
-    check_fraction("confidence", confidence)
     check_seed("seed", seed)
     if len(candidates) < 2:
         raise ValueError(f"Expected at least 2 candidates, got {len(candidates)}.")

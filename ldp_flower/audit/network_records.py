@@ -23,7 +23,7 @@ from ..randomizers.real_valued.dp_sgd import DpSgdPlan
 from ..randomness import KeyedRandom, derive
 from ..simulation import InProcessGrid
 from ..simulation.grid import silenced
-from ..validation import Floats, check_fraction, check_integer, check_seed, plain_arguments
+from ..validation import Floats, Fraction, check_integer, check_seed, plain_arguments
 from .distinguish import bound_from_sums
 from .extreme_users import one_changed
 from .handler import Checked
@@ -66,7 +66,7 @@ def audit_network(
     *,
     make_app: MakeApp | None = None,
     num_reports: int = 1000,
-    confidence: float = 0.999,
+    confidence: Fraction = 0.999,
     seed: int | None = None,
 ) -> NetworkAudit:
     """Return the result of an audit of a node that trains networks, by one step of a linear one.
@@ -96,7 +96,6 @@ def audit_network(
     """
     check_integer("num_reports", num_reports, 100)
     check_integer("dim", dim, 2)
-    check_fraction("confidence", confidence)
     check_seed("seed", seed)
     plan = DpSgdPlan(epsilon, _DELTA, 1, 1, 1.0, 1.0)
     node = _Silo(plan, dim, make_app or (lambda load, own: NetworkClientApp(load, seed=own)))

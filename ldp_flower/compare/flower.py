@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import (
 )
 
 from ..accounting import gaussian_noise_multiplier, noise_multiplier_epsilon
-from ..validation import check_fraction, check_integer, check_positive, plain_arguments
+from ..validation import Count, Fraction, Positive, plain_arguments
 
 logger = logging.getLogger("flwr")
 
@@ -33,9 +33,9 @@ logger = logging.getLogger("flwr")
 def dp_fedavg(
     epsilon: float,
     delta: float,
-    rounds: int,
-    clip: float,
-    num_nodes: int,
+    rounds: Count,
+    clip: Positive,
+    num_nodes: Count,
     *,
     clients_clip: bool = False,
     strategy: FedAvg | None = None,
@@ -94,9 +94,6 @@ def dp_fedavg(
     3. Every node is charged for every round; participation is not secret. Metrics are
        outside the guarantee.
     """
-    check_integer("rounds", rounds, 1)
-    check_positive("clip", clip)
-    check_integer("num_nodes", num_nodes, 1)
     noise = gaussian_noise_multiplier(epsilon, delta, rounds)
     if strategy is None:
         strategy = FedAvg(
@@ -117,7 +114,9 @@ def dp_fedavg(
 
 
 @plain_arguments
-def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nodes: int) -> float:
+def flower_epsilon(
+    noise_multiplier: Positive, delta: Fraction, releases: Count, num_nodes: Count
+) -> float:
     """Return the epsilon that Flower's ``RdpAccountant`` states for fixed-clipping wrappers.
 
     All ``num_nodes`` nodes take part in each of ``releases`` rounds. For the accountant, two sets
@@ -126,10 +125,6 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
     multiplier, the accountant states about half of :func:`noise_multiplier_epsilon`. Raises
     ImportError without dp-accounting (the extra ``accounting``), which Flower uses.
     """
-    check_positive("noise_multiplier", noise_multiplier)
-    check_fraction("delta", delta)
-    check_integer("releases", releases, 1)
-    check_integer("num_nodes", num_nodes, 1)
     config = PrivacyConfig(
         target_delta=delta,
         population_size=num_nodes,
@@ -142,18 +137,16 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
 
 
 @plain_arguments
-def local_dp_multiplier(epsilon: float, delta: float) -> float:
+def local_dp_multiplier(epsilon: Positive, delta: Fraction) -> float:
     """Return the noise multiplier of Flower's mod if its sensitivity equals its clip.
 
     It is the standard deviation of the noise, divided by the length to which updates are clipped.
     """
-    check_positive("epsilon", epsilon)
-    check_fraction("delta", delta)
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 @plain_arguments
-def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) -> LocalDpMod:
+def local_dp_mod(epsilon: float, delta: float, clip: Positive, answers: Count = 1) -> LocalDpMod:
     """Return Flower's ``LocalDpMod`` with the correct noise for its answers.
 
     The mod's own formula is not valid above epsilon 1. It also uses the clip as the distance
@@ -174,8 +167,6 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
     LocalDpMod
         The mod, for ``@app.train(mods=[...])``.
     """
-    check_positive("clip", clip)
-    check_integer("answers", answers, 1)
     noise = gaussian_noise_multiplier(epsilon, delta, answers)
     return LocalDpMod(clip, clip * noise / local_dp_multiplier(epsilon, delta), epsilon, delta)
 

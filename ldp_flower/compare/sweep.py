@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from rich import get_console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from ..validation import check_integer, plain_arguments
+from ..validation import Count, plain_arguments
 
 
 class SweepRun(Protocol):
@@ -140,9 +140,9 @@ def sweep(
     run: Callable[..., Mapping[str, Any]],
     grid: Mapping[str, Iterable[Any]],
     *,
-    seeds: int,
+    seeds: Count,
     path: str | Path,
-    processes: int = 1,
+    processes: Count = 1,
 ) -> list[dict[str, str]]:
     """Run a function at every point of a grid, with every seed, and keep the results in a file.
 
@@ -175,8 +175,6 @@ def sweep(
     ValueError
         If ``seeds`` or ``processes`` is below 1, or if the file belongs to another grid.
     """
-    check_integer("seeds", seeds, 1)
-    check_integer("processes", processes, 1)
     path = Path(path)
     names = [*grid, "seed"]
     for row in rows_of(path)[:1]:
