@@ -138,9 +138,9 @@ def audit(
     ]
     single = [name for name in given if name not in _OF_BOTH]
     if idle := [name for name in single if (name in _OF_PROTOCOL) == (protocol is None)]:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+        unused = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
         what = "PROTOCOL" if app is None else "--app"
-        fail(f"Expected no {options} with {what}, which does not use it.", USAGE)
+        fail(f"Expected no {unused} with {what}, which does not use it.", USAGE)
     if {"seconds", "runs"} <= set(given):
         fail("Expected --seconds or --runs, not both.", USAGE)
     if app is None:

@@ -224,8 +224,8 @@ def _show_noises(plans: list["Plan"]) -> None:
 
     told = [plan.expected for plan in plans if plan.expected]
     what = told[0].error if told else "error"
-    heads = ("noise", *numeric("error", "8 runs of 10", "users", "epsilon"))
-    table = Table(*heads, title=f"Expected {what}", title_justify="left")
+    columns = numeric("error", "8 runs of 10", "users", "epsilon")
+    table = Table("noise", *columns, title=f"Expected {what}", title_justify="left")
     for plan in plans:
         error, within = "refused", ""
         if expected := plan.expected:

@@ -128,8 +128,9 @@ def studies_show(
     with failing(StudiesError, LedgerError, ArgumentsError, ValueError, code=FAILED):
         read = Studies.read(path)
         left = {} if node_config is None else _left(read, node_config)
-    heads = ("study", "until", *numeric(*LIMITS, "steps"))
-    table = Table(*heads, title="Left" if left else None, title_justify="left")
+    title = "Left" if left else None
+    columns = numeric(*LIMITS, "steps")
+    table = Table("study", "until", *columns, title=title, title_justify="left")
     for each in read.approved.values():
         shown = [f"{most:g}" for most in (*each.limits, each.steps)]
         if left:
