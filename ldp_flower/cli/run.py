@@ -19,6 +19,7 @@ import time
 import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -127,6 +128,14 @@ class SuperLink:
     def __init__(self, home: Path, log: Path) -> None:
         self._home = home
         self._environment = _environment(home)
+        # Only this process gets Ctrl-C, since the programs run in new sessions.
+        self._start: Any = partial(
+            subprocess.Popen,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         with socket.socket() as probe:
             probe.bind((_HOST, 0))
             port = probe.getsockname()[1]
@@ -140,14 +149,7 @@ class SuperLink:
         self._log = log
         log.write_bytes(b"")
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._process: subprocess.Popen[bytes] = self._start(command, stdout=output)
         self._family = Family(self._process.pid)
 
     def wait_until_ready(self) -> None:
@@ -174,15 +176,12 @@ class SuperLink:
         )
         federation = f"num-supernodes={num_nodes} client-resources-num-cpus=1"
         command = ["flwr", "run", str(app), "--stream", "--federation-config", federation]
-        process = subprocess.Popen(
+        process: subprocess.Popen[str] = self._start(
             [*command, "--run-config", str(overrides)],
             env=self._environment | {"COLUMNS": "1000"},  # wide enough to truncate no sentence
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
-            start_new_session=True,  # so that only this process gets Ctrl-C
         )
         installed = re.compile(rf"{re.escape(str(self._home))}/apps/[^/]+")
         with process, self._log.open("a", buffering=1, encoding="utf-8") as log:
