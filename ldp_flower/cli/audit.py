@@ -136,8 +136,8 @@ def audit(
     given = [
         name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
-    single = [name for name in given if name not in _OF_BOTH]
-    if idle := [name for name in single if (name in _OF_PROTOCOL) == (protocol is None)]:
+    of_one = [name for name in given if name not in _OF_BOTH]
+    if idle := [name for name in of_one if (name in _OF_PROTOCOL) == (protocol is None)]:
         unused = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
         what = "PROTOCOL" if app is None else "--app"
         fail(f"Expected no {unused} with {what}, which does not use it.", USAGE)
