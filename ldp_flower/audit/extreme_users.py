@@ -116,7 +116,7 @@ def crowd(size: int, num_features: int) -> list[Users]:
     ]
 
 
-def nobody(num_features: int) -> Users:
+def without_data(num_features: int) -> Users:
     """Return a single user of one row in which all values are missing."""
     return single(np.full((1, num_features), np.nan), np.full(1, np.nan))
 

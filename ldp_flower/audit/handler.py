@@ -27,11 +27,11 @@ from .distinguish import Sample, confirmed, likeliest_events
 from .enumeration import worst_epsilon
 from .extreme_users import crowd, together
 from .independence import independent, many_users
-from .neighbours import compared
+from .neighbours import neighbour_checks
 from .node_sums import Attack
 from .probe import Client, MakeApp, all_of, derived_seeds, ldp_client_app
 from .records import bounded
-from .settings import kept
+from .settings import settings_checks
 
 _CONFIRMED = 5  # number of events that are tested on fresh reports
 _REPLAYED = 20  # number of nodes that get the same query twice
@@ -190,8 +190,8 @@ def audit_handler(
                 "record bound": bounded(client.query, make_app, people[0].num_features),
             },
             many_users(client, people[0].num_features, tape_seed),
-            compared(client.query, make_app, copies, people, tape_seed),
-            kept(client.query, make_app, copies, people, tape_seed),
+            neighbour_checks(client.query, make_app, copies, people, tape_seed),
+            settings_checks(client.query, make_app, copies, people, tape_seed),
         )
     return Audit(
         query=query,

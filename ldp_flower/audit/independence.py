@@ -23,7 +23,7 @@ from ..guarantee.messages import NodeKeys, Query, Slots
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, SystemRandom, Words, derive
 from .distinguish import log_ratio
-from .extreme_users import copied, crowd, nobody, together
+from .extreme_users import copied, crowd, together, without_data
 from .probe import Client, RecordedRandomness, replaced, replaying
 
 #: Probability that the test of the law finds something in a correct client.
@@ -47,7 +47,7 @@ def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
     """
     users, num_features = min(_USERS, copies), user.num_features
     # Without data, reports are spread most widely, and hence depend most on their bytes.
-    same = [copied(nobody(num_features), users), copied(user, users)]
+    same = [copied(without_data(num_features), users), copied(user, users)]
     return (
         _distinct_words()
         and all(
@@ -177,7 +177,7 @@ def many_users(client: Client, num_features: int, seed: int) -> dict[str, bool]:
 def _tried_many(client: Client, num_features: int, seed: int) -> dict[str, bool]:
     silos = isinstance(client.query.randomizer, RecordMechanism)
     users, own_noise = np.arange(_SILOS if silos else _MANY_USERS), True
-    ordinary, nothing = crowd(_KINDS, num_features), nobody(num_features)
+    ordinary, nothing = crowd(_KINDS, num_features), without_data(num_features)
     kinds = together([*ordinary, nothing, nothing.take(np.zeros(1, np.int64), max_rows=0)])
     empty = kinds.take(np.full(len(users), _KINDS))
     before, _ = _reports_of_all(client, empty, RecordedRandomness(seed))

@@ -121,7 +121,7 @@ class MaskedClient(Client):
         ]
 
 
-def refused(query: Query, make_app: MakeApp, num_features: int) -> dict[str, bool]:
+def refusal_checks(query: Query, make_app: MakeApp, num_features: int) -> dict[str, bool]:
     """Send invalid sets to deployed nodes, and return the checks by name.
 
     A check is True if its node refused the invalid sets, then answered for a valid set, and refused

@@ -83,7 +83,7 @@ class NeighbourPlan:
         ]
 
 
-def compared(
+def neighbour_checks(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
 ) -> dict[str, bool]:
     """Compare neighbouring nodes of a deployment, and return the checks by name.

@@ -21,10 +21,10 @@ from ..randomizers.sums import PARTS
 from ..validation import Floats
 from .distinguish import bound_from_sums
 from .extreme_users import crowd, together, unlike
-from .masked_sums import MaskedClient, refused
-from .neighbours import compared
+from .masked_sums import MaskedClient, refusal_checks
+from .neighbours import neighbour_checks
 from .probe import Client, MakeApp, all_of, derived_seeds
-from .settings import kept
+from .settings import settings_checks
 
 _USERS = 7  # number of users of a node whose sum is attacked
 _PLACE = 3  # index of the user who changes
@@ -54,11 +54,11 @@ class Attack:
         }
         query, make_app = self.client.query, self.client.make_app
         if self.mechanism.shared:
-            return found | refused(query, make_app, self._num_features)
+            return found | refusal_checks(query, make_app, self._num_features)
         people = list(self.candidates.values())
-        # In these comparisons of deployments, each node has a single user.
-        rules = (each(query, make_app, 1, people, seed) for each in (compared, kept))
-        return all_of(found, *rules)
+        # The nodes of these deployments have the fewest users that the checks need.
+        deployment = (query, make_app, 1, people, seed)
+        return all_of(found, neighbour_checks(*deployment), settings_checks(*deployment))
 
     def loss(self, num_reports: int, alpha: float, seed: int) -> tuple[float, tuple[str, str]]:
         """Return a lower bound on the loss, and the two users whose sums differ most."""

@@ -28,7 +28,7 @@ _LOCKED = 0.05  # seconds for which another writer locks the ledger
 _Told = tuple[Parts, bytes, list[tuple[int, ...]]]
 
 
-def kept(
+def settings_checks(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
 ) -> dict[str, bool]:
     """Query deployed nodes whose operators use optional settings, and return the checks by name.

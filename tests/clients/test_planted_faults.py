@@ -17,7 +17,7 @@ from flwr.app import Error
 
 from ldp_flower.audit import extreme_users, settings
 from ldp_flower.audit.independence import independent, many_users
-from ldp_flower.audit.neighbours import compared
+from ldp_flower.audit.neighbours import neighbour_checks
 from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded
 from ldp_flower.clients import Refusal, app, node, reply, respond
@@ -79,9 +79,9 @@ def findings(question, *checks):
         elif check == "crowded":
             found |= many_users(client, DIM, 1)
         elif check == "settings":
-            found |= settings.kept(question, ldp_client_app, copies, people, 1)
+            found |= settings.settings_checks(question, ldp_client_app, copies, people, 1)
         else:
-            found |= compared(question, ldp_client_app, copies, people, 1)
+            found |= neighbour_checks(question, ldp_client_app, copies, people, 1)
     return {name for name, right in found.items() if not right}
 
 

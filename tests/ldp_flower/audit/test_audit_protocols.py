@@ -11,11 +11,11 @@ import pytest
 
 from ldp_flower.audit import extremes, recorded_queries
 from ldp_flower.audit.independence import independent, many_users
-from ldp_flower.audit.neighbours import compared
+from ldp_flower.audit.neighbours import neighbour_checks
 from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded
 from ldp_flower.audit.runs import audited_runs
-from ldp_flower.audit.settings import kept
+from ldp_flower.audit.settings import settings_checks
 from ldp_flower.guarantee.messages import HASH_END
 from ldp_flower.randomizers.sums import NodeSum
 
@@ -59,11 +59,11 @@ def test_nothing_is_found_in_any_protocols_client(kinds, protocol):
         people = [people[name] for name in [*list(people)[:2], "no rows"] if name in people]
         query = replace(query, low=0, high=HASH_END)
         copies = Client(query, ldp_client_app).copies(people[0])
-        found = compared(query, ldp_client_app, copies, people, 3)
+        found = neighbour_checks(query, ldp_client_app, copies, people, 3)
         assert all(found.values()), (query.statistic, query.randomizer)
         assert independent(Client(query, ldp_client_app), copies, people[0], 3), query.statistic
         width = people[0].num_features
         found = many_users(Client(query, ldp_client_app), width, 3)
-        found |= kept(query, ldp_client_app, copies, people, 3)
+        found |= settings_checks(query, ldp_client_app, copies, people, 3)
         assert all(found.values()), query.statistic
         assert bounded(query, ldp_client_app, width), query.statistic

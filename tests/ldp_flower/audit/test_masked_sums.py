@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ldp_flower.audit import extremes
-from ldp_flower.audit.masked_sums import refused
+from ldp_flower.audit.masked_sums import refusal_checks
 from ldp_flower.audit.node_sums import Attack
 from ldp_flower.audit.probe import ldp_client_app
 from ldp_flower.audit.runs import with_noise_at_node
@@ -69,10 +69,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_set_that_should_be_refused_is_found(query, monkeypatch, fault):
-    assert all(refused(query, ldp_client_app, DIM).values())
+    assert all(refusal_checks(query, ldp_client_app, DIM).values())
     place, instead, names = FAULTS[fault]
     monkeypatch.setattr(place, instead, raising=False)
-    found = refused(query, ldp_client_app, DIM)
+    found = refusal_checks(query, ldp_client_app, DIM)
     assert {name for name, right in found.items() if not right} == names
 
 
