@@ -131,9 +131,8 @@ def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
     queries = _questions(client.query)
     reports = np.empty((_NODES, len(queries) * len(people)), object)
     for number in range(_NODES):
-        found, _ = _asked(
-            client, people, queries, RecordedRandomness(int(derive(seed, 1, number)[0]))
-        )
+        tape = RecordedRandomness(int(derive(seed, 1, number)[0]))
+        found, _ = _asked(client, people, queries, tape)
         if found is None:
             return False
         reports[number] = [report for question in found for report in question]

@@ -55,11 +55,8 @@ class Client:
         ``queries``, every node gets one query after the other. Raise RuntimeError if a node
         refuses: then there is nothing to audit, or the refusal itself distinguishes users.
         """
-        return [
-            report
-            for reports in self.answers_in_turn(users, queries or [self.query], seeds)
-            for report in reports
-        ]
+        in_turn = self.answers_in_turn(users, queries or [self.query], seeds)
+        return [report for reports in in_turn for report in reports]
 
     def answers_in_turn(
         self, users: Users, queries: Iterable[Query], seeds: Sequence[int | None] = (None,)
