@@ -117,7 +117,10 @@ def crowd(size: int, num_features: int) -> list[Users]:
 
 
 def without_data(num_features: int) -> Users:
-    """Return a single user of one row in which all values are missing."""
+    """Return a single user of one row in which all values are missing.
+
+    Reports about such a user depend on the noise only.
+    """
     return single(np.full((1, num_features), np.nan), np.full(1, np.nan))
 
 

@@ -153,7 +153,7 @@ class _Silo:
         return np.asarray(-found[:, 0] * len(records[0]) / _RATE)
 
     def sums(self, records: Records, number: int, seed: int | None) -> Floats:
-        """Return ``number`` sums of the same silo with independent noise, shape (number, dim)."""
+        """Return ``number`` noisy sums of the same silo's gradients, shape (number, dim)."""
         seeds = [None if seed is None else seed + i for i in range(number)]
         return np.array([self._sum(self._grid(records, own), records, 1) for own in seeds])
 

@@ -41,7 +41,7 @@ _MAX_SIZE = 1 << 12  # largest size of debiased reports of which thousands fit i
 
 @dataclass(frozen=True)
 class Client:
-    """Client under audit: a function that makes its app, and the default query."""
+    """Client under audit: ``make_app`` makes its app, ``query`` is the default query."""
 
     query: Query
     make_app: MakeApp
@@ -157,7 +157,7 @@ def ldp_client_app(
     seed: Callable[[Context], int | None],
     statistics: OwnStatistics | None = None,
 ) -> ClientApp:
-    """Return the ClientApp that is audited by default."""
+    """Return the app of this library's client, which is audited if no other app is given."""
     return LdpClientApp(load_users, seed=seed, statistics=statistics)
 
 

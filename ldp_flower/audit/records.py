@@ -76,7 +76,7 @@ def _clips(mechanism: Randomizer) -> bool:
 
 
 def _order(mechanism: Randomizer) -> float:
-    """Return the order of the norm in which the noise covers a record.
+    """Return the order of the norm in which a record's size is bounded, as the noise assumes.
 
     It is 2 for the Euclidean length, and inf for the largest coordinate.
     """

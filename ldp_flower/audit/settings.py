@@ -86,7 +86,7 @@ def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tu
 
 
 def _late(node: DeployedNode, query: Query | None) -> bool:
-    """Return True if the reply leaves no sooner than the operator's waiting time, and says so."""
+    """Return True if a reply waits for the operator's ``reply-after``, and is dated after it."""
     honest, slept, woken = time.monotonic, [0.0], [0.0]
 
     def sleep(seconds: float) -> None:

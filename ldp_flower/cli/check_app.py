@@ -50,7 +50,7 @@ class _CensusOnly(InProcessGrid):
 
 
 def examine_app(folder: Path, nodes: int | None, settings: RunConfig) -> AppFindings:
-    """Run an app's ServerApp up to its first question, and return the result.
+    """Run an app's ServerApp up to its first message that would query data; return what was found.
 
     Raise ValueError if the app cannot be imported.
     """

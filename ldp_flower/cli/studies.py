@@ -146,7 +146,7 @@ def studies_show(
 def _left_of(
     limits: "Sequence[Limit]", shares: Sequence[float], steps: int
 ) -> tuple[tuple[float, ...], str]:
-    """Return what every user can still spend in a study, and a text that names the tight limits.
+    """Return what every user can still spend in a study, and a text with the limits that bind.
 
     The numbers are epsilon, delta, epsilon alone and steps. ``shares`` are the study's shares of
     the first three, and ``steps`` is the number of steps left.

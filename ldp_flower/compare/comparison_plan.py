@@ -280,7 +280,7 @@ class ComparisonPlan(PlainFields):
 
 
 def _as_flower_counts(training: JointTraining, epsilon: float) -> str:
-    """Return a note with the epsilon of Flower's accountant for the same noise.
+    """Return a note for readers with the epsilon of Flower's accountant for the same noise.
 
     The note is empty if dp-accounting is not installed.
     """

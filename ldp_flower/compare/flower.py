@@ -202,7 +202,7 @@ class _EqualWeights(Strategy):
             )
 
     def _after_a_round(self) -> dict[str, float]:
-        """Charge one round, and return the metrics with a node's cost of all rounds so far."""
+        """Count a round, and return metrics with the epsilon that a node has spent so far."""
         self._done += 1
         spent = noise_multiplier_epsilon([self._noise_multiplier] * self._done, self._delta)
         stated = {"epsilon-spent": spent}

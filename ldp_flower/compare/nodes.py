@@ -101,7 +101,7 @@ class AppNodes:
         return next(iter(replies), None)
 
     def counted(self) -> ClientApp:
-        """Return the app, wrapped for use on another grid: failed trainings are counted here."""
+        """Return the app for use on the grid of LdpFedAvg: failed trainings are counted here."""
         app = ClientApp()
         nowhere = np.zeros_like(flattened(parameters_of(self._app.initial_arrays)))
 

@@ -19,7 +19,7 @@ from ..probe import replaced
 
 @dataclass(frozen=True)
 class LocalNoise:
-    """Parameters of a LocalDpMod that is attached to an app."""
+    """Parameters of Flower's LocalDpMod, as the app under audit sets them."""
 
     clip: float
     sensitivity: float
@@ -35,7 +35,10 @@ class LocalNoise:
         return noise / self.clip
 
     def true_epsilon(self, answers: int, delta: float) -> float:
-        """Return the exact epsilon of ``answers`` answers together, at ``delta``."""
+        """Return the exact epsilon of ``answers`` answers together, at ``delta``.
+
+        It may be larger than the epsilon that the mod states for one answer.
+        """
         if not self.noise or not 0 < delta < 1:
             return math.inf
         if math.isinf(self.noise):

@@ -66,7 +66,7 @@ def _with_parts(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def arrays(value: Any) -> list[Array]:
-    """Return all columns and arrays of a value's records."""
+    """Return all columns and arrays of a loader's result; their lengths are numbers of records."""
     found: list[Array] = []
 
     def noted(array: Array, place: Column) -> Array:
@@ -78,7 +78,7 @@ def arrays(value: Any) -> list[Array]:
 
 
 def digest(value: Any) -> bytes:
-    """Return a hash of a value's records."""
+    """Return a hash of the records in a loader's result, by which equal data are recognised."""
     made = hashlib.sha256()
     for array in arrays(value):
         made.update(repr((array.shape, array.dtype)).encode())

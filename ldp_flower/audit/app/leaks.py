@@ -65,7 +65,10 @@ class RevealingPiece:
 
 
 def differences(base: Look, look: Look) -> Iterator[RevealingPiece]:
-    """Yield the pieces of replies that are certain on each data set, but differ between the two."""
+    """Yield the parts of replies that are constant on each data set, but differ between the two.
+
+    From such a part of one reply, a server knows which of the two data sets a node has.
+    """
     found_at: set[Place] = set()
     forms, others = base.certain(), look.certain()
     for place in forms | others:
@@ -90,7 +93,7 @@ def differences(base: Look, look: Look) -> Iterator[RevealingPiece]:
 
 
 def leaks(node: AuditedNode, seen: Sequence[RevealingPiece], few: int) -> Iterator[Finding]:
-    """Yield findings from the differences that were seen between looks at ``few`` runs.
+    """Yield findings from ``seen``, the differences between data sets in ``few`` runs on each.
 
     Differences that noise may have caused are confirmed by more runs.
     """
