@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..validation import Floats, PlainFields, check_number, check_positive, own_number, plain
+from ..validation import Floats, PlainFields, Positive, own_number, plain
 from .entries import entries, is_blank, is_missing, of_entry
 from .merged import exact_in, is_merged
 from .numbers import as_numbers
@@ -42,21 +42,16 @@ class Numeric(PlainFields):
     low: float
     high: float
     centre: float | None = None
-    scale: float | None = None
+    scale: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("low", "high", "centre", "scale"):
-            if (value := getattr(self, name)) is not None or name in ("low", "high"):
-                check_number(name, value)
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"Expected finite low < high, got {self.low} and {self.high}.")
         if self.centre is not None and not self.low <= self.centre <= self.high:
             raise ValueError(
                 f"Expected centre within [{self.low}, {self.high}], got {self.centre}."
             )
-        if self.scale is not None:
-            check_positive("scale", self.scale)
         if not (
             math.isfinite(self._centre)
             and self._scale > 0

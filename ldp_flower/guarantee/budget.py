@@ -12,7 +12,7 @@ from typing import Self
 
 from ..randomizers import NodeSum, Randomizer, RecordMechanism
 from ..randomizers.sums import PARTS
-from ..validation import PlainFields, check_choice, check_integer, check_number, check_truth
+from ..validation import Count, PlainFields, check_choice, check_integer, check_truth
 
 #: Privacy units of a policy: all data of a user, or each record of a silo.
 UNITS = ("user", "record")
@@ -176,16 +176,16 @@ class PrivacyPolicy(PlainFields):
     max_epsilon: float
     max_delta: float = 0.0
     allow_inexact: bool = False
-    max_rows: int | None = None
+    max_rows: Count | None = None
     unit: str = "user"
     noise: str = "user"
     max_dishonest: int | None = None
     max_epsilon_alone: float | None = None
-    num_records: int | None = None
+    num_records: Count | None = None
     features_public: bool = False
     allow_public_changes: bool = False
     min_epsilon: float = 0.001
-    max_width: int = 1 << 20
+    max_width: Count = 1 << 20
     reply_after: float = 0.0
     period: str | None = None
     lifetime_epsilon: float | None = None
@@ -193,8 +193,6 @@ class PrivacyPolicy(PlainFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after"):
-            check_number(name, getattr(self, name))
         if not self.max_epsilon > 0:
             raise ValueError(f"Expected max_epsilon > 0, got {self.max_epsilon}.")
         if not 0 <= self.max_delta < 1:
@@ -202,12 +200,8 @@ class PrivacyPolicy(PlainFields):
         for name in ("min_epsilon", "reply_after"):
             if not 0 <= (value := getattr(self, name)) < math.inf:
                 raise ValueError(f"Expected {name} >= 0 and finite, got {value}.")
-        check_integer("max_width", self.max_width, 1)
         for name in ("allow_inexact", "features_public", "allow_public_changes"):
             check_truth(name, getattr(self, name))
-        for name in ("max_rows", "num_records"):
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), 1)
         check_choice("unit", self.unit, UNITS)
         check_choice("noise", self.noise, NOISE)
         self._check_shared()
@@ -222,7 +216,6 @@ class PrivacyPolicy(PlainFields):
             check_integer("max_dishonest", self.max_dishonest, 0)
         if self.max_epsilon_alone is None:
             return
-        check_number("max_epsilon_alone", self.max_epsilon_alone)
         if self.noise != "shared":
             raise ValueError('Expected max_epsilon_alone with noise="shared" only.')
         if not self.max_epsilon <= self.max_epsilon_alone:
@@ -246,7 +239,6 @@ class PrivacyPolicy(PlainFields):
         if not isinstance(self.period, str):
             raise ValueError(f"Expected period to be a text such as '30d', got {self.period!r}.")
         seconds_in(self.period)
-        check_number("lifetime_epsilon", self.lifetime_epsilon)
         if not self.max_epsilon <= self.lifetime_epsilon < math.inf:
             raise ValueError(
                 f"Expected max_epsilon <= lifetime_epsilon < inf, got {self.lifetime_epsilon}."

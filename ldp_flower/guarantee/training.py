@@ -26,6 +26,7 @@ from ..randomizers.real_valued.dp_sgd import DpSgdPlan
 from ..validation import (
     Floats,
     PlainFields,
+    Positive,
     check_choice,
     check_integer,
     check_positive,
@@ -163,14 +164,13 @@ class NetworkRound(PlainFields):
     text: str
     plan: DpSgdPlan
     optimizer: str
-    learning_rate: float
+    learning_rate: Positive
     salt: int
     number: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
-        check_positive("learning_rate", self.learning_rate)
         check_range("learning_rate", self.learning_rate, *_LEARNING_RATES)
         check_integer("salt", self.salt, 0, HASH_END - 1)
         check_integer("number", self.number, 0 if self.plan.stoppable else 1, self.plan.num_rounds)
