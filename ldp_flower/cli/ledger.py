@@ -56,11 +56,11 @@ def ledger_show(path: LedgerPath) -> None:
     made, which no renewal changes. Answers without a study are in the line "(no study)".
     """
     from ..guarantee.budget import Cost
-    from ..guarantee.study_book import NO_STUDY
     from ..presentation.words import printable
+    from ..supernode.bookkeeping import NO_STUDY, payers, spent_in_studies
 
     with _opened(path) as opened:
-        users, spent, in_studies = opened.users(), opened.spent(), opened.spent_in_studies()
+        users, spent, in_studies = payers(opened), opened.spent(), spent_in_studies(opened)
     costs = ("epsilon", "delta", "epsilon alone")
     table = Table(Column("user", overflow="fold"), *numeric(*costs))
     for user in users:
@@ -89,12 +89,12 @@ def ledger_export(path: LedgerPath) -> None:
     ids that begin with a quote, also after a semicolon or spaces. Control characters are written
     out (\x1b).
     """
-    from ..guarantee.ledger import BOOK
+    from ..supernode.bookkeeping import CHARGES, charges
 
     writer = csv.writer(sys.stdout)
     with _opened(path) as opened:
-        writer.writerow(BOOK)
-        for row in opened.book():
+        writer.writerow(CHARGES)
+        for row in charges(opened):
             writer.writerow(_cell(value) for value in row)
 
 
@@ -187,10 +187,12 @@ def ledger_renew(
     The server keeps the answers from before a renewal. Over both periods, the guarantee is
     therefore that of twice the limits. The ledger records the renewal.
     """
+    from ..supernode.bookkeeping import renew_budgets
+
     if bool(user) == everybody:
         fail("Expected either --user, once or more, or --all.", USAGE)
     with _opened(path) as opened:
-        renewed = opened.renew(None if everybody else user)
+        renewed = renew_budgets(opened, None if everybody else user)
     console.print(f"{renewed} user{'' if renewed == 1 else 's'} may spend again.")
 
 
@@ -205,8 +207,10 @@ def ledger_forget(
 
     A server that did not receive a deleted reply cannot get it again.
     """
+    from ..supernode.bookkeeping import forget_replies
+
     with _opened(path) as opened:
-        forgotten = opened.forget_replies(days)
+        forgotten = forget_replies(opened, days)
     console.print(f"{forgotten} repl{'y' if forgotten == 1 else 'ies'} deleted.")
 
 

@@ -174,6 +174,7 @@ def _left(studies: "Studies", node_config: str) -> dict[str, tuple[tuple[float, 
 
     from ..guarantee.budget import PrivacyPolicy
     from ..guarantee.ledger import SqliteLedger
+    from ..supernode.bookkeeping import payers, spent_in_studies
     from ..supernode.node_arguments import read
 
     config = read(node_config)
@@ -184,7 +185,7 @@ def _left(studies: "Studies", node_config: str) -> dict[str, tuple[tuple[float, 
         )
     studies.check(policy)
     ledger = SqliteLedger(path)
-    users, spent = np.array(ledger.users()), ledger.spent_in_studies()
+    users, spent = np.array(payers(ledger)), spent_in_studies(ledger)
     found = {}
     for each in studies.approved.values():
         limits = ledger.limits(users, policy, each)

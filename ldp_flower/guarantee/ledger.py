@@ -14,7 +14,7 @@ allows only as many as were paid.
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -36,7 +36,6 @@ from .one_time_keys import OneTimeKey
 from .peers import Peers, encode
 from .shared_sums import Commit
 from .studies import Study
-from .study_book import InStudy
 
 Accounts = NDArray[Any]
 EpsilonAfter = Callable[[int], float]  # function from a number of reports to their epsilon
@@ -62,9 +61,6 @@ class PermanentSeries:
     name: str
     coins: Sequence[int]
 
-
-#: Columns of :meth:`SqliteLedger.book`.
-BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta", "study")
 
 #: Largest number of attempts to compute one answer. The second one follows if the process ended
 #: during the first. If the data make the process end, each such end reveals something about them.
@@ -444,7 +440,7 @@ class SqliteLedger(LedgerFile):
     def _begin_period(connection: sqlite3.Connection, policy: PrivacyPolicy) -> None:
         """Renew the budgets of all users if a period is over."""
         if policy.period is not None and is_over(connection, policy.period, time.time()):
-            _renew(connection, _spenders(connection))
+            renew(connection, spenders(connection))
 
     def reserve(
         self,
@@ -647,62 +643,6 @@ class SqliteLedger(LedgerFile):
             cost = cache(study_book.spending)
             return {user: cost(*numbers) for user, *numbers in rows}
 
-    def spent_in_studies(self) -> dict[str, InStudy]:
-        """Return the spending in each study by the study's id; see :func:`~.study_book.totals`."""
-        with self.open() as connection:
-            return study_book.totals(connection)
-
-    def book(self) -> Iterator[tuple[str, ...]]:
-        """Yield all charges and renewals of the ledger, oldest first, as rows of :data:`BOOK`.
-
-        The epsilon and delta of a renewal are negative: the user may spend them again, but not in
-        a study. The study is empty for answers without one.
-        """
-        with self.open() as connection:
-            studies = study_book.studies_of_replies(connection)
-            yield from connection.execute(
-                "SELECT created, user, run, statistic, mechanism, epsilon, delta, "
-                "COALESCE(id, '') FROM charge JOIN reply ON reply = number "
-                f"LEFT JOIN {studies} USING (reply) UNION ALL "
-                "SELECT created, user, '', 'renewal', '', -epsilon, -delta, '' FROM renewal "
-                "ORDER BY created, user"
-            )
-
-    def users(self) -> list[str]:
-        """Return the names of all users who have ever spent budget, also before a renewal."""
-        with self.open() as connection:
-            return _payers(connection)
-
-    def renew(self, users: Sequence[str] | None = None) -> int:
-        """Renew the whole budget of users (default: all); return how many had spent some of it.
-
-        A renewal does not undo earlier answers. The limits of a policy then hold separately for
-        the time before a renewal and for the time after it. Over both times a user loses up to
-        twice the limits, or ``lifetime_epsilon`` if the policy has one. If one of the users has
-        never answered a query, this raises LedgerError and renews no budget.
-        """
-        with self.transaction() as connection:
-            if unknown := sorted(set(users or ()).difference(_payers(connection))):
-                raise LedgerError(f"The ledger knows no user {', '.join(map(repr, unknown))}.")
-            chosen = _spenders(connection)
-            if users is not None:
-                chosen = sorted(set(chosen) & set(users))
-            _renew(connection, chosen)
-        return len(chosen)
-
-    def forget_replies(self, days: float) -> int:
-        """Delete the stored bytes of replies older than ``days``; return how many were deleted.
-
-        With 0 days all replies are deleted, even those whose date lies in the future. Their costs
-        stay on the ledger. If a query whose reply was deleted comes again, it is refused.
-        """
-        with self.transaction() as connection:
-            return connection.execute(
-                "UPDATE reply SET content = NULL WHERE content IS NOT NULL "
-                "AND (? = 0 OR created <= datetime('now', ?))",
-                (days, f"-{days * 86400:.0f} seconds"),
-            ).rowcount
-
 
 #: A ledger of either kind: spent budgets and stored replies of one operator's users.
 Ledger = StateLedger | SqliteLedger
@@ -723,18 +663,12 @@ def _close(connection: sqlite3.Connection, digest: bytes) -> None:
         raise LedgerError("The one-time key of this answer was used or replaced, or is too old.")
 
 
-def _payers(connection: sqlite3.Connection) -> list[str]:
-    """Return the names of all users who have ever spent budget."""
-    query = "SELECT DISTINCT user FROM charge ORDER BY user"
-    return [user for (user,) in connection.execute(query)]
-
-
-def _spenders(connection: sqlite3.Connection) -> list[str]:
+def spenders(connection: sqlite3.Connection) -> list[str]:
     """Return the names of the users who have spent some budget since it was last renewed."""
     return [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
 
 
-def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
+def renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
     """Renew the whole budget of users, and record the renewal."""
     for user in users:
         connection.execute(

@@ -1,4 +1,4 @@
-"""Spending by approved studies, on a ledger: the study of each answer, used steps, and totals.
+"""Spending by approved studies, on a ledger: the study of each answer, and used steps.
 
 Charges are never deleted, even if budgets are renewed. So a study's share is for life. If an
 operator lists an id again, earlier spending under this id still counts.
@@ -6,34 +6,19 @@ operator lists an id again, earlier spending under this id still counts.
 
 import sqlite3
 import time
-from dataclasses import dataclass
 from typing import Final
 
 from .budget import Cost
 from .ledger_file import format_of, latest
 from .studies import Study
 
-# First formats of a ledger with these facts.
-_WITH_ALONE: Final = 3
-_WITH_STUDIES: Final = 4
-
-#: What tables show in place of the study of answers without one.
-NO_STUDY: Final = "(no study)"
+_WITH_ALONE: Final = 3  # first format of a ledger with epsilons if all other nodes collude
 
 #: Query of what each user has spent in the study with an id, to be followed by users' names.
 SPENT: Final = (
     "SELECT user, SUM(epsilon), SUM(delta), SUM(alone) FROM charge JOIN study USING (reply) "
     "WHERE id = ?"
 )
-
-
-@dataclass(frozen=True)
-class InStudy:
-    """Number of users who have spent budget in a study, their largest sums, and used steps."""
-
-    users: int
-    largest: Cost
-    steps: int
 
 
 def note(connection: sqlite3.Connection, reply: int | None, study: Study) -> None:
@@ -51,31 +36,6 @@ def is_over(connection: sqlite3.Connection, study: Study) -> bool:
     query = "SELECT COUNT(*) FROM study WHERE id = ?"
     (steps,) = connection.execute(query, (study.id,)).fetchone()
     return has_ended(connection, study) or bool(steps >= study.steps)
-
-
-def totals(connection: sqlite3.Connection) -> dict[str, InStudy]:
-    """Return each study's users, spending and steps, by id; "" stands for answers without one."""
-    book = studies_of_replies(connection)
-    rows = connection.execute(
-        "SELECT id, COUNT(*), MAX(epsilon), MAX(delta), MAX(alone) FROM ("
-        "SELECT COALESCE(id, '') AS id, SUM(epsilon) AS epsilon, SUM(delta) AS delta, "
-        f"SUM({alone(connection)}) AS alone FROM charge LEFT JOIN {book} USING (reply) "
-        "GROUP BY 1, user) GROUP BY id"
-    ).fetchall()
-    steps = dict(connection.execute(f"SELECT id, COUNT(*) FROM {book} GROUP BY id"))
-    return {
-        study: InStudy(users, spending(*numbers), steps.get(study, 0))
-        for study, users, *numbers in rows
-    }
-
-
-def studies_of_replies(connection: sqlite3.Connection) -> str:
-    """Return an SQL table expression with the columns reply and id (of the reply's study).
-
-    The table is empty in an older ledger, which has no studies.
-    """
-    with_studies = format_of(connection) >= _WITH_STUDIES
-    return "study" if with_studies else "(SELECT 0 AS reply, '' AS id WHERE 0)"
 
 
 def alone(connection: sqlite3.Connection) -> str:

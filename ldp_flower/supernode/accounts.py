@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 
 from ..guarantee.ledger_file import FORMAT, LedgerFile, began_at
-from ..guarantee.study_book import NO_STUDY, studies_of_replies
 from ..monitoring.gauges import Gauge, as_text
 from ..presentation.page import Markup, Section, page
 from ..presentation.words import printable
+from .bookkeeping import NO_STUDY, studies_of_replies
 
 # Copies of what the report reads. Tables of this name then mean the copies, so that the node can
 # commit while the report is computed.

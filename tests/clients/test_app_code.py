@@ -32,6 +32,7 @@ from ldp_flower.guarantee.messages import HASH_END, Query
 from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook
+from ldp_flower.supernode.bookkeeping import charges
 
 PATIENTS = users(8)
 MODEL = {"weight": np.array([0.5, -0.25, 1.0])}
@@ -156,7 +157,7 @@ def test_metadata_that_training_forges_do_not_leave(ledger, node_config):
     assert told.reply_to_message_id == asked["_message_id"]
     assert (told.src_node_id, told.dst_node_id) == (NODE_ID, asked["_src_node_id"])
     assert (told.src_task_id, told.dst_task_id) == (None, asked["_src_task_id"])
-    ((_, _, run, *_),) = ledger.book()
+    ((_, _, run, *_),) = charges(ledger)
     assert run == "1"
 
 
@@ -226,7 +227,7 @@ def test_what_a_loader_writes_into_the_settings_decides_nothing(tmp_path, ledger
     assert isinstance(report_in(reply), bytes)
     assert reply.metadata.created_at >= started + WAIT
     assert ledger.spent() == {name: Cost(1.0) for name in PATIENTS.ids} and other.spent() == {}
-    assert {run for _, _, run, *_ in ledger.book()} == {"1"}
+    assert {run for _, _, run, *_ in charges(ledger)} == {"1"}
     assert ask(app, query(2), node_config.copy()).error.code == Refusal.EXHAUSTED
 
 

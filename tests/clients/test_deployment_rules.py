@@ -17,6 +17,7 @@ from ldp_flower.guarantee.budget import Cost, in_simulation
 from ldp_flower.guarantee.messages import NodeKeys, Report
 from ldp_flower.questions import Mean
 from ldp_flower.strategies import Counts, Means
+from ldp_flower.supernode.bookkeeping import charges, forget_replies
 
 PATIENTS = users(8)
 NAMELESS = dataclasses.replace(PATIENTS, ids=None)
@@ -67,7 +68,7 @@ def test_the_ledger_names_the_columns_that_are_asked_about(node_config, ledger):
     ]
     for each in asked:
         assert not ask(app, each, node_config).has_error()
-    assert {row[3] for row in ledger.book()} == {"table_cell of job", "table_cell of wage"}
+    assert {row[3] for row in charges(ledger)} == {"table_cell of job", "table_cell of wage"}
 
 
 def test_few_columns_are_named_and_none_where_a_question_is_about_all():
@@ -301,6 +302,6 @@ def test_an_answer_that_is_no_longer_kept_is_refused(ledger, node_config):
     app = LdpClientApp(load_patients)
     generous = node_config | {"max-epsilon": 5.0}
     assert not ask(app, query(1), generous).has_error()
-    assert ledger.forget_replies(0.0) == 1
+    assert forget_replies(ledger, 0.0) == 1
     assert_refused(ask(app, query(1), generous), Refusal.GONE)
     assert not ask(app, query(2), generous).has_error()

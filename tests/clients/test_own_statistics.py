@@ -33,6 +33,7 @@ from ldp_flower.questions import (
 )
 from ldp_flower.randomizers import RandomizedResponse, RecordGaussian, SubsetHypercube
 from ldp_flower.strategies import Ask, LdpStrategy, Result
+from ldp_flower.supernode.bookkeeping import charges
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +341,7 @@ def test_a_deployed_node_answers_pays_and_answers_the_same_again(tmp_path):
     again = ask(LdpClientApp(load_users, statistics=OWN), ASKED["above"], config)
     assert report_in(again) == report_in(first)
     assert report_in(ask(app, ASKED["shifted"], config)) == Refusal.EXHAUSTED
-    (booked,) = {row[3:5] for row in SqliteLedger(config["ledger-path"]).book()}
+    (booked,) = {row[3:5] for row in charges(SqliteLedger(config["ledger-path"]))}
     assert booked == ("above", "RandomizedResponse")
 
 

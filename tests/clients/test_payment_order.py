@@ -19,6 +19,7 @@ from ldp_flower.guarantee.answer_lock import answering
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.messages import Report
+from ldp_flower.supernode.bookkeeping import renew_budgets
 
 FAILURES = [ValueError, MemoryError, RecursionError, SystemExit, GeneratorExit, BaseException]
 PEOPLE = users(12)
@@ -83,7 +84,7 @@ def test_a_failure_gives_reports_of_the_centre(ledger, node_config, monkeypatch)
     for wrong in (False, True):
         if wrong:
             monkeypatch.setattr(respond, "values_of", lambda *given: 1 / 0)
-            ledger.renew()
+            renew_budgets(ledger)
             asked = query(2, epsilon=2.0)
         summary = arrays_of(ask(app, asked, node_config))
         count = summary["count"][0]
@@ -108,7 +109,7 @@ def test_those_who_have_paid_answer_it_again_and_nobody_else(ledger, node_config
     with pytest.raises(KeyboardInterrupt):
         deployed(app_of(crowd, interrupted)[0], content(), config)
     assert spent_of(ledger) == {"patient-000": 2.0, "patient-001": 1.0, "patient-002": 2.0}
-    assert ledger.renew(["patient-001"]) == 1
+    assert renew_budgets(ledger, ["patient-001"]) == 1
     app, trained = app_of(crowd, up)
     reply = deployed(app, content(), config)
     assert slots_in(reply) == [0, 2] and trained == [0.0, 2.0]

@@ -21,6 +21,7 @@ from ldp_flower.randomizers import HadamardBit, KRandomizedResponse, RandomizedR
 from ldp_flower.randomizers.two_level import log
 from ldp_flower.randomness import derive
 from ldp_flower.strategies import Counts, Means, Series
+from ldp_flower.supernode.bookkeeping import charges, renew_budgets
 
 WEEKS, VALUES = 3, [*"abc"]
 SORTS = Schema({"sort": Categories(VALUES)})
@@ -262,7 +263,7 @@ def test_a_series_is_paid_once_and_a_bit_changes_with_its_value_only(node, weeks
         found.append(node.answer(query))
         held.append([VALUES.index(each) for each in node.sorts])
         assert found[-1] == node.answer(query)  # the same bytes again
-    assert node.spent == [1.0] * USERS and len(list(node.ledger.book())) == USERS
+    assert node.spent == [1.0] * USERS and len(list(charges(node.ledger))) == USERS
     bits = np.array([[week[number] for number in numbers.tolist()] for week in found])
     signs = np.bitwise_count(np.array(held, np.uint64) & column) & 1
     flips = bits ^ signs
@@ -334,9 +335,9 @@ def test_a_census_tells_the_numbers_that_users_keep_if_it_asks(tmp_path, node):
 
 def test_a_budget_that_is_given_anew_pays_anew_for_the_same_secret(node, weeks):
     first = node.answer(weeks[0])
-    node.ledger.renew()
+    renew_budgets(node.ledger)
     assert node.answer(weeks[1]) == first and node.spent == [1.0] * USERS
-    assert sum(float(row[5]) for row in node.ledger.book() if float(row[5]) > 0) == 2 * USERS
+    assert sum(float(row[5]) for row in charges(node.ledger) if float(row[5]) > 0) == 2 * USERS
 
 
 @pytest.mark.parametrize("policy", [{}, {"allow-public-changes": False}])

@@ -11,6 +11,7 @@ from flwr.app import RecordDict
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.supernode.bookkeeping import charges, renew_budgets
 
 POLICY, STEPS = PrivacyPolicy(2.0, 0.1, noise="shared", max_dishonest=0), 5
 PLAN = Cost(1.6, 0.01, "run plan", STEPS, alone=3.0)
@@ -98,10 +99,10 @@ def test_the_book_has_what_is_given_back(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     answers(ledger, "1")
     ledger.end_plan(ALL, PLAN, epsilon_after)
-    rows = [row[1:2] + row[3:4] + row[5:] for row in ledger.book()]
+    rows = [row[1:2] + row[3:4] + row[5:] for row in charges(ledger)]
     assert rows.count(("0", "renewal", -1.0, 0.0, "")) == 1 and len(rows) == 6
     assert ledger.spent()["0"].epsilon == pytest.approx(0.6)
-    ledger.renew()
+    renew_budgets(ledger)
     ledger.end_plan(ALL, PLAN, epsilon_after)
     assert not ledger.spent()
 

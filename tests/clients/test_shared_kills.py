@@ -16,8 +16,8 @@ from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
 from ldp_flower.guarantee.shared_sums import Commit
 from ldp_flower.guarantee.studies import Study
-from ldp_flower.guarantee.study_book import InStudy
 from ldp_flower.randomizers.discrete_gaussian import SIGMA
+from ldp_flower.supernode.bookkeeping import InStudy, spent_in_studies
 
 #: A method of the ledger, and whether the process ends before or after it.
 PLACES = {
@@ -117,7 +117,7 @@ def test_a_study_pays_for_one_step_wherever_a_node_dies(tmp_path, place):
     assert all(isinstance(each, Report) for each in reports)
     whole = InStudy(USERS, Cost(1.0, 1e-6, alone=asked.randomizer.alone), 1)
     for name in NAMES:
-        assert hospitals.ledger(name).spent_in_studies() == {"sums": whole}
+        assert spent_in_studies(hospitals.ledger(name)) == {"sums": whole}
 
 
 def test_processes_that_answer_two_sets_at_once_give_one_answer(tmp_path):

@@ -50,6 +50,7 @@ from ldp_flower.guarantee.peers import (
 from ldp_flower.guarantee.shared_sums import Committed, Members
 from ldp_flower.randomizers.discrete_gaussian import SIGMA
 from ldp_flower.strategies.runtime.shared_sums import choose
+from ldp_flower.supernode.bookkeeping import charges
 from ldp_flower.supernode.checks import examine
 from ldp_flower.supernode.settings import OwnApp, Settings
 
@@ -234,7 +235,8 @@ def test_a_rehearsed_answer_uses_its_masks_up(hospitals):
     assert hospitals.sum("site-0", asked, commits[:5]) == ErrorCode.ANOTHER_SET
     del hospitals.policy["rehearsal"]
     assert hospitals.sum("site-0", asked, commits).to_bytes() == first.to_bytes()
-    assert hospitals.ledger("site-0").spent() == {} and not list(hospitals.ledger("site-0").book())
+    ledger = hospitals.ledger("site-0")
+    assert ledger.spent() == {} and not list(charges(ledger))
 
 
 def test_a_newer_commit_of_a_plan_closes_the_older_one(hospitals):

@@ -45,6 +45,7 @@ from ldp_flower.questions import (
 )
 from ldp_flower.questions.columns import OneColumn
 from ldp_flower.randomizers import BallSum, CellSum, Codebook, HybridMechanism, KRandomizedResponse
+from ldp_flower.supernode.bookkeeping import renew_budgets, spent_in_studies
 
 SCHEMA = Schema(
     {"age": Numeric(0, 100), "sex": Categories(["f", "m"]), "nihss": Numeric(0, 42)},
@@ -147,10 +148,10 @@ class Node:
         return SqliteLedger(self.book)
 
     def steps(self):
-        return {study: each.steps for study, each in self.ledger.spent_in_studies().items()}
+        return {study: each.steps for study, each in spent_in_studies(self.ledger).items()}
 
     def spent(self):
-        return {study: each.largest for study, each in self.ledger.spent_in_studies().items()}
+        return {study: each.largest for study, each in spent_in_studies(self.ledger).items()}
 
 
 @pytest.fixture
@@ -438,7 +439,7 @@ def test_neither_renewals_nor_periods_renew_a_study(node, clock):
     node.approve(STROKE.replace("delta = 1e-6", ""))
     for salt in (7, 8):
         assert isinstance(node.ask(level(salt=salt)), bytes)
-    assert node.ledger.renew() == PEOPLE
+    assert renew_budgets(node.ledger) == PEOPLE
     assert refused(node, level(salt=9), ErrorCode.EXHAUSTED)
     del node.config["max-delta"]
     node.config |= {"noise": "user", "period": "1d", "lifetime-epsilon": 9.0}
@@ -695,7 +696,7 @@ def test_steps_of_one_plan_are_one_price_and_no_more_steps_than_approved(hospita
         assert isinstance(hospitals.run(summed(step)), np.ndarray)
     assert hospitals.commit("site-0", summed(3)) == ErrorCode.STUDY_OVER
     alone = summed().randomizer.alone
-    found = hospitals.ledger("site-0").spent_in_studies()["sums"]
+    found = spent_in_studies(hospitals.ledger("site-0"))["sums"]
     assert (found.users, found.largest, found.steps) == (USERS, Cost(1.0, 1e-6, alone=alone), 2)
 
 

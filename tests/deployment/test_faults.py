@@ -17,6 +17,7 @@ from federation import FORGOTTEN, Deployment, wait_for, write
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
+from ldp_flower.supernode.bookkeeping import charges
 
 pytestmark = [pytest.mark.deployment, pytest.mark.faults]
 
@@ -256,7 +257,7 @@ def test_each_failing_node_is_reported_as_what_it_is_and_sends_nothing_unpaid(fe
 
 def second_half(node, run):
     """Return the number of users that a node has charged for its last answer to a run."""
-    charged = [row for row in node.ledger.book() if row[2] == run]
+    charged = [row for row in charges(node.ledger) if row[2] == run]
     return sum(row[0] == charged[-1][0] for row in charged)
 
 
@@ -363,7 +364,7 @@ def test_a_clock_that_jumps_ahead_and_back_gives_nobody_a_new_budget(federation,
 
 def assert_all_charged_once(nodes):
     for node in nodes:
-        charged = [user for _, user, *_ in node.ledger.book()]
+        charged = [user for _, user, *_ in charges(node.ledger)]
         assert len(charged) == len(set(charged)) == USERS
 
 
@@ -388,7 +389,7 @@ def test_two_runs_at_once_do_not_get_more_than_one(federation, tmp_path):
     statuses = [federation.status(run) for run in runs.values()]
     assert "finished:completed" in statuses
     assert {text for name in runs for text in errors(tmp_path / f"{name}.db")} <= {SPENT}
-    charged = [user for node in nodes for _, user, *_ in node.ledger.book()]
+    charged = [user for node in nodes for _, user, *_ in charges(node.ledger)]
     assert len(charged) == len(set(charged))
     assert all(set(node.spent().values()) == {Cost(EPSILON)} for node in nodes)
     stores = [replies(tmp_path / f"{name}.db") for name in runs]

@@ -14,6 +14,7 @@ from federation import Deployment, wait_for, write
 from weekly import APP
 
 from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.supernode.bookkeeping import charges
 
 pytestmark = [pytest.mark.deployment, pytest.mark.faults]
 
@@ -62,7 +63,7 @@ def test_killed_processes_have_the_same_bits_and_pay_once(tmp_path):
     found = answers(tmp_path / "memoised.db")
     assert len(found) == WEEKS and len(set(found)) == 1
     assert [cost.epsilon for cost in ledger.spent().values()] == [4.0] * USERS
-    assert len(list(ledger.book())) == USERS
+    assert len(list(charges(ledger))) == USERS
     last = json.loads(result.read_text())
     assert last["reports"] == [USERS] * WEEKS
     assert all(error == 0 for week in last["change_std_error"][1:] for error in week)

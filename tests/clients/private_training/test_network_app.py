@@ -24,6 +24,7 @@ from ldp_flower.models import Limits, Network
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import SystemRandom
+from ldp_flower.supernode.bookkeeping import charges
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.normal(size=(60, 4)).astype(np.float32)
@@ -183,7 +184,7 @@ def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_c
     assert again.content[ARRAYS]["w"].data == first.content[ARRAYS]["w"].data
     assert deployed(app.app, content(2), node_config).has_content()
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
-    assert [row[3:5] for row in ledger.book()] == [("train", "RecordDpSgd")]
+    assert [row[3:5] for row in charges(ledger)] == [("train", "RecordDpSgd")]
     third = content(2, optimizer="adam")  # a third reply of a plan of two
     for other in (third, content(salt=6)):  # and another plan
         assert deployed(app.app, other, node_config).error.code == Refusal.EXHAUSTED

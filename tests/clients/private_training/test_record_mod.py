@@ -26,6 +26,7 @@ from ldp_flower.clients import RecordDpSgdMod, Refusal, dp_sgd
 from ldp_flower.clients.private_training import record_mod, steps
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.training import RIDER, census
+from ldp_flower.supernode.bookkeeping import charges
 
 ROWS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
 LABELS = (ROWS[:, 0] > 0).long()
@@ -395,7 +396,7 @@ def test_the_whole_plan_is_paid_at_once_and_gives_its_rounds_and_no_more(ledger,
         assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
     assert deployed(app, content(server_round=3), node_config).error.code == Refusal.EXHAUSTED
     assert times["trained"] == 2
-    assert [row[3:5] for row in ledger.book()] == [("train", "RecordDpSgd")]
+    assert [row[3:5] for row in charges(ledger)] == [("train", "RecordDpSgd")]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from ldp_flower.guarantee.training import census
 from ldp_flower.models import Limits, Network
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
 from ldp_flower.randomness import SystemRandom
+from ldp_flower.supernode.bookkeeping import charges
 
 OF_USERS = replace(PLAN, records_per_user=4)
 #: Patients of one to eight records, in any order.
@@ -246,7 +247,7 @@ def test_every_user_pays_the_plan_once(ledger, patients):
     assert ledger.spent() == everybody
     other = content(plan=OF_USERS, salt=6)
     assert deployed(app_of(), other, patients).error.code == Refusal.EXHAUSTED
-    assert {row[4] for row in ledger.book()} == {"UserDpSgd"}
+    assert {row[4] for row in charges(ledger)} == {"UserDpSgd"}
 
 
 @pytest.mark.usefixtures("quick", "silent")

@@ -14,7 +14,13 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
 from ldp_flower.guarantee.ledger_file import FORMAT, LedgerError, LedgerFile
 from ldp_flower.guarantee.studies import Study
-from ldp_flower.guarantee.study_book import InStudy
+from ldp_flower.supernode.bookkeeping import (
+    InStudy,
+    charges,
+    forget_replies,
+    renew_budgets,
+    spent_in_studies,
+)
 
 POLICY = PrivacyPolicy(2.0, 0.1)
 ONE = Cost(1.0)
@@ -97,7 +103,7 @@ def test_the_first_reply_to_what_is_reserved_stays(tmp_path):
     ledger.reserve(Entry("q1"), user, Cost(0.1), POLICY)
     assert ledger.fulfil("q1", b"first") == ledger.fulfil("q1", b"second") == b"first"
     ledger.reserve(Entry("q2"), user, Cost(0.1), POLICY)
-    ledger.forget_replies(days=0.0)
+    forget_replies(ledger, days=0.0)
     assert ledger.fulfil("q2", b"late") == reply(ledger, "q2") == b""
     with pytest.raises(LedgerError, match="does not hold"):
         ledger.fulfil("q3", b"never paid")
@@ -234,16 +240,16 @@ def test_the_book_has_every_charge_and_every_renewal(tmp_path):
     entry = Entry("q1", 2**63 + 5, "gradient", "Codebook")
     assert ledger.reserve(entry, np.array(["a", "b"]), Cost(1.0, 0.01), POLICY).users.all()
     ledger.fulfil("q1", b"reply")
-    assert ledger.renew(["b"]) == 1
+    assert renew_budgets(ledger, ["b"]) == 1
     assert ledger.spent() == {"a": Cost(1.0, 0.01)}
-    rows = [row[1:] for row in ledger.book()]
+    rows = [row[1:] for row in charges(ledger)]
     charge = (str(2**63 + 5), "gradient", "Codebook", 1.0, 0.01, "")
     assert sorted(rows) == [
         ("a", *charge),
         ("b", "", "renewal", "", -1.0, -0.01, ""),
         ("b", *charge),
     ]
-    assert ledger.renew() == 1
+    assert renew_budgets(ledger) == 1
     assert ledger.spent() == {}
     # What was answered is not answered anew: the same query still has its answer.
     assert reply(ledger, "q1") == b"reply"
@@ -260,9 +266,9 @@ def test_dates_decide_what_is_kept_and_never_what_may_be_spent(tmp_path):
                 "UPDATE reply SET created = datetime('now', ?) WHERE digest = ?", (date, name)
             )
             connection.commit()
-    assert ledger.forget_replies(days=90) == 1
+    assert forget_replies(ledger, days=90) == 1
     assert [reply(ledger, name) for name in ("q1", "q2", "q3")] == [b"", b"reply", b"reply"]
-    assert ledger.forget_replies(days=0) == 2  # all, the future one too
+    assert forget_replies(ledger, days=0) == 2  # all, the future one too
     assert ledger.spent() == {"a": Cost(1.5)}
     assert not ledger.affordable(user, ONE, POLICY).any()
 
@@ -271,7 +277,7 @@ def test_what_is_left_of_a_plan_is_paid_anew_after_a_renewal(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     user = np.array(["a"])
     assert pays(ledger, "q0", user, PLAN, POLICY)
-    assert ledger.renew() == 1
+    assert renew_budgets(ledger) == 1
     assert pays(ledger, "q1", user, PLAN, POLICY)
     assert ledger.spent() == {"a": Cost(1.5, 0.01)}
 
@@ -279,9 +285,9 @@ def test_what_is_left_of_a_plan_is_paid_anew_after_a_renewal(tmp_path):
 def test_a_reply_that_is_no_longer_kept_is_not_given_again(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     assert pays(ledger, "q1", np.array(["a"]), Cost(0.1), POLICY, b"reply")
-    assert ledger.forget_replies(days=1.0) == 0
+    assert forget_replies(ledger, days=1.0) == 0
     assert reply(ledger, "q1") == b"reply"
-    assert ledger.forget_replies(days=0.0) == 1
+    assert forget_replies(ledger, days=0.0) == 1
     assert reply(ledger, "q1") == b"" and reply(ledger, "q2") is None
     assert not pays(ledger, "q1", np.array(["a"]), Cost(0.1), POLICY, b"other")
     assert ledger.spent() == {"a": Cost(0.1)}
@@ -291,10 +297,10 @@ def test_users_whom_the_ledger_does_not_know_are_an_error_and_renew_nobody(tmp_p
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     assert pays(ledger, "q1", np.array(["a", "b"]), Cost(1.0), POLICY, b"reply")
     with pytest.raises(LedgerError, match="knows no user 'nobody'"):
-        ledger.renew(["b", "nobody"])
+        renew_budgets(ledger, ["b", "nobody"])
     assert set(ledger.spent()) == {"a", "b"}
-    assert ledger.renew(["b"]) == 1
-    assert ledger.renew(["b"]) == 0  # it is known, and has spent nothing since
+    assert renew_budgets(ledger, ["b"]) == 1
+    assert renew_budgets(ledger, ["b"]) == 0  # it is known, and has spent nothing since
 
 
 # ------------------------------------------------------------ what a ledger says about itself
@@ -334,7 +340,7 @@ def test_spending_of_users_counts_for_records_but_not_the_other_way_round(tmp_pa
         ledger.check("user")
     with pytest.raises(LedgerError, match="single records"):
         pays(ledger, "q3", np.array(["b"]), Cost(0.1), POLICY)
-    assert ledger.renew() == 1
+    assert renew_budgets(ledger) == 1
     with pytest.raises(LedgerError, match="single records"):
         SqliteLedger(tmp_path / "ledger.db").check("user")
     assert reply(ledger, "q3") is None and ledger.spent() == {}
@@ -367,7 +373,7 @@ def test_an_older_ledger_may_be_read_without_being_written(tmp_path):
     as_made_before(path)
     before = path.read_bytes()
     assert SqliteLedger(path).spent() == {"a": ONE}
-    assert len(list(SqliteLedger(path).book())) == 1
+    assert len(list(charges(SqliteLedger(path)))) == 1
     assert path.read_bytes() == before
 
 
@@ -408,14 +414,14 @@ def test_what_was_spent_before_a_ledger_knew_studies_is_in_none(tmp_path, number
     as_made_before(path, number)
     before = path.read_bytes()
     plain = Cost(0.5) if number < 3 else cost
-    assert SqliteLedger(path).spent_in_studies() == {"": InStudy(1, plain, 0)}
+    assert spent_in_studies(SqliteLedger(path)) == {"": InStudy(1, plain, 0)}
     assert SqliteLedger(path).spent() == {"a": plain}
     assert path.read_bytes() == before
 
     ledger = SqliteLedger(path)
     assert ledger.affordable(USER, ONE, POLICY, STUDY).all()
     assert ledger.reserve(Entry("q2"), USER, ONE, POLICY, study=STUDY).users.all()
-    assert ledger.spent_in_studies() == {"": InStudy(1, plain, 0), "s": InStudy(1, ONE, 1)}
+    assert spent_in_studies(ledger) == {"": InStudy(1, plain, 0), "s": InStudy(1, ONE, 1)}
     assert formats(path, tmp_path / f"ledger.db.format-{number}") == [FORMAT, number]
 
 
@@ -483,7 +489,7 @@ def test_a_file_that_takes_the_ledgers_place_is_no_ledger_of_its_users(tmp_path)
         lambda: ledger.affordable(USER, ONE, POLICY),
         lambda: reply(ledger, "q1"),
         lambda: pays(ledger, "q2", np.array(["b"]), ONE, POLICY),
-        lambda: ledger.renew(),
+        lambda: renew_budgets(ledger),
         lambda: ledger.spent(),
     ):
         with pytest.raises(LedgerError, match="replaced"):

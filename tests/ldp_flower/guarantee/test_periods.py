@@ -10,6 +10,7 @@ from ldp_flower.guarantee import ledger as module
 from ldp_flower.guarantee.budget import Cost, seconds_in
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
 from ldp_flower.supernode.accounts import Accounts, as_html
+from ldp_flower.supernode.bookkeeping import charges, renew_budgets
 
 DAY = 86_400.0
 START = 1_700_000_000.0
@@ -50,7 +51,7 @@ def test_a_period_gives_its_budget_and_all_together_that_for_life(node):
     node.now = START + 300 * DAY
     assert not node.pays(0.001)  # 3 are spent
     assert node.pays(0.5, np.array(["another"]))
-    assert sum(row[5] for row in SqliteLedger(node.path).book() if row[1] == "user") == 0.0
+    assert sum(row[5] for row in charges(SqliteLedger(node.path)) if row[1] == "user") == 0.0
 
 
 def test_a_clock_that_goes_back_gives_nothing_and_one_that_jumps_one_period(node):
@@ -80,7 +81,7 @@ def test_what_was_spent_before_there_were_periods_counts(node):
 def test_a_renewal_by_hand_is_within_the_budget_for_life(node):
     for _ in range(3):
         assert node.pays(1.0) and not node.pays(1.0)
-        assert SqliteLedger(node.path).renew() == 1
+        assert renew_budgets(SqliteLedger(node.path)) == 1
     assert not node.pays(0.5)
 
 

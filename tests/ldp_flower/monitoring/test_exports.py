@@ -28,6 +28,7 @@ from ldp_flower.monitoring import (
 from ldp_flower.monitoring.gauges import Gauge, as_text
 from ldp_flower.strategies import Means
 from ldp_flower.supernode.accounts import Accounts
+from ldp_flower.supernode.bookkeeping import renew_budgets
 
 cli = import_module("ldp_flower.cli.app").app
 ROOT = Path(__file__).parents[3]
@@ -137,7 +138,7 @@ def test_a_node_serves_totals_and_no_user(ledger, monkeypatch):
         shown.append((seconds, metrics_on(port)))
         if len(shown) == 2:
             raise KeyboardInterrupt
-        SqliteLedger(ledger).renew(["a"])
+        renew_budgets(SqliteLedger(ledger), ["a"])
 
     class Watched(PrometheusExport):
         def __init__(self, *arguments):

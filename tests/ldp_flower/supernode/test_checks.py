@@ -20,6 +20,7 @@ from ldp_flower.guarantee.peers import create_key, shown
 from ldp_flower.models import Network
 from ldp_flower.models.graph import Graph, Limits, Operation, Reference, Tensor
 from ldp_flower.supernode import launch
+from ldp_flower.supernode.bookkeeping import renew_budgets
 from ldp_flower.supernode.settings import OwnTable, Settings
 
 cli = import_module("ldp_flower.cli.app")
@@ -509,7 +510,7 @@ def spent(tmp_path):
         (Entry("q3", 7, "view", "Codebook"), ["c"], 0.25),
     ):
         assert ledger.reserve(entry, np.array(users), Cost(epsilon), policy).users.all()
-    assert ledger.renew(["<b>"]) == 1
+    assert renew_budgets(ledger, ["<b>"]) == 1
     return tmp_path / "ledger.db"
 
 
