@@ -22,10 +22,8 @@ from ldp_flower.guarantee.ledger import (
     Accounts,
     Claim,
     Entry,
-    Ledger,
     PermanentSeries,
     SqliteLedger,
-    StateLedger,
     texts,
 )
 from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
@@ -38,6 +36,7 @@ from ldp_flower.guarantee.messages import (
     Report,
     Slots,
 )
+from ldp_flower.guarantee.state_ledger import Ledger, StateLedger
 from ldp_flower.guarantee.studies import Studies, Study
 from ldp_flower.questions import OfClasses, Question, Standardised
 from ldp_flower.randomizers import Randomizer

@@ -16,9 +16,9 @@ from typing import Self
 from flwr.app import Context, Error, Message, RecordDict
 
 from ldp_flower.guarantee.budget import PrivacyPolicy, in_simulation
-from ldp_flower.guarantee.ledger import StateLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import ErrorCode, MessageError
+from ldp_flower.guarantee.state_ledger import StateLedger
 
 
 class Refusal(Exception):

@@ -9,8 +9,9 @@ import numpy as np
 from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.ledger import NODE, StateLedger, texts
+from ldp_flower.guarantee.ledger import texts
 from ldp_flower.guarantee.messages import MessageError, NodeKeys, Query, Report, Slots
+from ldp_flower.guarantee.state_ledger import NODE, StateLedger
 from ldp_flower.guarantee.training import (
     PUBLIC,
     Parameters,

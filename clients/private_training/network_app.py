@@ -10,8 +10,9 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.ledger import StateLedger, texts
+from ldp_flower.guarantee.ledger import texts
 from ldp_flower.guarantee.messages import MessageError, Report, Slots
+from ldp_flower.guarantee.state_ledger import StateLedger
 from ldp_flower.guarantee.training import (
     ARRAYS,
     METRICS,

@@ -1,4 +1,4 @@
-"""The ledger: the privacy budget that each user has spent, and the answers given so far.
+"""The ledger file: the privacy budget that each user has spent, and the answers given so far.
 
 A first transaction debits the users who can pay, and stores which users these are in the row of the
 reply. It ends before the client computes with any data. A second transaction stores the encoded
@@ -15,15 +15,13 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from hashlib import blake2b, sha256
+from functools import cache
+from hashlib import blake2b
 from typing import Any, Final, Self
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..randomness import Words
@@ -33,7 +31,7 @@ from .budget import Cost, PrivacyPolicy
 from .ledger_file import LedgerError, LedgerFile, fact, is_over, latest, series_keys
 from .limits import Allowed, Limit, limits_of
 from .one_time_keys import OneTimeKey
-from .peers import Peers, encode
+from .peers import Peers
 from .shared_sums import Commit
 from .studies import Study
 
@@ -109,11 +107,7 @@ class Claim:
         return cls(bits.astype(bool), kept[0])
 
 
-#: Name of the ledger of a simulated node that is one user.
-NODE = "ldp-node"
-
-
-def _able(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allowed:
+def able(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allowed:
     """Return a mask of the users who can pay ``cost`` within all limits.
 
     ``used`` is the number of reports that each user has sent in the cost's plan. The first of them
@@ -123,187 +117,24 @@ def _able(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allow
     return np.asarray(np.where(used > 0, used + cost.weight <= cost.steps, within))
 
 
-def _given_back(
+def given_back(
     used: NDArray[np.int64], cost: Cost, epsilon_after: EpsilonAfter
 ) -> NDArray[np.float64]:
     """Return the epsilon to give back to each user, who has sent ``used`` reports of a plan.
 
     It is 0 for a user who has sent none of the plan's reports, or all.
     """
-    begun = set(used[_is_open(used, cost)].tolist())
+    begun = set(used[is_open(used, cost)].tolist())
     back = {n: cost.epsilon - epsilon_after(n) for n in begun}
     return np.array([max(back.get(n, 0.0), 0.0) for n in used.tolist()])
 
 
-def _is_open(used: NDArray[np.int64], cost: Cost) -> Allowed:
+def is_open(used: NDArray[np.int64], cost: Cost) -> Allowed:
     """Return a mask of the users who have begun a plan: they may still send some reports of it.
 
     ``used`` is the number of the plan's reports that each user has sent.
     """
     return np.asarray((used > 0) & (used < cost.steps))
-
-
-class StateLedger:
-    """A ledger in a Flower ``Context.state``, for simulation; it ends with the run.
-
-    Each of the node's users has one account, by the user's index on the node. The names of the
-    ledger's records in the state begin with ``name``. It is ``"ldp"``, or :data:`NODE` if the whole
-    node is one user. :attr:`RECORDS` lists all names of records.
-    """
-
-    RECORDS = frozenset(
-        f"{name}-{kind}"
-        for name in ("ldp", NODE)
-        for kind in ("spent", "replies", "plans", "studies")
-    )
-
-    def __init__(self, state: RecordDict, num_users: int, name: str = "ldp") -> None:
-        self._state = state
-        self._num_users = num_users
-        self._spent_name, self._replies_name = f"{name}-spent", f"{name}-replies"
-        self._plans_name, self._studies_name = f"{name}-plans", f"{name}-studies"
-
-    @cached_property
-    def _spent(self) -> NDArray[np.float64]:
-        """Epsilon, delta and epsilon alone that each user has spent, shape (3, users).
-
-        Epsilon alone is the epsilon that a user loses if all other nodes collude. The numbers are
-        read once, since the object lives only while one message is answered.
-        """
-        if self._spent_name not in self._state:
-            return np.zeros((3, self._num_users))
-        (spent,) = self._state.array_records[self._spent_name].to_numpy_ndarrays()
-        return spent
-
-    def _config(self, name: str) -> ConfigRecord:
-        """Return a record of the state, or an empty one in the first message."""
-        return self._state.config_records.get(name, ConfigRecord())
-
-    def _used(self, accounts: Accounts, cost: Cost) -> NDArray[np.int64]:
-        if cost.plan is None or cost.plan not in (plans := self._config(self._plans_name)):
-            return np.zeros(len(accounts), np.int64)
-        return np.array(plans[cost.plan], np.int64)[accounts]
-
-    def claim(self, digest: str, count: int) -> Claim | None:
-        """Return the stored claim of the query with this digest; None if the query is new."""
-        stored = self._config(self._replies_name).get(digest)
-        return Claim.of(stored, count) if isinstance(stored, bytes) else None
-
-    def _in_study(self, study: Study) -> NDArray[np.float64]:
-        """Return what users have spent in a study, and the number of its steps.
-
-        The rows, shape (4, users), are epsilon, delta, epsilon alone and the number of steps.
-        """
-        studies = self._studies()
-        if study.id not in studies:
-            return np.zeros((4, self._num_users))
-        return np.array(studies[study.id].numpy())
-
-    def _studies(self) -> ArrayRecord:
-        """Return the record of spending in all studies, by id; it is empty in the first message."""
-        return self._state.array_records.get(self._studies_name, ArrayRecord())
-
-    def now(self) -> float:
-        """Return the time of the system's clock, in seconds."""
-        return time.time()
-
-    def is_over(self, study: Study) -> bool:
-        """Return True if a study has ended or its steps are used."""
-        return self.now() >= study.ends or self._in_study(study)[3].max(initial=0) >= study.steps
-
-    def affordable(
-        self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
-    ) -> Allowed:
-        """Return a mask of the ``accounts`` that can still pay ``cost`` under policy and study."""
-        if study is not None and self.is_over(study):
-            return np.zeros(len(accounts), bool)
-        return _able(self.limits(accounts, policy, study), self._used(accounts, cost), cost)
-
-    def limits(
-        self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
-    ) -> list[Limit]:
-        """Return the limits of a policy and a study, each with what every account has spent."""
-        in_study = None if study is None else self._in_study(study)[:3, accounts]
-        return limits_of(policy, self._spent[:, accounts], study=study, in_study=in_study)
-
-    def reserve(
-        self,
-        entry: Entry,
-        accounts: Accounts,
-        cost: Cost,
-        policy: PrivacyPolicy,
-        series: PermanentSeries | None = None,
-        study: Study | None = None,
-    ) -> Claim:
-        """Debit the users who can pay, like :meth:`SqliteLedger.reserve`."""
-        assert series is None  # a simulated node keeps no secrets
-        claim = self.claim(entry.digest, len(accounts))
-        if claim is None:
-            claim = Claim(self.affordable(accounts, cost, policy, study))
-            accounts = accounts[claim.users]
-            paying = accounts[self._used(accounts, cost) == 0]
-            costs = np.array(cost.numbers)[:, None]
-            self._spent[:, paying] += costs
-            self._state[self._spent_name] = ArrayRecord([self._spent])
-            if study is not None and len(accounts):
-                in_study = self._in_study(study)
-                in_study[:3, paying] += costs
-                in_study[3] += 1
-                arrays = {**self._studies(), study.id: Array(in_study)}
-                self._state[self._studies_name] = ArrayRecord(arrays)
-            if cost.plan is not None:
-                every = self._used(np.arange(self._num_users), cost)
-                every[accounts] += cost.weight
-                plans = self._config(self._plans_name)
-                plans[cost.plan] = every.tolist()
-                self._state[self._plans_name] = plans
-        if claim.reply is None and claim.users.any():
-            claim = claim.with_attempt()
-            self.fulfil(entry.digest, claim.to_bytes())
-        return claim
-
-    def end_plan(self, accounts: Accounts, cost: Cost, epsilon_after: EpsilonAfter) -> None:
-        """Give back the epsilon of a plan's unsent reports, like :meth:`SqliteLedger.end_plan`."""
-        if cost.plan is None or cost.plan not in (plans := self._config(self._plans_name)):
-            return
-        every = np.array(plans[cost.plan], np.int64)
-        used = every[accounts]
-        back = _given_back(used, cost, epsilon_after)
-        self._spent[:, accounts] -= back * np.array([[1.0], [0.0], [1.0]])
-        self._state[self._spent_name] = ArrayRecord([self._spent])
-        every[accounts[_is_open(used, cost)]] = cost.steps
-        plans[cost.plan] = every.tolist()
-        self._state[self._plans_name] = plans
-
-    def answering(self, digest: str) -> AbstractContextManager[None]:
-        """Return a context that locks nothing, since a simulated node is a single process."""
-        return nullcontext()
-
-    def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
-        """Return a simulated node's commit to the query with this digest.
-
-        The secret one-time key follows from the query and the node's name.
-        """
-        return Commit.made(peers, digest, self._one_time(digest, peers))
-
-    def one_time_key(self, digest: bytes, peers: Peers) -> OneTimeKey | None:
-        """Return a simulated node's commit to a query, with its secret key.
-
-        The secret key follows from the query and the node's name.
-        """
-        return OneTimeKey(self.commit(digest, "", peers), self._one_time(digest, peers))
-
-    @staticmethod
-    def _one_time(digest: bytes, peers: Peers) -> X25519PrivateKey:
-        encoded = encode("simulated one-time", peers.name, digest)
-        return X25519PrivateKey.from_private_bytes(sha256(encoded).digest())
-
-    def fulfil(self, digest: str, reply: bytes, closes: bytes | None = None) -> bytes:
-        """Store the reply to a query whose cost is paid, and return the reply."""
-        replies = self._config(self._replies_name)
-        replies[digest] = reply
-        self._state[self._replies_name] = replies
-        return reply
 
 
 class SqliteLedger(LedgerFile):
@@ -373,7 +204,7 @@ class SqliteLedger(LedgerFile):
         if study is not None and study_book.is_over(connection, study):
             return np.zeros(len(accounts), bool)
         limits = self._limits(connection, accounts, policy, study)
-        return _able(limits, self._used(connection, accounts, cost), cost)
+        return able(limits, self._used(connection, accounts, cost), cost)
 
     def _limits(
         self,
@@ -547,10 +378,10 @@ class SqliteLedger(LedgerFile):
         # It may take a minute, for which other processes would not wait: it is called before.
         epsilon_after = cache(epsilon_after)
         with self.open() as connection:
-            _given_back(self._used(connection, accounts, cost), cost, epsilon_after)
+            given_back(self._used(connection, accounts, cost), cost, epsilon_after)
         with self.transaction() as connection:
             used = self._used(connection, accounts, cost)
-            back = _given_back(used, cost, epsilon_after)
+            back = given_back(used, cost, epsilon_after)
             named = zip(texts(accounts), back.tolist(), strict=True)
             given = [(epsilon, name) for name, epsilon in named if epsilon > 0]
             connection.executemany(
@@ -561,7 +392,7 @@ class SqliteLedger(LedgerFile):
             )
             connection.executemany(
                 "UPDATE plan SET used = ? WHERE plan = ? AND user = ?",
-                [(cost.steps, cost.plan, name) for name in texts(accounts[_is_open(used, cost)])],
+                [(cost.steps, cost.plan, name) for name in texts(accounts[is_open(used, cost)])],
             )
 
     def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
@@ -642,10 +473,6 @@ class SqliteLedger(LedgerFile):
             # Most users have spent the same, and the check of a cost takes longer than its row.
             cost = cache(study_book.spending)
             return {user: cost(*numbers) for user, *numbers in rows}
-
-
-#: A ledger of either kind: spent budgets and stored replies of one operator's users.
-Ledger = StateLedger | SqliteLedger
 
 
 def _claim(connection: sqlite3.Connection, digest: str, count: int) -> Claim | None:

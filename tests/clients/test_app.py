@@ -133,7 +133,7 @@ def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
     from ldp_flower.clients.node import EffectivePolicy, UsersNode
     from ldp_flower.clients.values import values_of
-    from ldp_flower.guarantee.ledger import StateLedger
+    from ldp_flower.guarantee.state_ledger import StateLedger
 
     slots = np.arange(len(users))
     ledger = StateLedger(RecordDict(), len(users))

@@ -10,7 +10,8 @@ from flwr.app import RecordDict
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.guarantee.state_ledger import StateLedger
 from ldp_flower.supernode.bookkeeping import charges, renew_budgets
 
 POLICY, STEPS = PrivacyPolicy(2.0, 0.1, noise="shared", max_dishonest=0), 5

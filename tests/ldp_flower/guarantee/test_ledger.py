@@ -11,8 +11,9 @@ from flwr.app import RecordDict
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.ledger_file import FORMAT, LedgerError, LedgerFile
+from ldp_flower.guarantee.state_ledger import StateLedger
 from ldp_flower.guarantee.studies import Study
 from ldp_flower.supernode.bookkeeping import (
     InStudy,

@@ -8,7 +8,8 @@ import pytest
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee import ledger as module
 from ldp_flower.guarantee.budget import Cost, seconds_in
-from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.guarantee.state_ledger import StateLedger
 from ldp_flower.supernode.accounts import Accounts, as_html
 from ldp_flower.supernode.bookkeeping import charges, renew_budgets
 
