@@ -68,10 +68,16 @@ class StateLedger:
         """Return a record of the state, or an empty one in the first message."""
         return self._state.config_records.get(name, ConfigRecord())
 
-    def _used(self, accounts: Accounts, cost: Cost) -> NDArray[np.int64]:
+    def _used(self, cost: Cost) -> NDArray[np.int64]:
+        """Return how many reports of the cost's plan each of the node's users has sent."""
         if cost.plan is None or cost.plan not in (plans := self._config(self._plans_name)):
-            return np.zeros(len(accounts), np.int64)
-        return np.array(plans[cost.plan], np.int64)[accounts]
+            return np.zeros(self._num_users, np.int64)
+        return np.array(plans[cost.plan], np.int64)
+
+    def _keep_used(self, plan: str, used: NDArray[np.int64]) -> None:
+        plans = self._config(self._plans_name)
+        plans[plan] = used.tolist()
+        self._state[self._plans_name] = plans
 
     def claim(self, digest: str, count: int) -> Claim | None:
         """Return the stored claim of the query with this digest; None if the query is new."""
@@ -106,7 +112,7 @@ class StateLedger:
         """Return a mask of the ``accounts`` that can still pay ``cost`` under policy and study."""
         if study is not None and self.is_over(study):
             return np.zeros(len(accounts), bool)
-        return able(self.limits(accounts, policy, study), self._used(accounts, cost), cost)
+        return able(self.limits(accounts, policy, study), self._used(cost)[accounts], cost)
 
     def limits(
         self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
@@ -129,8 +135,8 @@ class StateLedger:
         claim = self.claim(entry.digest, len(accounts))
         if claim is None:
             claim = Claim(self.affordable(accounts, cost, policy, study))
-            accounts = accounts[claim.users]
-            paying = accounts[self._used(accounts, cost) == 0]
+            accounts, used = accounts[claim.users], self._used(cost)
+            paying = accounts[used[accounts] == 0]
             costs = np.array(cost.numbers)[:, None]
             self._spent[:, paying] += costs
             self._state[self._spent_name] = ArrayRecord([self._spent])
@@ -141,11 +147,8 @@ class StateLedger:
                 arrays = {**self._studies(), study.id: Array(in_study)}
                 self._state[self._studies_name] = ArrayRecord(arrays)
             if cost.plan is not None:
-                every = self._used(np.arange(self._num_users), cost)
-                every[accounts] += cost.weight
-                plans = self._config(self._plans_name)
-                plans[cost.plan] = every.tolist()
-                self._state[self._plans_name] = plans
+                used[accounts] += cost.weight
+                self._keep_used(cost.plan, used)
         if claim.reply is None and claim.users.any():
             claim = claim.with_attempt()
             self.fulfil(entry.digest, claim.to_bytes())
@@ -153,39 +156,32 @@ class StateLedger:
 
     def end_plan(self, accounts: Accounts, cost: Cost, epsilon_after: EpsilonAfter) -> None:
         """Give back the epsilon of a plan's unsent reports, like :meth:`SqliteLedger.end_plan`."""
-        if cost.plan is None or cost.plan not in (plans := self._config(self._plans_name)):
-            return
-        every = np.array(plans[cost.plan], np.int64)
+        every = self._used(cost)
         used = every[accounts]
+        if cost.plan is None or not (begun := is_open(used, cost)).any():
+            return
         back = given_back(used, cost, epsilon_after)
         self._spent[:, accounts] -= back * np.array([[1.0], [0.0], [1.0]])
         self._state[self._spent_name] = ArrayRecord([self._spent])
-        every[accounts[is_open(used, cost)]] = cost.steps
-        plans[cost.plan] = every.tolist()
-        self._state[self._plans_name] = plans
+        every[accounts[begun]] = cost.steps
+        self._keep_used(cost.plan, every)
 
     def answering(self, digest: str) -> AbstractContextManager[None]:
         """Return a context that locks nothing, since a simulated node is a single process."""
         return nullcontext()
 
     def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
-        """Return a simulated node's commit to the query with this digest.
+        """Return a simulated node's commit to the query with this digest."""
+        return self.one_time_key(digest, peers).commit
 
-        The secret one-time key follows from the query and the node's name.
-        """
-        return Commit.made(peers, digest, self._one_time(digest, peers))
-
-    def one_time_key(self, digest: bytes, peers: Peers) -> OneTimeKey | None:
+    def one_time_key(self, digest: bytes, peers: Peers) -> OneTimeKey:
         """Return a simulated node's commit to a query, with its secret key.
 
         The secret key follows from the query and the node's name.
         """
-        return OneTimeKey(self.commit(digest, "", peers), self._one_time(digest, peers))
-
-    @staticmethod
-    def _one_time(digest: bytes, peers: Peers) -> X25519PrivateKey:
         encoded = encode("simulated one-time", peers.name, digest)
-        return X25519PrivateKey.from_private_bytes(sha256(encoded).digest())
+        secret = X25519PrivateKey.from_private_bytes(sha256(encoded).digest())
+        return OneTimeKey(Commit.made(peers, digest, secret), secret)
 
     def fulfil(self, digest: str, reply: bytes, closes: bytes | None = None) -> bytes:
         """Store the reply to a query whose cost is paid, and return the reply."""
