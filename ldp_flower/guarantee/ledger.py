@@ -340,7 +340,8 @@ class SqliteLedger(LedgerFile):
         study: Study | None,
     ) -> int:
         """Book a new answer and its cost; return how many of the answering users pay for it."""
-        _set_unit(connection, policy.unit)
+        _check_unit(connection, policy.unit)
+        connection.execute("INSERT OR REPLACE INTO fact VALUES ('unit', ?)", (policy.unit,))
         paying = texts(accounts[self._used(connection, accounts, cost) == 0])
         connection.executemany(
             "INSERT INTO spent (user, epsilon, delta, alone) VALUES (?, ?, ?, ?) "
@@ -524,40 +525,29 @@ def texts(accounts: Accounts) -> list[str]:
     return names
 
 
-def _unit(connection: sqlite3.Connection) -> str | None:
-    """Return the privacy unit of a ledger's costs: "user", "record" or None.
-
-    If the ledger does not state the unit, it is "record" if the ledger holds a plan or an answer of
-    a mechanism for records, and otherwise None.
-    """
-    if (unit := fact(connection, "unit")) is not None:
-        return unit
-    by_record = connection.execute(
-        "SELECT 1 FROM plan UNION ALL SELECT 1 FROM reply WHERE mechanism GLOB 'Record*'"
-    )
-    return "record" if by_record.fetchone() else None
-
-
 def _check_unit(connection: sqlite3.Connection, unit: str) -> None:
-    if unit == "user" and _unit(connection) == "record":
+    """Raise LedgerError if costs with this privacy unit do not belong on a ledger."""
+    if unit == "user" and _is_by_record(connection):
         raise LedgerError(
             'What is spent on this ledger is about single records (unit="record"), and says '
             'nothing about what users have spent: unit="user" needs a separate ledger.'
         )
-    if unit == "record" and _has_users_with_records(connection):
+    # Users pay for a training on their records by this mechanism.
+    users = "SELECT 1 FROM reply WHERE mechanism = 'UserDpSgd' LIMIT 1"
+    if unit == "record" and connection.execute(users).fetchone():
         raise LedgerError(
             "Users have spent budget on this ledger for training on their records. The records of "
             'a silo have another account: unit="record" needs a separate ledger.'
         )
 
 
-def _has_users_with_records(connection: sqlite3.Connection) -> bool:
-    """Return True if users have paid for a training on their records (UserDpSgd)."""
-    found = connection.execute("SELECT 1 FROM reply WHERE mechanism = 'UserDpSgd' LIMIT 1")
-    return found.fetchone() is not None
+def _is_by_record(connection: sqlite3.Connection) -> bool:
+    """Return True if the costs on a ledger are about single records.
 
-
-def _set_unit(connection: sqlite3.Connection, unit: str) -> None:
-    """Store the privacy unit of the ledger's costs; "record" never becomes "user" again."""
-    _check_unit(connection, unit)
-    connection.execute("INSERT OR REPLACE INTO fact VALUES ('unit', ?)", (unit,))
+    A ledger that does not state its unit has such costs if it holds a plan, or an answer of a
+    mechanism for records.
+    """
+    if (unit := fact(connection, "unit")) is not None:
+        return unit == "record"
+    entries = "SELECT 1 FROM plan UNION ALL SELECT 1 FROM reply WHERE mechanism GLOB 'Record*'"
+    return connection.execute(entries).fetchone() is not None
