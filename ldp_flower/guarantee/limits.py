@@ -68,10 +68,9 @@ def limits_of(
     if policy.lifetime_epsilon is not None:
         before = spent[0] if for_life is None else for_life
         found.append(Limit("lifetime-epsilon", 0, policy.lifetime_epsilon, before))
-    if study is not None:
-        before = np.zeros_like(spent) if in_study is None else in_study
+    if study is not None and in_study is not None:
         shared = study.epsilon_alone is not None
-        found = _each("the study's ", study.limits, shared, before) + found
+        found = _each("the study's ", study.limits, shared, in_study) + found
     return found
 
 
