@@ -16,16 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Message, RecordDict
 
 from ..guarantee.messages import HASH_END, QUERY, Query, Report
-from ..guarantee.peers import (
-    KeyFiles,
-    Peer,
-    Peers,
-    SimulatedPeers,
-    create_key,
-    encode,
-    operators_files,
-    write_peers,
-)
+from ..guarantee.peers import KeyFiles, Peer, Peers, SimulatedPeers, encode, operators_files
+from ..guarantee.peers_file import create_key, write_peers
 from ..guarantee.shared_sums import COMMIT, MIN_NODES, SET, Commit, Committed, Members, masks
 from ..randomizers import NodeSum
 from ..simulation.grid import InProcessGrid

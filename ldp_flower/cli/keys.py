@@ -54,7 +54,8 @@ def keys_create(path: KeyPath, name: NameOfNode = None) -> None:
 
     The command prints what the peers of the node need, or what the operators of a study need.
     """
-    from ..guarantee.peers import PeersError, create_key
+    from ..guarantee.peers import PeersError
+    from ..guarantee.peers_file import create_key
 
     with failing(PeersError, code=FAILED):
         _print_lines(create_key(path).public_key().public_bytes_raw(), path, name)
@@ -75,7 +76,8 @@ def keys_rotate(path: KeyPath, name: Name) -> None:
 
     The old key signs the new key. Change to the new key with `keys switch` once all peers have it.
     """
-    from ..guarantee.peers import PeersError, create_key, read_key, rotation
+    from ..guarantee.peers import PeersError, read_key
+    from ..guarantee.peers_file import create_key, rotation
 
     with failing(PeersError, code=FAILED):
         old = read_key(path)
@@ -122,7 +124,8 @@ def peers_add(
     accepted one is confirmed by --proof, the signature by the old key that `keys rotate` prints.
     The old key then stays valid for 14 days. Expired keys are removed from the file.
     """
-    from ..guarantee.peers import Peer, PeersError, read_peers, shown, signed_rotation, write_peers
+    from ..guarantee.peers import Peer, PeersError, read_peers
+    from ..guarantee.peers_file import shown, signed_rotation, write_peers
 
     with failing(PeersError, code=FAILED):
         peer = Peer.of({"name": name, "key": key, "checked": checked})
@@ -152,7 +155,8 @@ def peers_remove(
     ] = None,
 ) -> None:
     """Remove the node NAME from PEERS_FILE. Do so at once if others may know its key."""
-    from ..guarantee.peers import PeersError, read_peers, write_peers
+    from ..guarantee.peers import PeersError, read_peers
+    from ..guarantee.peers_file import write_peers
 
     with failing(PeersError, code=FAILED), _changing(path):
         listed = read_peers(path)
@@ -182,7 +186,8 @@ def _changing(path: Path) -> Iterator[None]:
 @peers.command("show")
 def peers_show(path: PeersPath) -> None:
     """Show the nodes in the file PEERS_FILE, with the fingerprints of their keys."""
-    from ..guarantee.peers import PeersError, read_peers, shown
+    from ..guarantee.peers import PeersError, read_peers
+    from ..guarantee.peers_file import shown
 
     with failing(PeersError, code=FAILED):
         listed = read_peers(path)
@@ -194,7 +199,7 @@ def peers_show(path: PeersPath) -> None:
 
 
 def _print_lines(key: bytes, path: Path, name: str | None) -> None:
-    from ..guarantee.peers import shown
+    from ..guarantee.peers_file import shown
 
     digits = key.hex()
     console.print(Text(f"The key is in {path}. Its fingerprint: {shown(key)}"))

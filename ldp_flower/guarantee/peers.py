@@ -19,23 +19,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 _DOMAIN: Final = "ldp-flower shared sum 1 "
 _NAME: Final = re.compile(r"[a-z0-9-]{1,40}")
-_FORMAT: Final = 1
+FORMAT: Final = 1
 _MOST_KEYS: Final = 2  # number of keys of a name: an old and a new key, while keys are rotated
 _FINGERPRINT_BYTES: Final = 8
 
@@ -70,17 +62,6 @@ def encode(purpose: str, *parts: bytes | str | int) -> bytes:
 def fingerprint(key: bytes) -> bytes:
     """Return the fingerprint of a public key: 8 bytes by which messages name the key."""
     return sha256(key).digest()[:_FINGERPRINT_BYTES]
-
-
-def shown(key: bytes) -> str:
-    """Return the fingerprint of a key that operators compare: 32 digits in groups of four."""
-    digits = sha256(key).hexdigest()[:32]
-    return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
-
-
-def rotation(name: str, old: bytes, new: bytes) -> bytes:
-    """Return the bytes that a node's old key signs to state which new key replaces it."""
-    return encode("rotation", name, old, new)
 
 
 def is_name(name: object) -> bool:
@@ -152,17 +133,6 @@ class Peer:
             raise PeersError(f"Expected until of {name} to be a time with a zone, got {until!r}.")
         return cls(str(name), bytes.fromhex(key), until, str(plain.get("checked", "")))
 
-    def to_toml(self) -> str:
-        """Return the peer's table in the file."""
-        until = "" if self.until is None else f"until = {self.until.isoformat()}\n"
-        checked = f"checked = {_quoted(self.checked)}\n" if self.checked else ""
-        return f'[[peer]]\nname = "{self.name}"\nkey = "{self.key.hex()}"\n{until}{checked}'
-
-
-def _quoted(text: str) -> str:
-    safe = "".join(sign if sign.isprintable() and sign not in '"\\' else " " for sign in text)
-    return f'"{safe}"'
-
 
 def read_peers(path: str | Path) -> list[Peer]:
     """Return all lines of a peers file; raise PeersError if one is not valid."""
@@ -170,8 +140,8 @@ def read_peers(path: str | Path) -> list[Peer]:
         plain = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
     except (OSError, ValueError, RuntimeError) as error:
         raise PeersError(f"Expected {path} to be a peers file, but {error}.") from error
-    if set(plain) != {"format", "peer"} or plain["format"] != _FORMAT:
-        raise PeersError(f"Expected format = {_FORMAT} and [[peer]] tables in {path}.")
+    if set(plain) != {"format", "peer"} or plain["format"] != FORMAT:
+        raise PeersError(f"Expected format = {FORMAT} and [[peer]] tables in {path}.")
     if not (isinstance(plain["peer"], list) and all(isinstance(p, dict) for p in plain["peer"])):
         raise PeersError(f"Expected peers to be [[peer]] tables in {path}.")
     peers = [Peer.of(each) for each in plain["peer"]]
@@ -187,50 +157,6 @@ def check_peers(peers: list[Peer]) -> None:
         raise PeersError(f"Expected each key once in a peers file, got {twice} twice.")
     if many := {name for name in names if names.count(name) > _MOST_KEYS}:
         raise PeersError(f"Expected at most {_MOST_KEYS} keys a name, got more for {many}.")
-
-
-def signed_rotation(peers: list[Peer], new: Peer, proof: str) -> Peer:
-    """Return the peer whose key has signed the key of ``new``, which has the same name.
-
-    Raise PeersError if no such peer has signed it.
-    """
-    for each in peers:
-        if each.name != new.name:
-            continue
-        try:
-            text = rotation(new.name, each.key, new.key)
-            Ed25519PublicKey.from_public_bytes(each.key).verify(bytes.fromhex(proof), text)
-        except (InvalidSignature, ValueError):
-            continue
-        return each
-    raise PeersError(f"Expected a proof signed by an accepted key of {new.name}.")
-
-
-def write_peers(path: str | Path, peers: list[Peer]) -> None:
-    """Write a peers file as a whole; a reader sees the old content or the new one."""
-    check_peers(peers)
-    path = Path(path).expanduser()
-    tables = [peer.to_toml() for peer in peers] or ["peer = []\n"]
-    content = "\n".join([f"format = {_FORMAT}\n", *tables])
-    partly = path.with_name(f"{path.name}.partly")
-    partly.write_text(content, "utf-8")
-    partly.replace(path)
-
-
-def create_key(path: str | Path) -> Ed25519PrivateKey:
-    """Draw a key and write it to a new file that other accounts cannot read.
-
-    Raise PeersError if the file exists or cannot be made.
-    """
-    key = Ed25519PrivateKey.generate()
-    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
-    try:
-        with open(os.open(Path(path).expanduser(), flags, 0o600), "wb") as file:
-            file.write(content)
-    except OSError as error:
-        raise PeersError(f"Cannot create the key file {path}: {error.strerror}.") from error
-    return key
 
 
 def read_key(path: str | Path) -> Ed25519PrivateKey:

@@ -23,7 +23,8 @@ from ..guarantee.budget import NOISE, PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
-from ..guarantee.peers import PeersError, PinnedPeers, shown
+from ..guarantee.peers import PeersError, PinnedPeers
+from ..guarantee.peers_file import shown
 from ..guarantee.studies import Studies, StudiesError, Study
 from ..models import Limits
 from ..presentation.words import counted

@@ -16,7 +16,8 @@ from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
-from ldp_flower.guarantee.peers import KeyFiles, Peer, encode, operators_files, write_peers
+from ldp_flower.guarantee.peers import KeyFiles, Peer, encode, operators_files
+from ldp_flower.guarantee.peers_file import write_peers
 from ldp_flower.guarantee.shared_sums import Commit, Committed, Members
 from ldp_flower.questions import Mean
 from ldp_flower.randomizers import BallSum

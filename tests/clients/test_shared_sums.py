@@ -38,15 +38,8 @@ from ldp_flower.clients import shared_sums
 from ldp_flower.guarantee import ledger as ledger_module
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import ErrorCode, Report
-from ldp_flower.guarantee.peers import (
-    KeyFiles,
-    Peer,
-    create_key,
-    fingerprint,
-    read_peers,
-    rotation,
-    write_peers,
-)
+from ldp_flower.guarantee.peers import KeyFiles, Peer, fingerprint, read_peers
+from ldp_flower.guarantee.peers_file import create_key, rotation, write_peers
 from ldp_flower.guarantee.shared_sums import Committed, Members
 from ldp_flower.randomizers.discrete_gaussian import SIGMA
 from ldp_flower.strategies.runtime.shared_sums import choose

@@ -10,7 +10,8 @@ from federation import Deployment, write
 from ldp_flower import Numeric, Schema
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.peers import Peer, create_key, write_peers
+from ldp_flower.guarantee.peers import Peer
+from ldp_flower.guarantee.peers_file import create_key, write_peers
 from ldp_flower.randomizers import BallSum
 
 pytestmark = pytest.mark.deployment

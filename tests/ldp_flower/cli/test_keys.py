@@ -11,15 +11,8 @@ from typer.testing import CliRunner
 from ldp_flower.cli import app
 from ldp_flower.cli import keys as commands
 from ldp_flower.guarantee import peers
-from ldp_flower.guarantee.peers import (
-    KeyFiles,
-    PeersError,
-    PinnedPeers,
-    create_key,
-    read_key,
-    read_peers,
-    shown,
-)
+from ldp_flower.guarantee.peers import KeyFiles, PeersError, PinnedPeers, read_key, read_peers
+from ldp_flower.guarantee.peers_file import create_key, shown
 
 
 def run(*arguments):

@@ -15,7 +15,7 @@ from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema, simulate
 from ldp_flower.cli import app
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
-from ldp_flower.guarantee.peers import create_key
+from ldp_flower.guarantee.peers_file import create_key
 from ldp_flower.guarantee.studies import Studies
 from ldp_flower.strategies import Counts, Means, PrivateRegression, Quantiles
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
-from ldp_flower.guarantee.peers import create_key, shown
+from ldp_flower.guarantee.peers_file import create_key, shown
 from ldp_flower.models import Network
 from ldp_flower.models.graph import Graph, Limits, Operation, Reference, Tensor
 from ldp_flower.supernode import launch

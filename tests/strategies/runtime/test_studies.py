@@ -7,7 +7,8 @@ import pytest
 
 from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema, simulate
 from ldp_flower.guarantee.messages import ErrorCode
-from ldp_flower.guarantee.peers import PeersError, create_key
+from ldp_flower.guarantee.peers import PeersError
+from ldp_flower.guarantee.peers_file import create_key
 from ldp_flower.strategies import Counts, LdpFedAvg, Means, PrivateRegression, Series
 from ldp_flower.strategies.runtime import TooFewReports
 from ldp_flower.strategies.runtime.exchange import _UNPAID
