@@ -12,21 +12,18 @@ import re
 import stat
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from datetime import date
 from math import fsum, inf
 from typing import Any, Final, Self
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ..validation import check_integer, check_number, check_truth
 from .budget import NOISE, PrivacyPolicy
 from .messages import Query
-from .peers import encode, is_name, read_key
+from .peers import encode, is_name
 
 _FORMAT: Final = 1
 _QUESTION: Final = re.compile(r"[a-z][a-z0-9_]*")
@@ -265,33 +262,3 @@ def _content(path: str | os.PathLike[str]) -> bytes:
 def signed_text(digest: str, study: str) -> bytes:
     """Return the text that an analyst's key signs for the query with this digest."""
     return encode("study", bytes.fromhex(digest), study)
-
-
-@dataclass(frozen=True)
-class NamedStudy:
-    """The study that a server names in its queries, and the key that signs them, if there is one.
-
-    When a run starts, the key is read again from the file ``key``.
-    """
-
-    id: str
-    private: Ed25519PrivateKey | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, study: str | None, key: str | None) -> Self | None:
-        """Return the study named ``study``, with the key in the file ``key``.
-
-        The key signs the study's queries. If ``key`` is None, queries are not signed. Return None
-        if ``study`` is None.
-        """
-        if study is None:
-            return None
-        return cls(study, None if key is None else read_key(key))
-
-    def naming(self, query: Query) -> Query:
-        """Return a copy of the query that names this study, signed if there is a key."""
-        named = replace(query, study=self.id)
-        if self.private is None:
-            return named
-        text = signed_text(named.digest(), self.id)
-        return replace(named, signature=self.private.sign(text))

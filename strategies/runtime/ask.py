@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.messages import NUMBERS, MessageError, NodeKeys, Query, Report, Slots
 from ldp_flower.guarantee.shared_sums import SET
-from ldp_flower.guarantee.studies import NamedStudy
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.questions import Arrays, Question
 from ldp_flower.randomizers import Estimate, NodeSum, Randomizer, RecordMechanism, Summary
@@ -22,6 +21,7 @@ from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats, PlainFields
 
 from .facts import PrivacySpent
+from .named_study import NamedStudy
 from .node_sums import NodeSums, mean_of_sums, node_part
 from .population import Cohort, Population
 from .shared_sums import Chosen, MaskedSum, masked_part, unmasked

@@ -14,7 +14,6 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.messages import HASH_END
-from ldp_flower.guarantee.studies import NamedStudy
 from ldp_flower.randomizers import NodeSum
 from ldp_flower.randomizers.sums import PARTS
 from ldp_flower.randomness import public_coin
@@ -25,6 +24,7 @@ from .at_node import SPARE
 from .exchange import Exchange
 from .facts import SPENT, Step
 from .hooks import Hooks
+from .named_study import NamedStudy
 from .plain import to_plain
 from .population import Cohort, Population, advice, wait_for_nodes, with_features
 from .result import Result

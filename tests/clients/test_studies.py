@@ -29,7 +29,7 @@ from ldp_flower.guarantee import study_book
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, ErrorCode, Query, Report
-from ldp_flower.guarantee.studies import NamedStudy, Studies, StudiesError, signed_text
+from ldp_flower.guarantee.studies import Studies, StudiesError, signed_text
 from ldp_flower.guarantee.training import census as census_of_training
 from ldp_flower.guarantee.training import with_query
 from ldp_flower.questions import (
@@ -45,6 +45,7 @@ from ldp_flower.questions import (
 )
 from ldp_flower.questions.columns import OneColumn
 from ldp_flower.randomizers import BallSum, CellSum, Codebook, HybridMechanism, KRandomizedResponse
+from ldp_flower.strategies.runtime.named_study import NamedStudy
 from ldp_flower.supernode.bookkeeping import renew_budgets, spent_in_studies
 
 SCHEMA = Schema(

@@ -14,12 +14,12 @@ from ldp_flower.clients.private_training.on_rows import ScoreStatistic
 from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import HASH_END, ErrorCode, Query, Report
-from ldp_flower.guarantee.studies import NamedStudy
 from ldp_flower.models import Limits, Network
 from ldp_flower.questions import NetworkGradient, NetworkScore
 from ldp_flower.questions.sums import SQUARE
 from ldp_flower.randomizers import BallSum, RandomizedResponse
 from ldp_flower.randomizers.discrete_gaussian import SIGMA
+from ldp_flower.strategies.runtime.named_study import NamedStudy
 
 DIM, COUNT, BOUND = 4, 30, 0.7
 RNG = np.random.default_rng(0)
