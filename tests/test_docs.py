@@ -19,6 +19,7 @@ from flwr.serverapp import ServerApp
 from sklearn.metrics import r2_score, roc_auc_score
 
 from ldp_flower import InProcessGrid, Users, randomizers
+from ldp_flower.cli.studies import as_toml
 from ldp_flower.clients import NetworkClientApp
 from ldp_flower.guarantee.studies import Studies
 from ldp_flower.models import Network
@@ -44,7 +45,7 @@ def test_the_example_of_an_approved_study(tmp_path, monkeypatch, capsys):
     (listed,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "listed.toml").write_text(listed)
     (study,) = Studies.read(tmp_path / "listed.toml").approved.values()
-    assert listed == f"format = 1\n\n{study.to_toml()}"
+    assert listed == f"format = 1\n\n{as_toml(study)}"
 
 
 def test_the_recipes(capsys):

@@ -30,7 +30,7 @@ from .console import (
 if TYPE_CHECKING:
     from ..data.schema import Schema
     from ..guarantee.limits import Limit
-    from ..guarantee.studies import Studies
+    from ..guarantee.studies import Studies, Study
 
 studies = command_group("Keep the file of the studies that the operator of a node approves.")
 
@@ -106,7 +106,26 @@ def studies_add(
             signed_by=tuple(signed_by or ()),
             census=True,
         )
-    typer.echo(approved.to_toml(), nl=False)
+    typer.echo(as_toml(approved), nl=False)
+
+
+# Fields of a study in the order of its table in the file.
+_FIELDS = (
+    *("id", "questions", "columns", "noise", "epsilon", "delta", "epsilon_alone"),
+    *("steps", "until", "signed_by", "census"),
+)
+
+
+def as_toml(study: "Study") -> str:
+    """Return the table of a study for the file of approved studies, without optional defaults."""
+    defaults = {each.name: each.default for each in fields(study)}
+    lines = ["[[study]]"]
+    for name in _FIELDS:
+        if (value := getattr(study, name)) != defaults[name]:
+            # A string, number or list of JSON is also one of TOML; TOML has dates, too.
+            text = str(value) if name == "until" else json.dumps(value, ensure_ascii=False)
+            lines.append(f"{name.replace('_', '-')} = {text}")
+    return "\n".join(lines) + "\n"
 
 
 @studies.command("show")

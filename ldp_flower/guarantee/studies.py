@@ -6,7 +6,6 @@ study, but the study's share on the ledger, its steps and its end hold in any ca
 keys, one of them must have signed the query.
 """
 
-import json
 import os
 import re
 import stat
@@ -177,30 +176,9 @@ class Study:
             values[name] = tuple(listed)
         return cls(**values)
 
-    def to_toml(self) -> str:
-        """Return the study's table in the file."""
-        lines = ["[[study]]", f'id = "{self.id}"']
-        for name in ("questions", "columns", "noise"):
-            lines.append(f"{name} = [{', '.join(map(_quoted, getattr(self, name)))}]")
-        lines.append(f"epsilon = {self.epsilon!r}")
-        if self.delta:
-            lines.append(f"delta = {self.delta!r}")
-        if self.epsilon_alone is not None:
-            lines.append(f"epsilon-alone = {self.epsilon_alone!r}")
-        lines += [f"steps = {self.steps}", f"until = {self.until.isoformat()}"]
-        if self.signed_by:
-            lines.append(f"signed-by = [{', '.join(map(_quoted, self.signed_by))}]")
-        if self.census:
-            lines.append("census = true")
-        return "\n".join(lines) + "\n"
-
 
 def _key(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # a string of JSON is also a string of TOML
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from nodes_of_peers import NAMES, NODES, USERS, Hospitals, query, total, truth
 
+from ldp_flower.cli.studies import as_toml
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
@@ -110,7 +111,7 @@ def test_a_study_pays_for_one_step_wherever_a_node_dies(tmp_path, place):
     columns = ("x0", "x1", "x2", "x3", "x4", "y")
     limits = {"delta": 1e-6, "epsilon_alone": 4.0}
     study = Study("sums", ("mean",), columns, ("shared",), 1.0, 1, date(2999, 1, 1), **limits)
-    file.write_text(f"format = 1\n{study.to_toml()}")
+    file.write_text(f"format = 1\n{as_toml(study)}")
     file.chmod(0o644)
     hospitals = Hospitals(tmp_path, studies=str(file))
     reports = step_with_deaths(hospitals, asked, {NAMES[1]: place})

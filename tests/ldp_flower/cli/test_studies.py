@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema, simulate
 from ldp_flower.cli import app
+from ldp_flower.cli.studies import as_toml
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.peers_file import create_key
@@ -166,7 +167,7 @@ def cells(output):
 def test_a_table_that_is_written_is_read_again(file, tmp_path):
     (study,) = Studies.read(file).approved.values()
     again = tmp_path / "again.toml"
-    again.write_text(f"format = 1\n{study.to_toml()}")
+    again.write_text(f"format = 1\n{as_toml(study)}")
     again.chmod(0o644)
     assert Studies.read(again).approved == {"wages": study}
 
