@@ -19,8 +19,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 KEY_BYTES: Final = 32
@@ -57,6 +60,15 @@ def encode(purpose: str, *parts: bytes | str | int) -> bytes:
         content = part if isinstance(part, bytes) else str(part).encode()
         encoded += len(content).to_bytes(8, "big") + content
     return encoded
+
+
+def has_signed(key: bytes, signature: bytes, text: bytes) -> bool:
+    """Return True if ``signature`` is that of ``text`` by the owner of a public Ed25519 key."""
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def fingerprint(key: bytes) -> bytes:

@@ -8,14 +8,10 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from .peers import FORMAT, Peer, PeersError, check_peers, encode
+from .peers import FORMAT, Peer, PeersError, check_peers, encode, has_signed
 
 
 def shown(key: bytes) -> str:
@@ -34,15 +30,14 @@ def signed_rotation(peers: list[Peer], new: Peer, proof: str) -> Peer:
 
     Raise PeersError if no such peer has signed it.
     """
+    try:
+        signature = bytes.fromhex(proof)
+    except ValueError:
+        raise PeersError(f"Expected a proof of hexadecimal digits, got {proof!r}.") from None
     for each in peers:
-        if each.name != new.name:
-            continue
-        try:
-            text = rotation(new.name, each.key, new.key)
-            Ed25519PublicKey.from_public_bytes(each.key).verify(bytes.fromhex(proof), text)
-        except (InvalidSignature, ValueError):
-            continue
-        return each
+        text = rotation(new.name, each.key, new.key)
+        if each.name == new.name and has_signed(each.key, signature, text):
+            return each
     raise PeersError(f"Expected a proof signed by an accepted key of {new.name}.")
 
 

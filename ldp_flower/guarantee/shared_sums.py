@@ -12,8 +12,6 @@ from hashlib import sha256
 from typing import Any, Final, Self
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
@@ -23,7 +21,7 @@ from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ..questions import MessageError
-from .peers import KEY_BYTES, SIGNATURE_BYTES, Peers, encode, is_name
+from .peers import KEY_BYTES, SIGNATURE_BYTES, Peers, encode, has_signed, is_name
 
 SET = "set"  # record with the members of a step
 COMMIT = "commit"  # kind of the first message, and record of its reply
@@ -67,11 +65,7 @@ class Commit:
     def is_valid(self, digest: bytes) -> bool:
         """Return True if the owner of the key has signed the one-time key for this query."""
         text = _signed(digest, self.name, self.key, self.ephemeral)
-        try:
-            Ed25519PublicKey.from_public_bytes(self.key).verify(self.signature, text)
-        except (InvalidSignature, ValueError):
-            return False
-        return True
+        return has_signed(self.key, self.signature, text)
 
 
 def _signed(digest: bytes, name: str, key: bytes, ephemeral: bytes) -> bytes:
