@@ -1,7 +1,7 @@
 """Names of users, which are accounts on a ledger; a person must not have two accounts."""
 
 import re
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 from unicodedata import normalize
 
 import numpy as np
@@ -14,7 +14,6 @@ from .merged import exact_below
 #: Treatment of rows without the name of a user: raise an error, or leave them out.
 MissingIds = Literal["raise", "drop"]
 
-_CHOICES: Final = ("raise", "drop")
 _MAX_NAME_CHARS = 256  # characters; arrays of texts are as wide as their longest text
 _NOT_KEPT: Final = re.compile("[\0\ud800-\udfff]")
 _MAX_ROWS_NAMED = 5
@@ -22,7 +21,7 @@ _MAX_ROWS_NAMED = 5
 
 def check_missing_ids(missing_ids: str, named: object) -> None:
     """Raise ValueError for an unknown choice, or for "drop" without names of users."""
-    check_choice("missing_ids", missing_ids, _CHOICES)
+    check_choice("missing_ids", missing_ids, get_args(MissingIds))
     if missing_ids == "drop" and named is None:
         raise ValueError('Expected missing_ids="drop" only where the user of each row is named.')
 
@@ -48,8 +47,8 @@ def as_names(
     absent = np.fromiter(map(is_blank, listed), np.bool_, len(listed))
     if missing_ids == "raise" and absent.any():
         raise ValueError(
-            f"Expected {argument} without missing entries, got {_rows(absent)}. Fill them in, or "
-            'leave these rows out: missing_ids="drop" (--drop-missing-ids).'
+            f"Expected {argument} without missing entries, got {missing_rows(absent)}. Fill them "
+            'in, or leave these rows out: missing_ids="drop" (--drop-missing-ids).'
         )
     if absent.any():
         listed = _whole(argument, array, listed, absent)
@@ -69,12 +68,8 @@ def as_names(
     return texts, which
 
 
-def missing_rows(which: NDArray[np.int64]) -> str:
-    """Return a text with the number of rows without a user and the first of them, or ""."""
-    return _rows(which < 0) if (which < 0).any() else ""
-
-
-def _rows(absent: NDArray[np.bool_]) -> str:
+def missing_rows(absent: NDArray[np.bool_]) -> str:
+    """Return a text with the number of rows in a mask of missing names, and the first of them."""
     rows = np.flatnonzero(absent)
     first = ", ".join(map(str, rows[:_MAX_ROWS_NAMED]))
     more = ", ..." if len(rows) > _MAX_ROWS_NAMED else ""
@@ -92,10 +87,10 @@ def _whole(
     """
     if array is None or array.dtype.kind != "f":
         return listed
-    if not (array[~absent] == np.floor(array[~absent])).all():
+    known, exact = array[~absent], exact_below(array.dtype)
+    if not (known == np.floor(known)).all():
         return listed
-    exact = exact_below(array.dtype)
-    if (np.abs(array[~absent]) >= exact).any():
+    if (np.abs(known) >= exact).any():
         raise ValueError(
             f"Expected integers below 2**{exact.bit_length() - 1} in {argument}, which are floats "
             "as some are missing: larger integers are not told apart. Read the column as text."

@@ -94,21 +94,8 @@ class Users(PlainFields):
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "targets", targets)
         object.__setattr__(self, "offsets", _checked_offsets(self.offsets, rows))
-        ids: Any = self.ids
-        if ids is not None and (
-            not isinstance(ids, np.ndarray)
-            or ids.dtype.kind != "U"
-            or ids.shape != (len(self),)
-            or len(np.unique(ids)) != len(self)
-        ):
-            raise ValueError(
-                f"Expected {len(self)} distinct ids of type str, "
-                f"got {getattr(ids, 'dtype', type(ids).__name__)} of shape {np.shape(ids)}."
-            )
-        if ids is not None and (np.strings.strip(ids) == "").any():
-            raise ValueError("Expected ids that are not empty, got an empty id.")
-        if ids is not None:
-            check_names("ids", ids.tolist())
+        if self.ids is not None:
+            _check_ids(self.ids, len(self))
 
     def __repr__(self) -> str:
         """Return the numbers of users and features, which are public."""
@@ -225,7 +212,7 @@ class Users(PlainFields):
         known = user >= 0
         if not known.all():
             logging.getLogger(__name__).warning(
-                "Rows without the name of a user are left out: %s.", missing_rows(user)
+                "Rows without the name of a user are left out: %s.", missing_rows(~known)
             )
             users, user = users._with_rows(known), user[known]
         if ids is not None:  # sorted as texts: the order depends on all ids, not on who has rows
@@ -356,6 +343,18 @@ def partition_range(num_users: int, index: int, num_partitions: int) -> tuple[in
     size, extra = divmod(num_users, num_partitions)
     start = index * size + min(index, extra)
     return start, start + size + (index < extra)
+
+
+def _check_ids(ids: Any, num_users: int) -> None:
+    texts = isinstance(ids, np.ndarray) and ids.dtype.kind == "U"
+    if not texts or ids.shape != (num_users,) or len(np.unique(ids)) != num_users:
+        raise ValueError(
+            f"Expected {num_users} distinct ids of type str, "
+            f"got {getattr(ids, 'dtype', type(ids).__name__)} of shape {np.shape(ids)}."
+        )
+    if (np.strings.strip(ids) == "").any():
+        raise ValueError("Expected ids that are not empty, got an empty id.")
+    check_names("ids", ids.tolist())
 
 
 def _check_missing(missing: object, shape: tuple[int, ...]) -> None:
