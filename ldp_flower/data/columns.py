@@ -240,7 +240,7 @@ def _faults(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
             'text, or as "Int64"'
         )
     elif nowhere.all():
-        types = sorted({of_entry(_type_of, value, "?") for value in unknown})
+        types = sorted({of_entry(lambda each: str(type(each).__name__), u, "?") for u in unknown})
         text += f": none can be used. They are of type {', '.join(types[:_MAX_TYPES_NAMED])}"
     yield len(unknown), f"{text}."
 
@@ -274,10 +274,6 @@ def _label(value: object) -> str | None:
     7, 7.0 and "7" have the same text, since libraries turn 7 into a float beside a missing value.
     """
     return value if type(value) is str else of_entry(_text, value, None)
-
-
-def _type_of(value: Any) -> str:
-    return str(type(value).__name__)
 
 
 def _text(value: Any) -> str:
