@@ -428,9 +428,9 @@ def check_rows(table: object, groups: object) -> None:
     """
     rows: Any = getattr(table, "index", None)
     named: Any = getattr(groups, "index", None)
-    if not (hasattr(rows, "equals") and hasattr(named, "equals")) or rows.equals(named):
-        return
-    if len(rows) == len(named):  # for other lengths, a later error states both numbers
+    indexed = hasattr(rows, "equals") and hasattr(named, "equals")
+    # For other lengths, a later error states both numbers.
+    if indexed and len(rows) == len(named) and not rows.equals(named):
         raise ValueError(
             "Expected groups with the index of the table, got groups with another index. Name a "
             "column of the table, or give groups.to_numpy() if they are in the order of its rows."
