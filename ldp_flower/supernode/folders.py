@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Read = Callable[[Path], NDArray[Any]]
+FolderArrays = tuple[NDArray[Any], NDArray[Any]] | tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 _OWN_MODES = ("L", "I;16", "RGB")  # whose numbers are brightness; others are converted
 
 
-def records_in(
-    folder: str | Path, read: Read
-) -> tuple[NDArray[Any], NDArray[Any]] | tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def records_in(folder: str | Path, read: Read) -> FolderArrays:
     """Return the records of a folder with their targets and, if the index has them, owners.
 
     Parameters
@@ -54,9 +53,7 @@ def records_in(
     return *found, np.array([row["owner"] for row in rows])
 
 
-def images(
-    folder: str | Path,
-) -> tuple[NDArray[Any], NDArray[Any]] | tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def images(folder: str | Path) -> FolderArrays:
     """Return the images of a folder: numbers from 0 to 1, shape (channels, height, width) each."""
     return records_in(folder, _pixels)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..clients import LdpClientApp, NetworkClientApp
 from ..data.names import MissingIds
-from ..data.schema import Schema
+from ..data.schema import Schema, TableLoader
 from ..guarantee.peers import KeyFiles
 from ..models import Limits
 
@@ -54,6 +54,9 @@ def _imported(option: str, reference: str) -> Any:
 
 RECORDS, TARGETS, OWNERS = "records", "targets", "owners"
 
+#: Records, targets and, if they are known, the owner of each record.
+RecordArrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
+
 
 @dataclass(frozen=True)
 class OwnRecords:
@@ -78,9 +81,7 @@ class OwnRecords:
         """Return the app that trains the networks in a server's messages on these records."""
         return NetworkClientApp(self, limits=self.limits)
 
-    def __call__(
-        self, context: Context | None = None
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    def __call__(self, context: Context | None = None) -> RecordArrays:
         """Return records, shape (records, ...), targets, and owners or None.
 
         Raise ValueError for a bad file and for an error of the loader.
@@ -104,7 +105,7 @@ class OwnRecords:
             )
         return records, targets, owners
 
-    def _read(self, expected: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    def _read(self, expected: str) -> RecordArrays:
         try:
             with np.load(self.path, allow_pickle=False) as found:
                 arrays = {name: found[name] for name in (RECORDS, TARGETS)}
@@ -115,9 +116,7 @@ class OwnRecords:
             raise ValueError(f"{expected}, which has no such arrays of numbers.") from error
         return arrays[RECORDS], arrays[TARGETS], owners
 
-    def _made(
-        self, loader: str, expected: str
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    def _made(self, loader: str, expected: str) -> RecordArrays:
         try:
             arrays = [np.asarray(each) for each in _imported("loader", loader)(self.path)]
         except Exception as error:  # the loader is the operator's own code
@@ -154,14 +153,12 @@ class OwnTable:
         except ValueError as error:
             raise AppError(f"{expected}, which is no JSON.") from error
         try:
-            load_users = Schema.from_dict(plain).loader(
-                self.path,
-                user_column=self.user_column,
-                ids=self.ids,
-                quoted=self.quoted,
-                missing_ids=self.missing_ids,
+            schema = Schema.from_dict(plain)
+            return LdpClientApp(
+                TableLoader(
+                    schema, self.path, self.user_column, self.ids, self.quoted, self.missing_ids
+                )
             )
-            return LdpClientApp(load_users)
         except (OSError, ValueError) as error:
             raise AppError(f"The schema {self.schema} cannot be used: {error}") from error
 
