@@ -29,7 +29,13 @@ COMMIT = "commit"  # kind of the first message, and record of its reply
 MIN_NODES: Final = 3
 MAX_NODES: Final = 256
 SESSION_BYTES: Final = 32
-_FIELDS: Final = ("names", "keys", "ephemerals", "signatures")
+# Fields of the record of a set, each with the attribute of a commit that it lists.
+_FIELDS: Final = {
+    "names": "name",
+    "keys": "key",
+    "ephemerals": "ephemeral",
+    "signatures": "signature",
+}
 
 Masked = NDArray[np.uint64]
 
@@ -93,15 +99,11 @@ class Members:
 
     def to_record(self) -> ConfigRecord:
         """Return the members as a record of a Flower message."""
-        commits = self.commits
-        return ConfigRecord(
-            {
-                "names": [commit.name for commit in commits],
-                "keys": [commit.key for commit in commits],
-                "ephemerals": [commit.ephemeral for commit in commits],
-                "signatures": [commit.signature for commit in commits],
-            }
-        )
+        listed: dict[str, Any] = {
+            field: [getattr(commit, name) for commit in self.commits]
+            for field, name in _FIELDS.items()
+        }
+        return ConfigRecord(listed)
 
     @classmethod
     def from_record(cls, record: object) -> Self:
