@@ -77,9 +77,8 @@ class NodeKeys:
         hashes = np.empty(self.count, np.uint64)
         for start in range(0, self.count, _RUN):
             slots = np.arange(start, min(start + _RUN, self.count))
-            hashes[start : start + _RUN] = self.states(Purpose.COHORT, salt, 0, slots) >> np.uint64(
-                1
-            )
+            states = self.states(Purpose.COHORT, salt, 0, slots)
+            hashes[start : start + _RUN] = states >> np.uint64(1)
         return hashes
 
     def addressed(self, salt: int, low: int, high: int) -> Slots:
