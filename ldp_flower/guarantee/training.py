@@ -32,16 +32,8 @@ from ..validation import (
     check_positive,
     check_range,
 )
-from .messages import (
-    CENSUS,
-    FORMAT_VERSION,
-    HASH_END,
-    MessageError,
-    Query,
-    checked_fields,
-    pack,
-    unpack,
-)
+from .messages import CENSUS, HASH_END, MessageError, Query
+from .packing import FORMAT_VERSION, checked_fields, pack, unpack
 
 #: Name of the record with the query in an app's message.
 RIDER = "ldp-flower"

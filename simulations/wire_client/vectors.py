@@ -18,7 +18,8 @@ from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users
 from ldp_flower.audit.probe import replaced
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import HASH_END, Query, Report, pack
+from ldp_flower.guarantee.messages import HASH_END, Query, Report
+from ldp_flower.guarantee.packing import pack
 from ldp_flower.questions import LevelRounding, TableCell
 from ldp_flower.randomizers import KRandomizedResponse, RandomizedResponse
 from ldp_flower.randomness import KeyedRandom, SystemRandom, derive

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import FORMAT_VERSION, HASH_END, Report, pack
+from ldp_flower.guarantee.messages import HASH_END, Report
+from ldp_flower.guarantee.packing import FORMAT_VERSION, pack
 from ldp_flower.questions import WIRE_TYPES, Per, TransformedQuestion, question_from_wire
 from ldp_flower.randomizers import (
     _REGISTRY,

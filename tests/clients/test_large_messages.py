@@ -12,9 +12,10 @@ from deployed_node import NODE_ID, ask, load_users, query
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod, NetworkClientApp, NetworkUsersApp
-from ldp_flower.guarantee import messages
+from ldp_flower.guarantee import packing
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import MessageError, Report, pack
+from ldp_flower.guarantee.messages import MessageError, Report
+from ldp_flower.guarantee.packing import pack
 from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining, NetworkRound, with_query
 from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook, randomizer_from_config
@@ -98,7 +99,7 @@ def test_a_layout_is_bounded_before_anything_is_multiplied(layout, config, produ
         Report.from_record_dict(report_with(layout))
     with pytest.raises(MessageError):
         Report.from_bytes(layout.encode() + b"\n")
-    assert not products or max(products) <= messages._MAX_DIMS * 44
+    assert not products or max(products) <= packing._MAX_DIMS * 44
 
 
 def changed_update():
@@ -171,4 +172,4 @@ def test_what_is_packed_is_within_the_bounds():
     arrays = {f"layer.{i}.weight": np.zeros((0, 3, 1, 2, 3, 1, 1, 1)) for i in range(5000)}
     assert set(Report.from_bytes(Report(arrays).to_bytes()).arrays) == set(arrays)
     layout, _ = pack(arrays)
-    assert len(layout) < messages._MAX_LAYOUT
+    assert len(layout) < packing._MAX_LAYOUT

@@ -13,7 +13,8 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid
-from ldp_flower.guarantee.messages import Query, Report, pack, unpack
+from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.packing import pack, unpack
 from ldp_flower.randomizers.two_level import TwoLevel
 from ldp_flower.strategies import Counts, Means
 

@@ -7,7 +7,8 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_flower.guarantee.messages import MessageError, Query, Report, pack, unpack
+from ldp_flower.guarantee.messages import MessageError, Query, Report
+from ldp_flower.guarantee.packing import pack, unpack
 from ldp_flower.questions import question_from_wire
 from ldp_flower.randomizers import Codebook, SubsetHypercube, Summary
 
