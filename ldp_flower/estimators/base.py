@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..data.entries import Column, columns_of, entries, has
 from ..data.numbers import dense, number_of
-from ..data.schema import Categories, Numeric, Schema, check_rows, collected, column_of
+from ..data.schema import Categories, Numeric, Schema
+from ..data.tables import check_rows, collected, column_of
 from ..simulation.run import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, check_seed

@@ -13,7 +13,7 @@ from flwr.app import Message
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.data import entries as entries_of
-from ldp_flower.data.schema import collected
+from ldp_flower.data.tables import collected
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
 from ldp_flower.questions import Mean
