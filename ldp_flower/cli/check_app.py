@@ -10,7 +10,7 @@ from ..audit.app.loading import AuditedApp, RunConfig, quiet
 from ..guarantee.messages import CENSUS, QUERY, MessageError
 from ..guarantee.training import RIDER, split_query
 from ..simulation.grid import InProcessGrid
-from ..supernode.checks import Findings
+from ..supernode.findings import Findings
 from .run import NODES
 
 _MAX_NODES = 10_000  # largest number tried if there are too few nodes; its census takes seconds

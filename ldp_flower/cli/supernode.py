@@ -23,7 +23,7 @@ from .node_options import NodeOptions, takes_node
 from .run import NumNodes, declared_config
 
 if TYPE_CHECKING:
-    from ..supernode.checks import Findings
+    from ..supernode.findings import Findings
 
 NetworkFile = Annotated[
     Path | None,

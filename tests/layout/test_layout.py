@@ -105,7 +105,8 @@ def test_what_both_agree_on_imports_neither_half():
 
 # They know the contents of Flower's files, and refuse others.
 OF_FLOWERS_NODE = {
-    ("supernode", name) for name in ("answering.py", "journal.py", "checks.py", "node_arguments.py")
+    ("supernode", name)
+    for name in ("answering.py", "journal.py", "data_checks.py", "node_arguments.py")
 }
 
 

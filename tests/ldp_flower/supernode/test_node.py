@@ -24,7 +24,7 @@ from ldp_flower.clients import NetworkClientApp
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.supernode import answering, flower, launch
-from ldp_flower.supernode.checks import census_reply
+from ldp_flower.supernode.data_checks import census_reply
 from ldp_flower.supernode.journal import SubmittedRun, collected_log, harden, line_of, sanitise
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
