@@ -9,14 +9,14 @@ from typing import Final
 from ..guarantee.budget import NOISE, PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
-from ..guarantee.peers import PeersError, PinnedPeers
+from ..guarantee.peers import KeyFiles, PeersError, PinnedPeers
 from ..guarantee.peers_file import shown
 from ..guarantee.studies import Studies, StudiesError, Study
 from ..presentation.words import counted
 from ..questions import WIRE_TYPES
 from .data_checks import check_app, check_records
 from .findings import Findings
-from .settings import OwnApp, OwnRecords, OwnTable, Settings
+from .settings import OwnApp, OwnRecords, OwnTable, Settings, Source
 
 # At this epsilon, an attacker who guesses between two versions of the data may be wrong with a
 # probability of 1 / (1 + exp(epsilon)) only: once in 22,000 times.
@@ -33,16 +33,17 @@ def examine(
     with the inputs of the ``network``, a file of :meth:`ldp_flower.models.Network.save`.
     """
     findings = Findings()
+    source, files = (None, None) if settings is None else (settings.source, settings.files)
     findings.problems += _mistyped(config)
     policy = _policy(config, findings)
     _ledger(config, policy, findings)
-    _keys(config, settings, findings)
-    _places(config, settings, findings)
-    _peers(settings, policy, findings)
-    studies = _studies(settings, policy, findings)
+    _keys(config, source, findings)
+    _places(config, source, files, findings)
+    _peers(files, policy, findings)
+    studies = _studies(source, policy, findings)
     if settings is not None and not findings.problems:
-        if isinstance(settings.source, OwnRecords):
-            check_records(config, settings.source, policy, network, findings)
+        if isinstance(source, OwnRecords):
+            check_records(config, source, policy, network, findings)
         else:
             check_app(config, settings, studies, findings)
     return findings
@@ -99,14 +100,14 @@ def _ledger(config: Mapping[str, object], policy: PrivacyPolicy | None, findings
         findings.problems.append(str(error))
 
 
-def _keys(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
+def _keys(config: Mapping[str, object], source: Source | None, findings: Findings) -> None:
     nearly = PrivacyPolicy.nearly_settings(config)
     for key, setting in sorted(nearly.items()):
         findings.doubts.append(
             f"The key {key!r} is no setting of ldp-flower and is left to the app: is {setting!r} "
             "meant?"
         )
-    if settings is not None and not isinstance(settings.source, OwnApp):
+    if source is not None and not isinstance(source, OwnApp):
         for key in sorted(PrivacyPolicy.unknown_settings(config) - set(nearly)):
             findings.problems.append(f"The key {key!r} has no effect on a node without an app.")
 
@@ -119,17 +120,16 @@ _NOISE = {
 }
 
 
-def _peers(settings: Settings | None, policy: PrivacyPolicy | None, findings: Findings) -> None:
+def _peers(files: KeyFiles | None, policy: PrivacyPolicy | None, findings: Findings) -> None:
     """Check the key and the peers of a node that shares its noise."""
-    files = None if settings is None else settings.files
-    shared = policy is not None and policy.noise == "shared"
-    if shared and files is None:
-        findings.problems.append(
-            'With noise="shared" the node needs `ldp-flower supernode` with --key and --peers.'
-        )
+    dishonest = None if policy is None else policy.max_dishonest  # set with shared noise only
     if files is None:
+        if dishonest is not None:
+            findings.problems.append(
+                'With noise="shared" the node needs `ldp-flower supernode` with --key and --peers.'
+            )
         return
-    if policy is not None and not shared:
+    if policy is not None and dishonest is None:
         findings.problems.append('--key and --peers have no effect without noise="shared".')
     try:
         found = PinnedPeers.read(files)
@@ -138,8 +138,7 @@ def _peers(settings: Settings | None, policy: PrivacyPolicy | None, findings: Fi
         return
     others = sorted(set(found.pins) - {found.name})
     findings.facts.append(f"Peers: this node is {found.name}; it knows {', '.join(others)}.")
-    dishonest = (policy.max_dishonest or 0) if policy is not None else 0
-    if shared and len(found.pins) < dishonest + 3:
+    if dishonest is not None and len(found.pins) < dishonest + 3:
         findings.problems.append(
             f"{len(found.pins)} nodes are too few to share noise if {dishonest} may collude: at "
             f"least {dishonest + 3} are needed, so that one may fail."
@@ -147,12 +146,12 @@ def _peers(settings: Settings | None, policy: PrivacyPolicy | None, findings: Fi
 
 
 def _studies(
-    settings: Settings | None, policy: PrivacyPolicy | None, findings: Findings
+    source: Source | None, policy: PrivacyPolicy | None, findings: Findings
 ) -> Studies | None:
     """Return the approved studies, if their file is valid; add findings about it."""
     if policy is None or policy.studies is None:
         return None
-    if settings is not None and isinstance(settings.source, OwnRecords):
+    if isinstance(source, OwnRecords):
         findings.problems.append(
             "A node with approved studies trains nothing: take the key studies out."
         )
@@ -196,12 +195,13 @@ def _told(study: Study, now: float) -> str:
     )
 
 
-def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
+def _places(
+    config: Mapping[str, object], source: Source | None, files: KeyFiles | None, findings: Findings
+) -> None:
     """Add findings for files that are missing, or that other accounts can read or change."""
     named = {
         f"{key} {value}": value for key, value in config.items() if value and isinstance(value, str)
     }
-    source = None if settings is None else settings.source
     schema = source.schema if isinstance(source, OwnTable) else None
     anyone = {schema, config.get("studies")}  # who reads these learns nothing
     if isinstance(source, OwnTable):
@@ -209,7 +209,6 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
         named |= {f"--ids {source.ids}": source.ids} if source.ids is not None else {}
     if isinstance(source, OwnRecords):
         named[f"--records {source.path}"] = source.path
-    files = None if settings is None else settings.files
     if files is not None:
         named |= {f"--key {files.key}": files.key, f"--peers {files.peers}": files.peers}
         anyone.add(files.peers)

@@ -30,10 +30,7 @@ _ABOUT_RIGHT = 0.5, 2.0
 
 
 def check_app(
-    config: Mapping[str, object],
-    settings: Settings,
-    studies: Studies | None,
-    findings: Findings,
+    config: Mapping[str, object], settings: Settings, studies: Studies | None, findings: Findings
 ) -> None:
     """Add findings on the operator's app or table, which is asked for its number of users."""
     try:
@@ -51,6 +48,7 @@ def check_app(
                 "refuse every question."
             )
         return
+    own = isinstance(settings.source, OwnApp)
     with collected_log("ldp_flower", logging.WARNING) as records:
         reply = census_reply(app, config)
     # First the oddities of a table that can be read, then the client's other warnings.
@@ -60,18 +58,14 @@ def check_app(
         why = warnings[-1] if warnings else reply.error.reason
         findings.problems.append(f"{settings.name} does not answer: {why}")
     elif not (users := reply.content.metric_records["census"]["users"]):
-        findings.doubts.append(
-            f"{settings.name} has no users, so nobody would answer: it has no rows, and no --ids "
-            "that name whom it is about."
-            if not isinstance(settings.source, OwnApp)
-            else f"{settings.name} has no users, so nobody would answer: load_users returns none."
-        )
+        of_table = "it has no rows, and no --ids that name whom it is about"
+        why = "load_users returns none" if own else of_table
+        findings.doubts.append(f"{settings.name} has no users, so nobody would answer: {why}.")
     else:
         if studies is not None and SCHEMA in reply.content:
             declared = reply.content.metric_records[SCHEMA]  # names are "column age", "target wage"
             _columns(studies, [name.partition(" ")[2] for name in declared], findings)
-        what = "App" if isinstance(settings.source, OwnApp) else "Table"
-        findings.facts.append(f"{what}: {settings.name}, with {users} users.")
+        findings.facts.append(f"{'App' if own else 'Table'}: {settings.name}, with {users} users.")
         findings.doubts += warnings  # entries that do not match the schema
 
 

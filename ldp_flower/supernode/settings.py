@@ -5,7 +5,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from flwr.app import Context
@@ -163,6 +163,10 @@ class OwnTable:
             raise AppError(f"The schema {self.schema} cannot be used: {error}") from error
 
 
+#: An operator's choice of what the node answers from.
+Source = OwnApp | OwnTable | OwnRecords
+
+
 @dataclass(frozen=True)
 class Settings:
     """The operator's choices, which no run can see or change.
@@ -171,7 +175,7 @@ class Settings:
     run with another PATH. ``files`` are the key and the peers of a node that shares its noise.
     """
 
-    source: OwnApp | OwnTable | OwnRecords
+    source: Source
     path: str
     files: KeyFiles | None = None
 
@@ -189,6 +193,6 @@ class Settings:
     def read(cls, file: Path) -> Self:
         """Return the settings from a file of :meth:`write`."""
         plain = json.loads(file.read_text())
-        kind = {each.__name__: each for each in (OwnApp, OwnTable, OwnRecords)}[plain["kind"]]
+        kind = {each.__name__: each for each in get_args(Source)}[plain["kind"]]
         files = plain["files"]
         return cls(kind(**plain["source"]), plain["path"], files and KeyFiles(*files))
