@@ -28,7 +28,7 @@ from ..randomness import Words
 from . import one_time_keys, study_book
 from .answer_lock import answering
 from .budget import Cost, PrivacyPolicy
-from .ledger_file import LedgerError, LedgerFile, fact, is_over, latest, series_keys
+from .ledger_file import LedgerError, LedgerFile, begins_period, fact, latest, series_keys
 from .limits import Allowed, Limit, limits_of
 from .one_time_keys import OneTimeKey
 from .peers import Peers
@@ -107,7 +107,7 @@ class Claim:
         return cls(bits.astype(bool), kept[0])
 
 
-def able(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allowed:
+def can_pay(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allowed:
     """Return a mask of the users who can pay ``cost`` within all limits.
 
     ``used`` is the number of reports that each user has sent in the cost's plan. The first of them
@@ -117,7 +117,7 @@ def able(limits: Sequence[Limit], used: NDArray[np.int64], cost: Cost) -> Allowe
     return np.asarray(np.where(used > 0, used + cost.weight <= cost.steps, within))
 
 
-def given_back(
+def refunds(
     used: NDArray[np.int64], cost: Cost, epsilon_after: EpsilonAfter
 ) -> NDArray[np.float64]:
     """Return the epsilon to give back to each user, who has sent ``used`` reports of a plan.
@@ -193,7 +193,7 @@ class SqliteLedger(LedgerFile):
             found.update({user: numbers for user, *numbers in rows})
         return np.array([found.get(name, (0.0, 0.0, 0.0)) for name in names]).reshape(-1, 3).T
 
-    def _able(
+    def _can_pay(
         self,
         connection: sqlite3.Connection,
         accounts: Accounts,
@@ -204,7 +204,7 @@ class SqliteLedger(LedgerFile):
         if study is not None and study_book.is_over(connection, study):
             return np.zeros(len(accounts), bool)
         limits = self._limits(connection, accounts, policy, study)
-        return able(limits, self._used(connection, accounts, cost), cost)
+        return can_pay(limits, self._used(connection, accounts, cost), cost)
 
     def _limits(
         self,
@@ -254,10 +254,10 @@ class SqliteLedger(LedgerFile):
         """Return a mask of the ``accounts`` that can still pay ``cost`` under policy and study."""
         if policy.period is None and study is None:
             with self.open() as connection:
-                return self._able(connection, accounts, cost, policy, None)
+                return self._can_pay(connection, accounts, cost, policy, None)
         with self.transaction() as connection:
             self._begin_period(connection, policy)
-            return self._able(connection, accounts, cost, policy, study)
+            return self._can_pay(connection, accounts, cost, policy, study)
 
     def limits(
         self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
@@ -270,7 +270,7 @@ class SqliteLedger(LedgerFile):
     @staticmethod
     def _begin_period(connection: sqlite3.Connection, policy: PrivacyPolicy) -> None:
         """Renew the budgets of all users if a period is over."""
-        if policy.period is not None and is_over(connection, policy.period, time.time()):
+        if policy.period is not None and begins_period(connection, policy.period, time.time()):
             renew(connection, spenders(connection))
 
     def reserve(
@@ -305,7 +305,7 @@ class SqliteLedger(LedgerFile):
             claim = _claim(connection, entry.digest, len(accounts))
             new = claim is None
             if claim is None:
-                claim = Claim(self._able(connection, accounts, cost, policy, study))
+                claim = Claim(self._can_pay(connection, accounts, cost, policy, study))
             elif claim.reply is None and study and study_book.has_ended(connection, study):
                 claim = Claim(np.zeros(len(accounts), bool))  # paid, and not computed in time
             if claim.reply is not None or not claim.users.any():
@@ -379,10 +379,10 @@ class SqliteLedger(LedgerFile):
         # It may take a minute, for which other processes would not wait: it is called before.
         epsilon_after = cache(epsilon_after)
         with self.open() as connection:
-            given_back(self._used(connection, accounts, cost), cost, epsilon_after)
+            refunds(self._used(connection, accounts, cost), cost, epsilon_after)
         with self.transaction() as connection:
             used = self._used(connection, accounts, cost)
-            back = given_back(used, cost, epsilon_after)
+            back = refunds(used, cost, epsilon_after)
             named = zip(texts(accounts), back.tolist(), strict=True)
             given = [(epsilon, name) for name, epsilon in named if epsilon > 0]
             connection.executemany(

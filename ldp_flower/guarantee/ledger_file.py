@@ -244,7 +244,7 @@ class LedgerFile:
 
 
 def fact(connection: sqlite3.Connection, name: str) -> str | None:
-    """Return the text that the ledger stores under ``name``, such as its format, or None."""
+    """Return the text that the ledger stores under ``name``, such as its identity, or None."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'fact'").fetchone():
         return None
     row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
@@ -264,8 +264,10 @@ _SEEN: Final = "latest time"  # facts of a ledger, in seconds
 _BEGAN: Final = "period began"
 
 
-def is_over(connection: sqlite3.Connection, period: str, clock: float) -> bool:
+def begins_period(connection: sqlite3.Connection, period: str, clock: float) -> bool:
     """Return True if a period is over, and begin the next period; record the clock's time.
+
+    The caller then renews the budgets of all users.
 
     If no period has begun on the ledger so far, begin the first period and return False: earlier
     spending counts in this first period.

@@ -18,9 +18,9 @@ from .ledger import (
     EpsilonAfter,
     PermanentSeries,
     SqliteLedger,
-    able,
-    given_back,
+    can_pay,
     is_open,
+    refunds,
 )
 from .limits import Allowed, Limit, limits_of
 from .one_time_keys import OneTimeKey
@@ -112,7 +112,7 @@ class StateLedger:
         """Return a mask of the ``accounts`` that can still pay ``cost`` under policy and study."""
         if study is not None and self.is_over(study):
             return np.zeros(len(accounts), bool)
-        return able(self.limits(accounts, policy, study), self._used(cost)[accounts], cost)
+        return can_pay(self.limits(accounts, policy, study), self._used(cost)[accounts], cost)
 
     def limits(
         self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
@@ -160,7 +160,7 @@ class StateLedger:
         used = every[accounts]
         if cost.plan is None or not (begun := is_open(used, cost)).any():
             return
-        back = given_back(used, cost, epsilon_after)
+        back = refunds(used, cost, epsilon_after)
         self._spent[:, accounts] -= back * np.array([[1.0], [0.0], [1.0]])
         self._state[self._spent_name] = ArrayRecord([self._spent])
         every[accounts[begun]] = cost.steps
