@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -225,8 +225,8 @@ class Users(PlainFields):
             user = np.array([place[name] for name in names], np.int64)[user]
             names = list(place)
         offsets = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(names)))])
-        sorted_rows = users._with_rows(np.argsort(user, kind="stable"))
-        return replace(sorted_rows, offsets=offsets, ids=np.array(names, np.str_))
+        order = np.argsort(user, kind="stable")
+        return users._with_rows(order, offsets=offsets, ids=np.array(names, np.str_))
 
     @classmethod
     def from_items(
