@@ -73,13 +73,17 @@ class Numeric(PlainFields):
         return [column]
 
     def coded(self, values: object) -> Floats:
-        """Return standardised numbers, shape (rows,), with NaN for entries that are not numbers."""
+        """Return standardised numbers, shape (rows,), with NaN for entries that are not numbers.
+
+        They are the targets, which have to show what is missing. Features are those of
+        :meth:`standardise`.
+        """
         numbers = as_numbers(values)
         return np.asarray((np.clip(numbers, self.low, self.high) - self._centre) / self._scale)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both bounds of the column, after standardisation."""
+        """Both bounds of the column, after standardisation: the range of :meth:`coded`."""
         low, high = self.coded([self.low, self.high]).tolist()
         return low, high
 
@@ -166,7 +170,11 @@ class Categories(PlainFields):
         return [f"{column}={value}" for value in self.values]
 
     def coded(self, values: object) -> Floats:
-        """Return category indices 0, 1, ..., shape (rows,), with NaN for other values."""
+        """Return category indices 0, 1, ..., shape (rows,), with NaN for other values.
+
+        They are the targets, which have to show what is missing. Features are those of
+        :meth:`standardise`.
+        """
         place = {label: float(i) for i, label in enumerate(self.values)}
         for one, other in (_TRUTHS, _TRUTHS[::-1]):
             if set(one) <= set(place) and not set(other) & set(place):
@@ -257,7 +265,11 @@ def plain_of(kind: Numeric | Categories) -> dict[str, Any]:
 
 
 def exact_of(kind: Numeric | Categories) -> object:
-    """Return a column's declaration as plain values for a digest, in which 1 equals 1.0."""
+    """Return a column's declaration as plain values for :meth:`.Schema.digests`.
+
+    Declarations with the same features have the same values: 1 and 1.0 as a bound, 7 and "7" as a
+    category.
+    """
     if isinstance(kind, Categories):
         return [list(kind.values), kind.other]
     return {name: float(value) for name, value in plain_of(kind).items()}

@@ -1,4 +1,8 @@
-"""Whole floats that may stand for several integers; pandas makes them beside a missing entry."""
+"""Whole floats that may stand for several integers, so that two users or items could be one.
+
+pandas makes floats of the integers of a column with a missing entry. Both 2**53 and 2**53 + 1 then
+become the float 2.0**53. Names, items and categories from such columns are refused or missing.
+"""
 
 import math
 from typing import Any, Final
@@ -18,7 +22,7 @@ def exact_below(kind: Any) -> int:
 
 
 def exact_in(column: Any) -> int:
-    """Return the bound of :func:`exact_below` for the type of a column's array."""
+    """Return the bound of :func:`exact_below` for a column; that of Python's floats for a list."""
     array = as_array(column)
     return EXACT if array is None else exact_below(array.dtype)
 

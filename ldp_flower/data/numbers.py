@@ -126,8 +126,9 @@ def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
 def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -> str:
     """Return a text with the columns that have non-finite entries, and with their numbers of rows.
 
-    The columns with the most such rows come first. ``table`` is a result of :func:`as_table`.
-    Columns without names are listed by index.
+    Logs and errors show it, so that the owner of the table can correct these columns. The columns
+    with the most such rows come first. ``table`` is a result of :func:`as_table`. Columns without
+    names are listed by index.
     """
     counts = (~np.isfinite(table)).sum(axis=0)
     worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_COLUMNS_NAMED] if counts[i]]

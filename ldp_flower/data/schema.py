@@ -126,7 +126,7 @@ class Schema(PlainFields):
     def places(self, name: str) -> range:
         """Return the indices of a column's features; the target's index follows all features.
 
-        Raise ValueError if there is no such column.
+        Questions name features by these indices. Raise ValueError if there is no such column.
         """
         if name == self.target:
             return range(self.num_features, self.num_features + 1)
@@ -139,8 +139,8 @@ class Schema(PlainFields):
     def centred(self) -> NDArray[np.bool_]:
         """Mask of the features and, last, the target: True if its centre need not be estimated.
 
-        The centre is then declared, or the column has no centre: the intercept, indicators and
-        classes have none.
+        Such a centre is declared, or the column has no centre: the intercept, indicators and
+        classes have none. Protocols spend budget on the other centres only.
         """
         return self._known(lambda column: column.centre is not None)
 
@@ -305,7 +305,8 @@ class Schema(PlainFields):
     def digests(self) -> dict[str, int]:
         """Return the digests of the declarations of the columns and of the target, by name.
 
-        A digest has 63 bits. Two schemas with equal digests are equal, unless an adversary has
+        Nodes send them with the census, and a run stops if they differ from the strategy's. A
+        digest has 63 bits. Two schemas with equal digests are equal, unless an adversary has
         searched for a collision.
         """
         parts = {

@@ -337,7 +337,10 @@ class Users(PlainFields):
 
 
 def partition_range(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
-    """Return the indices at which part ``index`` begins and ends; the end is not in the part."""
+    """Return the indices of the first user of node ``index`` and of the first one after its last.
+
+    A simulation splits its users over nodes like this.
+    """
     if not 0 <= index < num_partitions:
         raise ValueError(f"Expected 0 <= index < {num_partitions}, got {index}.")
     size, extra = divmod(num_users, num_partitions)
@@ -388,7 +391,7 @@ def _checked_offsets(offsets: ArrayLike, rows: int) -> NDArray[np.int64]:
     return ends.astype(np.int64, copy=False)
 
 
-#: Name of the record in a census that holds the digests of a node's schema.
+#: Name of the record in the reply to a census that holds the digests of a node's schema.
 SCHEMA: Final = "schema"
 
 

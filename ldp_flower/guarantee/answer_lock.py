@@ -15,9 +15,10 @@ if sys.platform != "win32":
 def answering(path: Path, digest: str) -> Iterator[None]:
     """Hold the lock of the query with this digest; other processes and threads wait for it.
 
-    The lock covers one byte of the file at ``path``. The position of the byte follows from the
-    digest. The operating system releases a lock when the process that holds it ends. On Windows,
-    where Flower runs no nodes, there is no lock.
+    A server may send a query twice. The node answers one copy at a time, so that the second copy
+    finds the reply that is stored for the first. The lock covers one byte of the file at ``path``.
+    The position of the byte follows from the digest. The operating system releases a lock when the
+    process that holds it ends. On Windows, where Flower runs no nodes, there is no lock.
     """
     if sys.platform == "win32":
         yield

@@ -14,13 +14,19 @@ from .messages import HASH_END, NodeKeys
 
 
 def salt_of(experiment: str) -> int:
-    """Return the public salt of an experiment's hashes, in ``[0, 2**63)``."""
+    """Return the salt of an experiment's hashes, in ``[0, 2**63)``.
+
+    Devices and server compute it from the public name, so that they agree on the arms.
+    """
     content = b"ldp-flower experiment\0" + experiment.encode()
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) % HASH_END
 
 
 def end_of_first(allocation: float) -> int:
-    """Return the hash below which users are in the first arm, whose share is ``allocation``."""
+    """Return the bound of the hashes of the first arm, in which a share ``allocation`` of users is.
+
+    A user is in the first arm if its hash is below the bound.
+    """
     return int(allocation * HASH_END)
 
 

@@ -45,9 +45,10 @@ def in_simulation() -> bool:
 class Cost(PlainFields):
     """A privacy cost, or the sum of several by basic composition.
 
-    A cost with the name of a ``plan`` covers all ``steps`` reports of the plan. The first report
-    pays for all of them. One report counts as ``weight`` of the steps. ``alone`` is the epsilon if
-    all other nodes collude; by default it is ``epsilon``.
+    A plan is a sequence of reports that is paid once, such as the rounds of a training. A cost with
+    the name of a ``plan`` covers all its ``steps``, and its first report pays for all of them. One
+    report uses up ``weight`` of the steps. ``alone`` is the epsilon if all other nodes collude; by
+    default it is ``epsilon``.
     """
 
     epsilon: float
@@ -76,7 +77,8 @@ class Cost(PlainFields):
     def of(cls, randomizer: Randomizer, salt: int = 0) -> Self:
         """Return the cost of one report, as the mechanism states it.
 
-        Runs with different ``salt`` have different plans.
+        If one payment covers several reports, it covers those of one run, which has the number
+        ``salt``.
         """
         if not isinstance(randomizer, RecordMechanism | NodeSum):
             return cls(randomizer.epsilon, randomizer.delta)
@@ -88,7 +90,10 @@ class Cost(PlainFields):
 
 
 def place_of(randomizer: Randomizer) -> str:
-    """Return the place at which a mechanism adds its noise, one of :data:`NOISE`."""
+    """Return the place at which a mechanism adds its noise, one of :data:`NOISE`.
+
+    Policies and studies allow mechanisms by this place.
+    """
     if isinstance(randomizer, NodeSum):
         return "shared" if randomizer.shared else "node"
     return "user"
@@ -299,7 +304,11 @@ class PrivacyPolicy(PlainFields):
 
     @classmethod
     def nearly_settings(cls, keys: Iterable[str]) -> dict[str, str]:
-        """Return the unknown keys that are nearly a setting, each with the setting it may mean."""
+        """Return the keys that may be misspelt settings, each with the setting that it resembles.
+
+        Such a key would have no effect, and a limit that the operator wanted would not hold. So
+        nodes warn of it.
+        """
         settings = cls._settings()
         matches = {
             key: get_close_matches(key, settings, n=1, cutoff=_NEARLY)
@@ -308,7 +317,10 @@ class PrivacyPolicy(PlainFields):
         return {key: match[0] for key, match in matches.items() if match}
 
     def tightened_by(self, other: "PrivacyPolicy | None") -> "PrivacyPolicy":
-        """Return a policy that has, for each limit, the stricter value of two policies."""
+        """Return a policy that has, for each limit, the stricter value of two policies.
+
+        In a deployment, a client answers under the operator's policy, tightened by the app's own.
+        """
         if other is None:
             return self
         files = {file for file in (self.studies, other.studies) if file is not None}

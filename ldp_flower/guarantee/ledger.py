@@ -41,9 +41,11 @@ EpsilonAfter = Callable[[int], float]  # function from a number of reports to th
 
 @dataclass(frozen=True)
 class Entry:
-    """Book entry of an answer that is about to be computed, with the query's digest.
+    """Entry of a query in the ledger, which is made before the answer is computed.
 
-    ``run_id`` is the number of the run that the server states.
+    ``digest`` identifies the query: a query with the same digest is a repetition. The other fields
+    are for the operator to read: the number of the run that the server states, the name of the
+    question and the class of the mechanism.
     """
 
     digest: str
@@ -54,7 +56,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class PermanentSeries:
-    """A series of permanent answers, and each user's public coin in it."""
+    """A series of collections in which each user's answer follows from its value and a secret.
+
+    ``coins`` holds a public random number of each user. It may not change in a series, see
+    :func:`~.ledger_file.series_keys`.
+    """
 
     name: str
     coins: Sequence[int]
@@ -92,7 +98,7 @@ class Claim:
         return replace(self, attempts=min(self.attempts, ATTEMPTS) + 1)
 
     def to_bytes(self) -> bytes:
-        """Return the claim as bytes, which the ledger keeps in the place of the future reply."""
+        """Return the claim as bytes, which the ledger stores until there is a reply."""
         return _RESERVED + bytes([self.attempts]) + np.packbits(self.users).tobytes()
 
     @classmethod
@@ -158,7 +164,10 @@ class SqliteLedger(LedgerFile):
     """
 
     def answering(self, digest: str) -> AbstractContextManager[None]:
-        """Lock a query while it is answered, see :func:`~.answer_lock.answering`."""
+        """Return a context in which no other process answers the query with this digest.
+
+        See :func:`~.answer_lock.answering`.
+        """
         return answering(self._path.with_name(f"{self._path.name}-answers"), digest)
 
     def check(self, unit: str) -> None:
@@ -262,7 +271,10 @@ class SqliteLedger(LedgerFile):
     def limits(
         self, accounts: Accounts, policy: PrivacyPolicy, study: Study | None = None
     ) -> list[Limit]:
-        """Return the limits of a policy and a study, each with what every account has spent."""
+        """Return the limits of a policy and a study, each with what every account has spent.
+
+        They show which limit is the reason if users cannot pay.
+        """
         with self.transaction() as connection:
             self._begin_period(connection, policy)
             return self._limits(connection, accounts, policy, study)
@@ -430,8 +442,9 @@ class SqliteLedger(LedgerFile):
         return claim.reply
 
     def rehearse(self, entry: Entry, reply: bytes, closes: bytes) -> None:
-        """Store the reply to a rehearsed shared sum, which costs nothing, and delete its key.
+        """Store a node's masked sum in a rehearsal, and delete the one-time key of its masks.
 
+        A rehearsal is about no data, so that no user pays. The digest of the commit is ``closes``.
         Raise LedgerError if the one-time key was already deleted, since another answer may have
         been masked with it.
         """

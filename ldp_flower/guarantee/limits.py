@@ -89,9 +89,10 @@ def _each(
 def exceeded(limits: Sequence[Limit], cost: Cost) -> list[str]:
     """Return the names of limits that a cost exceeds, if the names tell no users apart.
 
-    Limits that the cost exceeds without any earlier spending are named. If there are no such
-    limits, and if there are several users who have all spent exactly the same, the limits that the
-    cost exceeds for all users are named. Otherwise no limit is named.
+    The server receives these names if no user can pay. Limits that the cost exceeds without any
+    earlier spending are named. If there are no such limits, and if there are several users who have
+    all spent exactly the same, the limits that the cost exceeds for all users are named. Otherwise
+    no limit is named.
     """
     found = [each for each in limits if cost.numbers[each.place] > each.largest]
     if not found and _are_alike(limits):

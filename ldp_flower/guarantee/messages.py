@@ -80,7 +80,11 @@ class NodeKeys:
         return np.flatnonzero((hashes >= np.uint64(low)) & (hashes < np.uint64(high)))
 
     def coins(self, salt: int, step: int, slots: Slots) -> Words:
-        """Return the public random words that the users in ``slots`` have in one step."""
+        """Return a public random number of 64 bits for each user in ``slots``, for one step.
+
+        The server computes the same numbers. Both sides use them for random choices that need not
+        be secret, such as a user's hash function, which then need not be sent.
+        """
         return self.states(Purpose.COIN, salt, step, slots)
 
 
@@ -242,7 +246,7 @@ class Query:
 
     @property
     def summary(self) -> tuple[str, str]:
-        """Names of the question and of the randomizer's class."""
+        """Names of the question and of the randomizer's class, which the ledger stores."""
         return self.statistic, type(self.randomizer).__name__
 
     def digest(self, *about: object) -> str:

@@ -42,7 +42,17 @@ Masked = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Commit:
-    """A node's signed one-time key for one query."""
+    """A node's signed one-time key for one query, by which it declares that it will answer.
+
+    Attributes
+    ----------
+    name, key : str and bytes
+        Name and public Ed25519 key of the node.
+    ephemeral : bytes
+        Public X25519 key that the node has drawn for this query alone.
+    signature : bytes
+        Signature of the query's digest, the name and both keys, by the node's Ed25519 key.
+    """
 
     name: str
     key: bytes

@@ -95,7 +95,7 @@ class StateLedger:
         return np.array(studies[study.id].numpy())
 
     def _studies(self) -> ArrayRecord:
-        """Return the record of spending in all studies, by id; it is empty in the first message."""
+        """Return the record of what users have spent, by study; empty in the first message."""
         return self._state.array_records.get(self._studies_name, ArrayRecord())
 
     def now(self) -> float:

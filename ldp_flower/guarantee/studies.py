@@ -28,7 +28,7 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _LISTS: Final = {"questions", "columns", "noise", "signed_by"}
 _DAY: Final = 86_400
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-#: Names of what a study's share limits.
+#: Names of the three limits of a study, in the order of :attr:`Study.limits`.
 LIMITS: Final = ("epsilon", "delta", "epsilon-alone")
 
 

@@ -47,5 +47,8 @@ def alone(connection: sqlite3.Connection) -> str:
 
 
 def spending(epsilon: float, delta: float, if_alone: float) -> Cost:
-    """Return the sums of three costs as one Cost; ``alone`` is set only if it differs."""
+    """Return sums of a ledger as one Cost, whose ``alone`` is None if it equals ``epsilon``.
+
+    ``if_alone`` is the sum of the epsilons if all other nodes collude.
+    """
     return Cost(epsilon, delta, alone=None if if_alone == epsilon else if_alone)

@@ -84,7 +84,7 @@ class Accounts:
     renewals: pd.DataFrame
     period: str = ""
 
-    #: Name of this state among exports.
+    #: Name by which exports tell a ledger's numbers from those of a run.
     source = "ledger"
 
     @classmethod
@@ -114,7 +114,7 @@ class Accounts:
 
     @property
     def totals(self) -> dict[str, float]:
-        """Numbers about the whole ledger by name, such as the number of users."""
+        """Numbers about the whole ledger by name, such as the number of users, for reports."""
         spent = self.users.epsilon
         totals = {
             "format": FORMAT,

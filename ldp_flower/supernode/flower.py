@@ -61,7 +61,7 @@ def check() -> None:
 
 
 def digest() -> str:
-    """Return the hash of those of Flower's files on which the guarantee rests."""
+    """Return one hash of all :data:`FILES` of the installed Flower, which :data:`TESTED` lists."""
     spec = find_spec("flwr")
     if spec is None or spec.origin is None:
         raise UntestedFlower("Flower is not installed.")

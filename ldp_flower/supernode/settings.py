@@ -84,7 +84,8 @@ class OwnRecords:
     def __call__(self, context: Context | None = None) -> RecordArrays:
         """Return records, shape (records, ...), targets, and owners or None.
 
-        Raise ValueError for a bad file and for an error of the loader.
+        The app that trains on the records calls this for each message. Raise ValueError for a bad
+        file and for an error of the loader.
         """
         if self.loader is None:
             expected = (
