@@ -148,7 +148,7 @@ class Committed:
         fields = dict(record)
         pins = fields.pop("pins", None)
         if set(fields) != {"name", "key", "ephemeral", "signature"} or not isinstance(pins, list):
-            raise MessageError("Expected a commit and its pins.")
+            raise MessageError("Expected a commit and pins, the list of accepted keys.")
         return cls(Commit(**fields), frozenset(pin for pin in pins if isinstance(pin, bytes)))
 
 

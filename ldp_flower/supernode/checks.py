@@ -70,9 +70,9 @@ def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy |
         )
         if policy.max_epsilon > _WEAK_EPSILON:
             findings.doubts.append(
-                f"max-epsilon {policy.max_epsilon:g} gives almost no protection: whoever guesses "
-                f"between two versions of a {policy.unit}'s data may be wrong less than once in "
-                "20,000 times. Usual values are 0.5 to 8."
+                f"max-epsilon {policy.max_epsilon:g} gives almost no protection: an attacker who "
+                f"guesses between two versions of a {policy.unit}'s data may be wrong less than "
+                "once in 20,000 times. Usual values are 0.5 to 8."
             )
     return policy
 

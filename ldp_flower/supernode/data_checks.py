@@ -60,7 +60,7 @@ def check_app(
     elif not (users := reply.content.metric_records["census"]["users"]):
         of_table = "it has no rows, and no --ids that name whom it is about"
         why = "load_users returns none" if own else of_table
-        findings.doubts.append(f"{settings.name} has no users, so nobody would answer: {why}.")
+        findings.doubts.append(f"{settings.name} has no users who could answer: {why}.")
     else:
         if studies is not None and SCHEMA in reply.content:
             declared = reply.content.metric_records[SCHEMA]  # names are "column age", "target wage"

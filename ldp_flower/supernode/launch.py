@@ -56,8 +56,8 @@ def programs(settings: Settings) -> Iterator[Path]:
             (folder / program).chmod(0o700)
             if not os.access(folder / program, os.X_OK):
                 raise LaunchError(
-                    f"Nothing can be executed in {folder.parent}, which is mounted so: set TMPDIR "
-                    "to a folder of the node's own."
+                    f"Expected a folder for temporary files that may hold programs, got "
+                    f"{folder.parent}, which is mounted with noexec: set TMPDIR to another folder."
                 )
         opened = os.open(folder, os.O_RDONLY)
         fcntl.flock(opened, fcntl.LOCK_EX)  # systemd-tmpfiles does not clean up a locked folder

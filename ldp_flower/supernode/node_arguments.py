@@ -29,13 +29,13 @@ def node_config_of(arguments: Sequence[str]) -> Mapping[str, object]:
     known = _parse_args_run_supernode().parse_args(list(arguments))
     if known.isolation != ISOLATION_MODE_SUBPROCESS:
         raise ArgumentsError(
-            f"Expected no --isolation {known.isolation}: then whoever reaches the SuperNode's port "
-            "answers its messages, and not the operator's app."
+            f"Expected no --isolation {known.isolation}: then any program that reaches the "
+            "SuperNode's port can answer its messages instead of the operator's app."
         )
     if not _is_loopback(known.host):
         raise ArgumentsError(
-            f"Expected no --host {known.host}: whoever reaches the SuperNode's port can answer its "
-            "messages, so it is for this machine only."
+            f"Expected no --host {known.host}: any program that reaches the SuperNode's port can "
+            "answer its messages, so that the port has to be for this machine only."
         )
     if known.runtime_dependency_install:
         raise ArgumentsError(

@@ -63,7 +63,7 @@ def test_a_file_that_is_missing_is_no_tested_flower(monkeypatch):
     [
         (["--isolation", "process"], "no --isolation process"),
         (["--isol=process"], "no --isolation process"),  # as argparse takes it, too
-        (["--host", "0.0.0.0"], "whoever reaches the SuperNode's port can answer"),
+        (["--host", "0.0.0.0"], "any program that reaches the SuperNode's port can answer"),
         (["--host", "node.example"], "for this machine only"),
         (["--allow-runtime-dependency-installation"], "would decide what is installed"),
         (["--node-config", "max-epsilon 2"], "does not read max-epsilon 2"),
