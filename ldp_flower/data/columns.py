@@ -157,7 +157,7 @@ class Categories(PlainFields):
 
     @property
     def declared(self) -> tuple[object, ...]:
-        """The categories in their given types: 7 or "7"."""
+        """The categories in their given types (7 or "7"), of which ``values`` has the texts."""
         return self._declared  # type: ignore[attr-defined, no-any-return]
 
     @property
@@ -212,6 +212,7 @@ def check_kind(what: str, kind: object) -> None:
 def log_mismatches(table: Mapping[str, tuple[Numeric | Categories, object]]) -> None:
     """Log for the worst columns how many entries do not match the column's declaration.
 
+    The log is on the machine with the table, and shows that a bound or a category may be wrong.
     ``table`` has the declaration and the entries of each column, by name.
     """
     found = [each for name, (kind, values) in table.items() for each in _faults(name, kind, values)]

@@ -46,7 +46,8 @@ def of_entry(function: Callable[[Any], T], entry: Any, otherwise: T) -> T:
 def has(value: Any, *names: str) -> bool:
     """Return True if a value's type has attributes of these names.
 
-    The value is not asked: its attributes could be labels of an index or names of columns.
+    So the columns of a library are recognised without its import. The value is not asked: its
+    attributes could be labels of an index or names of columns.
     """
     return all(hasattr(type(value), name) for name in names)
 

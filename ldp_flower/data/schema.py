@@ -108,7 +108,7 @@ class Schema(PlainFields):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Categories of the target, in their order; empty without a target or for a number."""
+        """Classes of the target, in the order of their indices; empty if it is not categories."""
         return tuple(map(str, self.bounds.values)) if isinstance(self.bounds, Categories) else ()
 
     def kind(self, name: str, argument: str | None = None) -> Numeric | Categories:

@@ -120,7 +120,10 @@ def _check_columns(path: Path, columns: Sequence[str], found: list[str]) -> None
 
 
 def names_in(path: Path) -> list[str]:
-    """Return the names in a text file, one per line; raise ValueError if it cannot be read."""
+    """Return the users' names in a text file, one per line.
+
+    Raise ValueError if it cannot be read.
+    """
     try:
         return [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

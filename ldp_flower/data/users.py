@@ -326,12 +326,18 @@ class Users(PlainFields):
         return self._with_rows(kept, offsets=_counted(kept)[self.offsets])
 
     def ordered(self, keys: NDArray[Any]) -> Self:
-        """Return the users, each with its rows sorted by ``keys``, which has a number per row."""
+        """Return the users, each with its rows sorted by ``keys``, which has a number per row.
+
+        With random keys, the first rows of a user are a random sample.
+        """
         order = np.lexsort((keys, np.repeat(np.arange(len(self)), self.num_rows)))
         return self._with_rows(order)
 
     def partition(self, index: int, num_partitions: int) -> Self:
-        """Return the users of node ``index`` if users are split as by ``numpy.array_split``."""
+        """Return the users of a simulated node, if all users are split over the nodes in order.
+
+        The parts are those of ``numpy.array_split``.
+        """
         start, stop = partition_range(len(self), index, num_partitions)
         return self._with(first=self.first or 0)[start:stop]
 

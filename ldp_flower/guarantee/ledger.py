@@ -173,9 +173,9 @@ class SqliteLedger(LedgerFile):
     def check(self, unit: str) -> None:
         """Raise LedgerError if a cost with this privacy unit could not be written now.
 
-        A user-level epsilon also bounds what each of the user's records loses. A record-level
-        epsilon does not bound what the user loses. So a ledger with record-level costs takes no
-        user-level costs.
+        A node checks this with each message. A user-level epsilon also bounds
+        what each of the user's records loses. A record-level epsilon does not bound what the user
+        loses. So a ledger with record-level costs takes no user-level costs.
         """
         with self.transaction() as connection:
             _check_unit(connection, unit)
@@ -248,7 +248,7 @@ class SqliteLedger(LedgerFile):
             return _claim(connection, digest, count)
 
     def now(self) -> float:
-        """Return the latest time that the clock has shown, and record it."""
+        """Return the latest time that the clock has shown, by which studies end; record it."""
         with self.transaction() as connection:
             return latest(connection, time.time())
 
@@ -460,8 +460,9 @@ class SqliteLedger(LedgerFile):
     def numbers(self, accounts: Accounts) -> Words:
         """Return each user's public number, below 2**63, which never changes on this ledger.
 
-        The number is a hash of the user's name. The key of the hash is the identity that the
-        ledger drew when it was made, so that the number does not reveal the name.
+        Series of collections and arms of experiments know users by it. The number is a hash of the
+        user's name. The key of the hash is the identity that the ledger drew when it was made, so
+        that the number does not reveal the name.
         """
         with self.transaction() as connection:  # upgrades a ledger without identity
             key = str(fact(connection, "identity")).encode()

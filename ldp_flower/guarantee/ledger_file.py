@@ -281,7 +281,11 @@ def begins_period(connection: sqlite3.Connection, period: str, clock: float) -> 
 
 
 def latest(connection: sqlite3.Connection, clock: float) -> float:
-    """Return the latest time that a clock has shown, and record it."""
+    """Return the latest time that a clock has shown, now or before, in seconds; record it.
+
+    ``clock`` is the time that the system's clock shows. If it goes back, the time stays, so that no
+    period or study begins again.
+    """
     now = max(clock, float(fact(connection, _SEEN) or 0))
     _note(connection, _SEEN, now)
     return now
@@ -303,7 +307,7 @@ _SECRET_BYTES: Final = 32
 
 
 def plan_of(series: str) -> str:
-    """Return the name of the plan of a series of permanent answers, which pays only once."""
+    """Return the name of the plan by which users pay once for a series of permanent answers."""
     return f"series {series}"
 
 

@@ -27,7 +27,7 @@ _RUN = 1 << 15  # number of users hashed at a time, so that their hashes stay in
 
 
 class Purpose(IntEnum):
-    """Purpose for which a user's key is hashed; different purposes give unrelated hashes."""
+    """Purpose of a hash of a user's key; hashes for different purposes are unrelated."""
 
     COHORT = 1
     COIN = 2
@@ -55,7 +55,7 @@ class NodeKeys:
     numbers: Words | None = field(default=None, compare=False)
 
     def states(self, purpose: Purpose, seed: int, step: int, slots: Slots) -> Words:
-        """Return the hashes of the keys of the users in ``slots``.
+        """Return the hashes of the keys of the users in ``slots``, as seeds of random numbers.
 
         Hashes for another purpose, another seed (of a run) or another step are unrelated.
         """
@@ -96,7 +96,10 @@ NUMBERS = "numbers"  # record in the census of a series that asks for, or holds,
 
 
 class ErrorCode(IntEnum):
-    """Reason for which a client does not answer; code and text depend on public facts only."""
+    """Reason for which a client does not answer, as the code of Flower's ``Error``.
+
+    Code and text depend on public facts only.
+    """
 
     MALFORMED = 100
     FORBIDDEN = 101

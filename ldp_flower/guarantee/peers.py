@@ -82,7 +82,10 @@ def is_name(name: object) -> bool:
 
 
 class Peers(ABC):
-    """A node's own name and key, and the keys that it accepts for each name."""
+    """A node's own name and key, and the keys of other nodes that it accepts.
+
+    A node shares its noise with accepted nodes only. A key counts together with its node's name.
+    """
 
     name: str
     private: Ed25519PrivateKey

@@ -90,7 +90,10 @@ def _signed(digest: bytes, name: str, key: bytes, ephemeral: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Members:
-    """The commits of all members of a step, by name."""
+    """The commits of all nodes whose masked sums are added in one step, sorted by name.
+
+    The server chooses the members and sends them to each of them.
+    """
 
     commits: tuple[Commit, ...]
 

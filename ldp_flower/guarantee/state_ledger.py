@@ -171,7 +171,7 @@ class StateLedger:
         return nullcontext()
 
     def commit(self, digest: bytes, plan: str, peers: Peers) -> Commit:
-        """Return a simulated node's commit to the query with this digest."""
+        """Return a simulated node's commit to a query, like :meth:`SqliteLedger.commit`."""
         return self.one_time_key(digest, peers).commit
 
     def one_time_key(self, digest: bytes, peers: Peers) -> OneTimeKey:

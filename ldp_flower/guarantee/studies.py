@@ -211,7 +211,10 @@ class Studies:
                 )
 
     def allow_census(self, now: float) -> bool:
-        """Return True if a study that has not ended allows the census."""
+        """Return True if a study that has not ended allows the census, with which runs begin.
+
+        ``now`` is the time in seconds.
+        """
         return any(each.census and now < each.ends for each in self.approved.values())
 
 
@@ -229,5 +232,5 @@ def _content(path: str | os.PathLike[str]) -> bytes:
 
 
 def signed_text(digest: str, study: str) -> bytes:
-    """Return the text that an analyst's key signs for the query with this digest."""
+    """Return the bytes that an analyst's key signs to name a study in the query of this digest."""
     return encode("study", bytes.fromhex(digest), study)

@@ -183,7 +183,7 @@ def _studies(
 
 
 def _told(study: Study, now: float) -> str:
-    """Return sentences that say what a study allows."""
+    """Return sentences for the operator that say what a study allows."""
     alone = "" if study.epsilon_alone is None else f" (alone {study.epsilon_alone:g})"
     keys = [f"the key {shown(bytes.fromhex(key))}" for key in study.signed_by]
     return (

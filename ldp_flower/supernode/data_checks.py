@@ -169,7 +169,7 @@ def _log_text(record: logging.LogRecord) -> str:
 
 
 def census_reply(app: ClientApp, node_config: Mapping[str, object]) -> Message:
-    """Return an app's reply to the census on a node with this configuration."""
+    """Return an app's reply to the message with which runs begin, as if a server had sent it."""
     if vars(TaskIdentity)["_run_id"] is None:  # not inside one of Flower's processes
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
     message = Message(RecordDict(), dst_node_id=1, message_type=f"query.{CENSUS}")

@@ -31,7 +31,11 @@ class SubmittedRun:
 
 @contextmanager
 def collected_log(name: str, level: int) -> Iterator[list[logging.LogRecord]]:
-    """Yield a list that collects a logger's records, from a level on, inside this context."""
+    """Yield a list that collects a logger's records, from a level on, inside this context.
+
+    The node's log repeats what the ledger has logged about a payment, and the checks of a node show
+    the operator what an app has logged.
+    """
     records: list[logging.LogRecord] = []
     handler = logging.Handler(level)
     handler.emit = records.append  # type: ignore[assignment, method-assign]
