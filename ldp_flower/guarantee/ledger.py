@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from typing import Any, Final, Self
 
@@ -222,17 +222,14 @@ class SqliteLedger(LedgerFile):
         policy: PrivacyPolicy,
         study: Study | None,
     ) -> list[Limit]:
+        columns = partial(self._columns, connection, accounts)
+        spent = columns("SELECT user, epsilon, delta, alone FROM spent WHERE 1")
         for_life = in_study = None
         if study is not None:
-            in_study = self._columns(
-                connection, accounts, study_book.SPENT, study.id, after="GROUP BY user"
-            )
-        spent = self._columns(
-            connection, accounts, "SELECT user, epsilon, delta, alone FROM spent WHERE 1"
-        )
+            in_study = columns(study_book.SPENT, study.id, after="GROUP BY user")
         if policy.period is not None:
             query = "SELECT user, SUM(epsilon), 0, 0 FROM charge WHERE 1"
-            (for_life, *_) = self._columns(connection, accounts, query, after="GROUP BY user")
+            for_life = columns(query, after="GROUP BY user")[0]
         return limits_of(policy, spent, for_life, study, in_study)
 
     def _used(
@@ -261,10 +258,8 @@ class SqliteLedger(LedgerFile):
         self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy, study: Study | None = None
     ) -> Allowed:
         """Return a mask of the ``accounts`` that can still pay ``cost`` under policy and study."""
-        if policy.period is None and study is None:
-            with self.open() as connection:
-                return self._can_pay(connection, accounts, cost, policy, None)
-        with self.transaction() as connection:
+        only_read = policy.period is None and study is None  # otherwise the time is recorded
+        with self.open() if only_read else self.transaction() as connection:
             self._begin_period(connection, policy)
             return self._can_pay(connection, accounts, cost, policy, study)
 
