@@ -220,9 +220,7 @@ class PinnedPeers(Peers):
         names = [each.name for each in valid if each.key == own]
         if not names:
             raise PeersError(f"Expected the node's own key in {files.peers}.")
-        pins: dict[str, tuple[bytes, ...]] = {}
-        for each in valid:
-            pins[each.name] = (*pins.get(each.name, ()), each.key)
+        pins = {one.name: tuple(p.key for p in valid if p.name == one.name) for one in valid}
         return cls(names[0], private, pins)
 
     def accepts(self, name: str, key: bytes) -> bool:
