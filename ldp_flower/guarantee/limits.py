@@ -95,11 +95,8 @@ def exceeded(limits: Sequence[Limit], cost: Cost) -> list[str]:
     no limit is named.
     """
     found = [each for each in limits if cost.numbers[each.place] > each.largest]
-    if not found and _are_alike(limits):
+    # The names tell no users apart if all of several users have spent the same.
+    alike = all(len(each.spent) > 1 and not np.ptp(each.spent) for each in limits)
+    if not found and alike:
         found = [each for each in limits if not each.admits(cost).any()]
     return list(dict.fromkeys(each.name for each in found))
-
-
-def _are_alike(limits: Sequence[Limit]) -> bool:
-    """Return True if there are several users, and if they have all spent the same."""
-    return all(len(each.spent) > 1 and not np.ptp(each.spent) for each in limits)
