@@ -132,13 +132,9 @@ def _coded(array: Any) -> tuple[list[Any], dict[int, Any]] | None:
     return None
 
 
-def _types(found: list[Any]) -> set[type]:
-    return set(map(type, found))
-
-
 def _plain(found: list[Any]) -> list[Any]:
     """Return entries, with texts as plain ``str``: a subclass may define another equality."""
-    types: set[type] = of_entry(_types, found, {_Lost})
+    types: set[type] = of_entry(lambda all_found: set(map(type, all_found)), found, {_Lost})
     if not any(each is _Lost or issubclass(each, str) for each in types - {str}):
         return found
     return [
