@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 
 from ldp_flower.data.users import SCHEMA
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query
+from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, Query
 from ldp_flower.guarantee.shared_sums import COMMIT, SET, Members
 from ldp_flower.questions import WireType, wire_types_with
 
@@ -173,10 +173,7 @@ class QueryHandlers:
             records = dict(received.message.content.items())
             given = records.pop(SET, None)
             query = self.read(RecordDict(records))
-            try:
-                members = None if given is None else Members.from_record(given)
-            except MessageError as error:
-                raise Refusal.malformed(error) from error
+            members = None if given is None else Members.from_record(given)
             if query.randomizer.shared != (members is not None):
                 raise Refusal(Refusal.MALFORMED, "Expected a set of members for shared noise only.")
             terms = self._terms(received, context)
@@ -206,11 +203,8 @@ class QueryHandlers:
         return wire_types_with(self.statistics)
 
     def read(self, content: RecordDict) -> Query:
-        """Return the query in a message; raise Refusal if the app does not know such a query."""
-        try:
-            return Query.from_record_dict(content, self._forms)
-        except MessageError as error:
-            raise Refusal.malformed(error) from error
+        """Return the query in a message; raise MessageError if the app does not know it."""
+        return Query.from_record_dict(content, self._forms)
 
     def _terms(self, received: Received, context: Context) -> EffectivePolicy:
         return EffectivePolicy.resolve(received, context, self.policy, self.seed)

@@ -30,6 +30,7 @@ from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
 from ldp_flower.guarantee.limits import exceeded
 from ldp_flower.guarantee.messages import (
     ErrorCode,
+    MessageError,
     NodeKeys,
     Purpose,
     Query,
@@ -38,6 +39,7 @@ from ldp_flower.guarantee.messages import (
 )
 from ldp_flower.guarantee.state_ledger import Ledger, StateLedger
 from ldp_flower.guarantee.studies import Studies, Study
+from ldp_flower.models.graph import NetworkError
 from ldp_flower.questions import OfClasses, Question, Standardised
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
@@ -143,7 +145,7 @@ def called(function: Callable[[Context], T], context: Context) -> T:
     """
     try:
         return function(context)
-    except (Refusal, LedgerError) as error:
+    except (Refusal, LedgerError, MessageError, NetworkError) as error:
         raise RuntimeError("The app's own code raised one of the client's errors.") from error
 
 
@@ -474,11 +476,15 @@ class Node:
 def _kept(stored: bytes) -> Report:
     """Return the report in the bytes that a ledger has stored.
 
-    Raise Refusal if there are no bytes, since the ledger has deleted the report.
+    Raise Refusal if there are no bytes, since the ledger has deleted the report. Raise LedgerError
+    if the bytes are no report.
     """
     if not stored:
         raise Refusal(Refusal.GONE, "The answer to this query is no longer kept.")
-    return Report.from_bytes(stored)
+    try:
+        return Report.from_bytes(stored)
+    except MessageError as error:
+        raise LedgerError("The ledger's reply to this query cannot be read.") from error
 
 
 LoadUsers = Callable[[Context], UserSource]

@@ -19,6 +19,7 @@ from ldp_flower.guarantee.budget import PrivacyPolicy, in_simulation
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import ErrorCode, MessageError
 from ldp_flower.guarantee.state_ledger import StateLedger
+from ldp_flower.models.graph import NetworkError
 
 
 class Refusal(Exception):
@@ -38,11 +39,6 @@ class Refusal(Exception):
         super().__init__(text)
         self.code = code
         self.detail = detail
-
-    @classmethod
-    def malformed(cls, error: MessageError) -> Self:
-        """Return the refusal of a message that the format does not allow."""
-        return cls(cls.MALFORMED, str(error))
 
     @classmethod
     def of_policy(cls, detail: str) -> Self:
@@ -157,6 +153,9 @@ def _answered(received: Received, answer: Callable[[Received], RecordDict]) -> R
     except Refusal as refusal:
         logger.warning("Refused a query: %s", f"{refusal} {refusal.detail}".rstrip())
         return Error(refusal.code, str(refusal))
+    except (MessageError, NetworkError) as error:  # their texts are about the message only
+        logger.warning("Refused a query: %s", error)
+        return Error(Refusal.MALFORMED, str(error))
     except LedgerError as failure:  # the ledger is missing, read-only or on a full disk
         logger.error("%s", failure)
         return Error(Refusal.MISCONFIGURED, "The ledger cannot be used.")

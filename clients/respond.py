@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.data.users import Users
-from ldp_flower.guarantee.messages import MessageError, Purpose, Query, Report, Slots
+from ldp_flower.guarantee.messages import Purpose, Query, Report, Slots
 from ldp_flower.guarantee.peers import Peers
 from ldp_flower.guarantee.shared_sums import Members
 from ldp_flower.questions import Rows
@@ -101,14 +101,11 @@ def respond(node: UsersNode, query: Query, members: Members | None, peers: Peers
 
 
 def check(node: UsersNode, query: Query) -> None:
-    """Raise Refusal unless the node may answer a query."""
+    """Raise Refusal, or MessageError, unless the node may answer a query."""
     question = query.question
     if not knows(question) and type(question) not in node.own:
         raise Refusal(Refusal.MALFORMED, f"Unknown statistic {question.name!r}.")
-    try:
-        question.check(node.users.num_features, query.randomizer.width)
-    except MessageError as error:
-        raise Refusal.malformed(error) from error
+    question.check(node.users.num_features, query.randomizer.width)
     if question.needs_targets(node.users.num_features) and not node.users.has_targets:
         raise Refusal(Refusal.MALFORMED, "The node's users have no targets; see Users.from_rows.")
     sums = isinstance(query.randomizer, RecordMechanism | NodeSum)

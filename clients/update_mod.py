@@ -161,15 +161,12 @@ class LdpUpdateMod:
         kind = training_kind(received)
         if (wrong := objection(call_next, LdpUpdateMod)) is not None:
             raise Refusal(Refusal.MISCONFIGURED, wrong)
-        try:
-            query, content = split_query(received.message.content)
-            node = self._open(received, context)
-            if query is None:
-                return RecordDict({"census": MetricRecord({**node.census()})})
-            name, model = _model(content)
-            question, sent = _selected(query, model)
-        except MessageError as error:
-            raise Refusal.malformed(error) from error
+        query, content = split_query(received.message.content)
+        node = self._open(received, context)
+        if query is None:
+            return RecordDict({"census": MetricRecord({**node.census()})})
+        name, model = _model(content)
+        question, sent = _selected(query, model)
         node.terms.require_allowed(query.randomizer)
         if query.randomizer.shared:
             # Its reports have one node's part of the noise only, and this reply has no mask.

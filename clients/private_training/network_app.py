@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
@@ -22,7 +22,7 @@ from ldp_flower.guarantee.training import (
     digest,
     split_query,
 )
-from ldp_flower.models.graph import Graph, Limits, NetworkError
+from ldp_flower.models.graph import Graph, Limits
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.randomness import RandomSource, SystemRandom
@@ -152,11 +152,8 @@ class NetworkClientApp(ClientApp):
             return self._census(received, context)
         if set(content) == {NETWORK}:
             return self._ended(received, context)
-        try:
-            asked, graph = _read(content, self._limits)
-            network = network_in(graph, content, ARRAYS)
-        except (MessageError, NetworkError) as error:
-            raise Refusal(Refusal.MALFORMED, str(error)) from error
+        asked, graph = _read(content, self._limits)
+        network = network_in(graph, content, ARRAYS)
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
@@ -174,25 +171,18 @@ class NetworkClientApp(ClientApp):
             def round_of(count: int) -> Round:
                 return Round(network, *how, count, self._limits)
 
-            try:
-                if node.terms.simulated:
-                    step = int(message[:15], 16)
-                    report = self._simulated(node, question, data, context, round_of, step)
-                else:
-                    report = self._deployed(node, question, data, context, round_of)
-            except NetworkError as error:
-                raise Refusal(Refusal.MALFORMED, str(error)) from error
+            if node.terms.simulated:
+                step = int(message[:15], 16)
+                report = self._simulated(node, question, data, context, round_of, step)
+            else:
+                report = self._deployed(node, question, data, context, round_of)
         return as_reply(report, ARRAYS, {})
 
     def _census(self, received: Received, context: Context) -> RecordDict:
         """Return the census of one silo, with its public numbers of records and of their users."""
-        try:
-            query, _ = split_query(received.message.content)
-        except MessageError as error:
-            raise Refusal.malformed(error) from error
+        query, _ = split_query(received.message.content)
         if query is not None:
-            text = "This client only trains networks that are sent as data."
-            raise Refusal(Refusal.MALFORMED, text)
+            raise MessageError("This client only trains networks that are sent as data.")
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
@@ -208,14 +198,10 @@ class NetworkClientApp(ClientApp):
 
     def _ended(self, received: Received, context: Context) -> RecordDict:
         """End a plan: its other rounds are answered no more, and their epsilon is given back."""
-        try:
-            asked = NetworkRound.from_config(received.message.content.config_records[NETWORK])
-            if asked.number:
-                raise MessageError(_WITHOUT_PARAMETERS)
-        except KeyError as error:
-            raise Refusal(Refusal.MALFORMED, _WITHOUT_PARAMETERS) from error
-        except MessageError as error:
-            raise Refusal.malformed(error) from error
+        config = received.message.content[NETWORK]
+        asked = NetworkRound.from_config(config) if isinstance(config, ConfigRecord) else None
+        if asked is None or asked.number:
+            raise MessageError("Expected parameters to train, or the end of a plan.")
         node = whole_node(
             received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
         )
@@ -286,9 +272,6 @@ class NetworkClientApp(ClientApp):
     def _loaded(self, context: Context) -> "Loaded":
         """Return records, targets and owners; raise ValueError if their numbers differ."""
         return Loaded.of(*called(self._load_records, context))
-
-
-_WITHOUT_PARAMETERS = "Expected parameters to train, or the end of a plan."
 
 
 def _of_users(node: Node, received: Received, data: Loaded) -> Node:

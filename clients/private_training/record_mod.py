@@ -208,14 +208,11 @@ class RecordDpSgdMod(LdpUpdateMod):
     def _answer(self, received: Received, context: Context, call_next: CallNext) -> RecordDict:
         kind = training_kind(received)
         content = received.message.content
-        try:
-            if RIDER in content:
-                raise MessageError("This client trains for Flower's own strategies.")
-            name, sent = _model(content)
-            if not len(flat := flattened(sent)) or not np.isfinite(flat).all():
-                raise MessageError("Expected a model of finite parameters.")
-        except MessageError as error:
-            raise Refusal.malformed(error) from error
+        if RIDER in content:
+            raise MessageError("This client trains for Flower's own strategies.")
+        name, sent = _model(content)
+        if not len(flat := flattened(sent)) or not np.isfinite(flat).all():
+            raise MessageError("Expected a model of finite parameters.")
         node = self._open(received, context)
         plan, model = self.plan, content.array_records[name]
         asked = digest(content)

@@ -6,14 +6,14 @@ from flwr.clientapp import ClientApp
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import MessageError, Query
 from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining
-from ldp_flower.models.graph import Limits, NetworkError
+from ldp_flower.models.graph import Limits
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.questions import NetworkGradient, NetworkQuestion, NetworkScore
 
 from ..app import QueryHandlers
 from ..node import LoadUsers, Node, Seed, UsersNode
-from ..reply import Received, Refusal
+from ..reply import Received
 from ..statistics import OwnStatistics
 from ..update_mod import CallNext
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
@@ -91,16 +91,13 @@ class _NetworkHandlers(QueryHandlers):
     """Handlers of queries about networks, which refuse all other queries."""
 
     def read(self, content: RecordDict) -> Query:
-        """Return the query in a message; raise Refusal if it asks for no valid network."""
+        """Return the query in a message; raise MessageError or NetworkError for any other."""
         query = super().read(content)
         if not isinstance(question := query.question, NetworkQuestion):
-            raise Refusal(Refusal.MALFORMED, _OTHERS)
+            raise MessageError(_OTHERS)
         statistic = self.statistics[type(question)]
         assert isinstance(statistic, NetworkStatistic)
-        try:
-            statistic.checked(question)
-        except NetworkError as error:
-            raise Refusal(Refusal.MALFORMED, str(error)) from error
+        statistic.checked(question)
         return query
 
 
@@ -117,18 +114,15 @@ class _NetworkMod(LdpUserUpdateMod):
         content = received.message.content
         if not content.array_records and RIDER in content:  # the census
             return super()._answer(received, context, call_next)
-        try:
-            if NETWORK not in content.config_records:
-                raise MessageError(_OTHERS)
-            asked = LocalTraining.from_config(content.config_records[NETWORK])
-            graph = parsed(asked.text, self._limits)
-            ((name, _),) = content.array_records.items()
-            network = network_in(graph, content, name)
-            local = _Local(network, asked, self._limits)
-        except (MessageError, NetworkError) as error:
-            raise Refusal(Refusal.MALFORMED, str(error)) from error
-        except ValueError as error:
-            raise Refusal(Refusal.MALFORMED, "Expected one ArrayRecord, the model.") from error
+        if NETWORK not in content.config_records:
+            raise MessageError(_OTHERS)
+        asked = LocalTraining.from_config(content.config_records[NETWORK])
+        graph = parsed(asked.text, self._limits)
+        if len(content.array_records) != 1:
+            raise MessageError("Expected one ArrayRecord, the model.")
+        (name,) = content.array_records
+        network = network_in(graph, content, name)
+        local = _Local(network, asked, self._limits)
 
         def train(message: Message, context: Context) -> Message:
             arrays = local.trained(user_of(message))
@@ -142,10 +136,9 @@ class _NetworkMod(LdpUserUpdateMod):
         text = str(content.config_records[NETWORK]["text"])
         width = parsed(text, self._limits).record.size
         if node.users.num_features != width:
-            raise Refusal(
-                Refusal.MALFORMED,
+            raise MessageError(
                 f"The network takes rows of {width} numbers, and users have "
-                f"{node.users.num_features}.",
+                f"{node.users.num_features}."
             )
 
 

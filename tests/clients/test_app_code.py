@@ -28,8 +28,9 @@ from ldp_flower.clients import LdpClientApp, LdpUpdateMod, Refusal
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
-from ldp_flower.guarantee.messages import HASH_END, Query
+from ldp_flower.guarantee.messages import HASH_END, MessageError, Query
 from ldp_flower.guarantee.training import census, with_query
+from ldp_flower.models.graph import NetworkError
 from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook
 from ldp_flower.supernode.bookkeeping import charges
@@ -115,8 +116,13 @@ def test_no_date_in_a_reply_is_before_it_may_leave(node_config, question):
 @pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
 @pytest.mark.parametrize(
     "error",
-    [Refusal(4711, "patient-17 has it"), LedgerError("patient-17")],
-    ids=["own", "ledger's"],
+    [
+        Refusal(4711, "patient-17 has it"),
+        LedgerError("patient-17"),
+        MessageError("patient-17"),
+        NetworkError("patient-17"),
+    ],
+    ids=["own", "ledger's", "message's", "network's"],
 )
 @pytest.mark.parametrize("where", ["load_users", "seed"])
 def test_errors_of_the_client_that_the_apps_code_raises_are_no_answers(

@@ -305,3 +305,11 @@ def test_an_answer_that_is_no_longer_kept_is_refused(ledger, node_config):
     assert forget_replies(ledger, 0.0) == 1
     assert_refused(ask(app, query(1), generous), Refusal.GONE)
     assert not ask(app, query(2), generous).has_error()
+
+
+def test_a_stored_answer_that_cannot_be_read_does_not_blame_the_message(ledger, node_config):
+    app = LdpClientApp(load_patients)
+    assert not ask(app, query(1), node_config).has_error()
+    with closing(sqlite3.connect(node_config["ledger-path"])) as connection, connection:
+        connection.execute("UPDATE reply SET content = ?", (b"torn",))
+    assert_refused(ask(app, query(1), node_config), Refusal.MISCONFIGURED)
