@@ -24,33 +24,46 @@ from ldp_flower.randomness import Words, derive
 from ldp_flower.validation import Floats
 
 
-def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
-    """Return each user's sum of ``weights[r] * rows[r]``, shape (users, columns).
+def sum_over_rows(users: Users, rows: NDArray[Any], weights: Floats | None = None) -> Floats:
+    """Return the sum of each user's ``rows``, shape (users, columns), each row times its weight.
 
-    The sum is a product with a sparse matrix, which adds a user's rows one after the other. It
-    keeps users apart and copies no rows.
+    Without ``weights``, all weights are 1. The sum is a product with a sparse matrix, which adds a
+    user's rows one after the other. It keeps users apart and copies no rows.
     """
-    num_rows = len(weights)
-    by_user = csr_array((weights, np.arange(num_rows), users.offsets), (len(users), num_rows))
+    num_rows = len(rows)
+    factors = np.ones(num_rows) if weights is None else weights
+    by_user = csr_array((factors, np.arange(num_rows), users.offsets), (len(users), num_rows))
     return np.ascontiguousarray(by_user @ rows, np.float64)
 
 
-def mean_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
-    """Return each user's mean of ``weights[r] * rows[r]``; zero without rows."""
-    return sum_over_rows(users, weights, rows) / np.maximum(users.num_rows, 1)[:, None]
+def mean_over_rows(users: Users, rows: NDArray[Any], weights: Floats | None = None) -> Floats:
+    """Return the mean of each user's weighted rows, see :func:`sum_over_rows`; zero without rows.
+
+    The sum is divided by the number of rows, not by the sum of the weights.
+    """
+    return sum_over_rows(users, rows, weights) / np.maximum(users.num_rows, 1)[:, None]
 
 
-def norm_over_rows(users: Users, values: NDArray[Any]) -> Floats:
-    """Return the Euclidean norm of each user's numbers, one per row, shape (users,)."""
-    return np.sqrt(sum_over_rows(users, values, values[:, None])[:, 0])
+def rms_over_rows(users: Users, values: NDArray[Any]) -> Floats:
+    """Return the root mean square of each user's numbers, one per row, shape (users,).
+
+    It is 0 for a user without rows.
+    """
+    sums = sum_over_rows(users, values[:, None], values)[:, 0]
+    return np.asarray(np.sqrt(sums) / np.sqrt(np.maximum(users.num_rows, 1)))
+
+
+def columns_at(rows: Floats, coordinates: NDArray[np.int64] | None) -> Floats:
+    """Return some columns of an array, by their indices; all columns if these are None."""
+    return rows if coordinates is None else rows[:, coordinates]
 
 
 def each_alone(users: Users) -> Iterator[tuple[int, Floats, Floats]]:
-    """Yield index, features and targets of each user that has rows; the arrays are copies.
+    """Yield index, features and targets of each user; the arrays are copies.
 
     A view would give access to the other users' rows and their memory layout.
     """
-    for i in np.flatnonzero(users.num_rows).tolist():
+    for i in range(len(users)):
         rows = slice(users.offsets[i], users.offsets[i + 1])
         yield i, users.features[rows].copy(), users.targets[rows].copy()
 

@@ -34,7 +34,7 @@ from ldp_flower.questions.public_maps import (
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
 
-from ..arithmetic import class_labels
+from ..arithmetic import class_labels, each_alone
 from . import means, records, regression, scores, selection, sizes, sums  # noqa: F401 -- they register
 from .registry import DRAWING, STATISTICS
 
@@ -183,11 +183,7 @@ def of_each(users: Users, question: Question, statistic: OwnStatistic, width: in
             array.setflags(write=False)  # all users share this question
     values = np.full((len(users), width), np.nan)
     warned = False
-    for i in range(len(users)):
-        rows = slice(users.offsets[i], users.offsets[i + 1])
-        # Copies, since a view would give access to the other users' rows and their memory layout.
-        features = np.array(users.features[rows], np.float64, order="C")
-        targets = np.array(users.targets[rows], np.float64, order="C")
+    for i, features, targets in each_alone(users):
         try:
             with np.errstate(all="ignore"):
                 value = np.asarray(statistic(features, targets, question), np.float64)

@@ -12,7 +12,7 @@ from ldp_flower.questions.moments import num_monomials, packed_power, tensor_pow
 from ldp_flower.randomizers.elementwise import directions, log, row_norms
 from ldp_flower.validation import Floats
 
-from ..arithmetic import mean_over_rows, scale_bins, scaled_log_size
+from ..arithmetic import columns_at, mean_over_rows, scale_bins, scaled_log_size
 from .registry import answers
 
 
@@ -20,10 +20,9 @@ def _difference(
     users: Users, centre: Floats, coordinates: NDArray[np.int64] | None = None
 ) -> Floats:
     """Return each user's mean row of features minus ``centre``; NaN without rows."""
-    ones = np.ones(len(users.features))
-    means = mean_over_rows(users, ones, users.features) - centre
+    means = mean_over_rows(users, users.features) - centre
     means[users.num_rows == 0] = np.nan
-    return means if coordinates is None else means[:, coordinates]
+    return columns_at(means, coordinates)
 
 
 @answers(q.Mean)
@@ -66,10 +65,8 @@ def column_mean_norm(users: Users, question: q.ColumnMeanNorm) -> Floats:
 @answers(q.ColumnLogSizes)
 def column_log_sizes(users: Users, question: q.ColumnLogSizes) -> Floats:
     """Return each user's value for the question :class:`ColumnLogSizes`."""
-    squares = np.square(_joined(users).features)
-    sizes = np.sqrt(mean_over_rows(users, np.ones(len(squares)), squares))
-    if question.coordinates is not None:
-        sizes = sizes[:, question.coordinates]
+    squares = np.square(columns_at(_joined(users).features, question.coordinates))
+    sizes = np.sqrt(mean_over_rows(users, squares))
     logs = np.clip(scaled_log_size(sizes, question), -1, 1) * question.log_range
     return np.where((sizes != 0).any(axis=1, keepdims=True), logs, 0.0)
 
@@ -96,13 +93,12 @@ def _moments(
 ) -> Floats:
     """Return each user's means of x y and of tensor powers of x, each times its weight."""
     x, y = bounded_rows(users, question)
-    ones = np.ones(len(x))
-    parts = [product_weight * mean_over_rows(users, y, x)]
+    parts = [product_weight * mean_over_rows(users, x, y)]
     for degree, weight in powers.items():
         step = max(1, _BLOCK_ENTRIES // max(len(x), 1))
         for start in range(0, num_monomials(x.shape[1], degree), step):
             packed = packed_power(x, degree, slice(start, start + step))
-            parts.append(weight * mean_over_rows(users, ones, packed))
+            parts.append(weight * mean_over_rows(users, packed))
     return np.concatenate(parts, axis=1)
 
 

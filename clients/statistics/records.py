@@ -132,16 +132,11 @@ _DRAWS = 1  # number that separates the draws of a statistic from the draw of th
 _ROUND = 1e-6  # tolerance in steps for the rounding of standardised entries
 
 
-def first_entries(users: Users, columns: NDArray[np.int64]) -> Floats:
-    """Return the entries of each user's first row in some columns, shape (users, columns).
-
-    The index of the target is ``num_features``. A user without rows has NaN.
-    """
-    found = np.full((len(users), len(columns)), np.nan)
+def of_first_rows(users: Users, values: Floats) -> Floats:
+    """Return the number of each user's first row, given one number per row; NaN without rows."""
+    found = np.full(len(users), np.nan)
     held = users.num_rows > 0
-    rows = users.offsets[:-1][held]
-    for place, column in enumerate(columns.tolist()):
-        found[held, place] = entries_of(users, column)[rows]
+    found[held] = values[users.offsets[:-1][held]]
     return found
 
 
@@ -153,22 +148,15 @@ def entries_of(users: Users, column: int) -> Floats:
 @answers(q.SharesBelow)
 def shares_below(users: Users, question: q.SharesBelow) -> Floats:
     """Return each user's value for the question :class:`SharesBelow`."""
-    column = int(question.coordinates[0])
-    entries = entries_of(users, column)
-    user = np.repeat(np.arange(len(users)), users.num_rows)
-    found = np.empty((len(users), len(question.thresholds)))
-    pairs = zip(question.thresholds, question.levels, strict=True)
-    for place, (threshold, level) in enumerate(pairs):
-        below = np.bincount(user[entries <= threshold], minlength=len(users))
-        share = below / np.maximum(users.num_rows, 1)
-        found[:, place] = 2 * np.where(users.num_rows > 0, share, level) - 1
-    return found
+    entries = entries_of(users, int(question.coordinates[0]))
+    shares = mean_over_rows(users, entries[:, None] <= question.thresholds)
+    return 2 * np.where(users.num_rows[:, None] > 0, shares, question.levels) - 1
 
 
 @answers(q.Cell)
 def cell(users: Users, question: q.Cell) -> Floats:
     """Return each user's value for the question :class:`Cell`."""
-    entry = first_entries(users, question.coordinates)
+    entry = of_first_rows(users, entries_of(users, int(question.coordinates[0])))[:, None]
     place = np.searchsorted(question.edges, entry, side="left")
     return np.where(np.isfinite(entry), place, len(question.edges) + 1).astype(np.float64)
 
@@ -176,7 +164,8 @@ def cell(users: Users, question: q.Cell) -> Floats:
 @answers(q.Grain)
 def grain(users: Users, question: q.Grain) -> Floats:
     """Return each user's value for the question :class:`Grain`."""
-    return steps_of(first_entries(users, question.coordinates), question)
+    entry = of_first_rows(users, entries_of(users, int(question.coordinates[0])))[:, None]
+    return steps_of(entry, question)
 
 
 def steps_of(entry: Floats, question: q.Grain | q.GrainShares) -> Floats:
@@ -218,26 +207,19 @@ def _cells_and_positions(users: Users, question: q.TableCell) -> tuple[Floats, F
     rounded to a level. It is 0 if the question has no levels. A user without rows has NaN as index.
     """
     blocks, codes = question.blocks(users.num_features), rows_codes(users, question)
-    first = np.full(len(users), np.nan)
-    first[users.num_rows > 0] = codes[users.offsets[:-1][users.num_rows > 0]]
+    first = of_first_rows(users, codes)
     if question.levels is None or question.low is None or question.high is None:
         return first, np.zeros(len(users))
+    entries = entries_of(users, blocks[-1][0])
     if question.one_row:
-        numbers = first_entries(users, np.array(blocks[-1]))[:, 0]
-        return first, _among(numbers, question.low, question.high, question.levels)
-    own = (codes == np.repeat(first, users.num_rows)).astype(np.float64)
-    numbers = entries_of(users, blocks[-1][0])
-    pair = np.column_stack([np.where(own > 0, numbers, 0.0), own])
-    sums = mean_over_rows(users, np.ones(len(own)), pair)
-    return first, _among(sums[:, 0] / sums[:, 1], question.low, question.high, question.levels)
-
-
-def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
-    """Return the positions of numbers on the scale from ``low`` to ``high``.
-
-    The position is 0 at ``low`` and ``levels - 1`` at ``high``. It need not be an integer.
-    """
-    return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
+        number = of_first_rows(users, entries)
+    else:
+        same = (codes == np.repeat(first, users.num_rows)).astype(np.float64)
+        pair = np.column_stack([np.where(same > 0, entries, 0.0), same])
+        total, count = mean_over_rows(users, pair).T
+        number = total / count
+    share = np.clip((number - question.low) / (question.high - question.low), 0, 1)
+    return first, share * (question.levels - 1)
 
 
 @answers(q.TableCell, draws=True)

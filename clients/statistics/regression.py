@@ -15,11 +15,12 @@ from ldp_flower.validation import Floats
 
 from ..arithmetic import (
     class_labels,
+    columns_at,
     dot,
     each_alone,
     mean_over_rows,
-    norm_over_rows,
     ridge_coefficients,
+    rms_over_rows,
     scale_bins,
     scaled_log_size,
     shortening,
@@ -44,12 +45,10 @@ def gradient(users: Users, question: q.Gradient) -> Floats:
         score = np.clip(known, -question.residual_bound, question.residual_bound)
     if question.feature_centre is not None:
         features = features - question.feature_centre
-    mean = mean_over_rows(users, score, features)
-    if question.coordinates is not None:
-        mean = mean[:, question.coordinates]
+    mean = columns_at(mean_over_rows(users, features, score), question.coordinates)
     if question.constant is None:
         return mean
-    last = mean_over_rows(users, score, np.full((len(score), 1), question.constant))
+    last = mean_over_rows(users, np.full((len(score), 1), question.constant), score)
     return np.concatenate([mean, last], axis=1)
 
 
@@ -57,15 +56,14 @@ def gradient(users: Users, question: q.Gradient) -> Floats:
 def curvature(users: Users, question: q.Curvature) -> Floats:
     """Return each user's value for the question :class:`Curvature`."""
     squares = np.minimum(dot(users.features, question.direction) ** 2, question.cap)
-    return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (question.cap / 2) - 1
+    return mean_over_rows(users, squares[:, None]) / (question.cap / 2) - 1
 
 
 @answers(q.RootCurvature)
 def root_curvature(users: Users, question: q.RootCurvature) -> Floats:
     """Return each user's value for the question :class:`RootCurvature`."""
     values = dot(users.features, question.direction)
-    roots = np.sqrt(np.maximum(users.num_rows, 1))
-    return scaled_log_size((norm_over_rows(users, values) / roots)[:, None], question)
+    return scaled_log_size(rms_over_rows(users, values)[:, None], question)
 
 
 def weighted_coefficients(
@@ -75,9 +73,8 @@ def weighted_coefficients(
 
     The scale is the root mean square of the user's residuals.
     """
-    sizes = norm_over_rows(users, residual) / np.sqrt(np.maximum(users.num_rows, 1))
-    wanted = question.coordinates
-    columns = users.features if wanted is None else users.features[:, wanted]
+    sizes = rms_over_rows(users, residual)
+    columns = columns_at(users.features, question.coordinates)
     values = ridge_coefficients(users, columns, residual, question.ridge)
     return values * (question.weights / np.where(sizes > 0, sizes, 1.0)[:, None])
 
@@ -85,8 +82,7 @@ def weighted_coefficients(
 @answers(q.ResidualCoefficients)
 def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Floats:
     """Return each user's value for the question :class:`ResidualCoefficients`."""
-    roots = np.sqrt(np.maximum(users.num_rows, 1))
-    scales = norm_over_rows(users, users.targets) / roots
+    scales = rms_over_rows(users, users.targets)
     known = scales > 0
     of_rows = np.repeat(np.where(known, scales, 1.0), users.num_rows)
     residual = users.targets / of_rows - dot(users.features, question.theta)
@@ -100,11 +96,11 @@ def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Flo
 @answers(q.LocalCoefficients)
 def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
     """Return each user's value for the question :class:`LocalCoefficients`."""
-    wanted = slice(None) if question.coordinates is None else question.coordinates
     residual = users.targets - question.offset - dot(users.features, question.theta)
     constant = np.full((len(residual), 1), question.constant)
-    columns = np.concatenate([users.features[:, wanted], constant], axis=1)
-    squares = mean_over_rows(users, np.ones(len(columns)), np.square(columns)).mean(axis=1)
+    chosen = columns_at(users.features, question.coordinates)
+    columns = np.concatenate([chosen, constant], axis=1)
+    squares = mean_over_rows(users, np.square(columns)).mean(axis=1)
     return ridge_coefficients(users, columns, residual, question.ridge * squares)
 
 
@@ -128,8 +124,7 @@ def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
 @answers(q.TargetScaleBin)
 def target_scale_bin(users: Users, question: q.TargetScaleBin) -> Floats:
     """Return each user's value for the question :class:`TargetScaleBin`."""
-    sizes = norm_over_rows(users, users.targets) / np.sqrt(np.maximum(users.num_rows, 1))
-    return scale_bins(sizes, question)
+    return scale_bins(rms_over_rows(users, users.targets), question)
 
 
 @answers(q.SquaredErrors)
@@ -137,7 +132,7 @@ def squared_errors(users: Users, question: q.SquaredErrors) -> Floats:
     """Return each user's value for the question :class:`SquaredErrors`."""
     targets = users.targets
     errors = [targets - dot(users.features, question.theta), targets - question.centre]
-    squares = mean_over_rows(users, np.ones(len(targets)), np.square(np.column_stack(errors)))
+    squares = mean_over_rows(users, np.square(np.column_stack(errors)))
     loss, baseline = squares[:, :1], squares[:, 1:]
     weighted = question.loss_weight * loss + question.baseline_weight * baseline
     return np.asarray(weighted - question.offset)
@@ -151,6 +146,8 @@ def teacher(users: Users, question: q.Teacher) -> Floats:
     """Return each user's value for the question :class:`Teacher`."""
     values = np.zeros((len(users), users.num_features))
     for i, x, y in each_alone(users):
+        if not len(x):
+            continue
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             values[i] = np.nan
             continue
@@ -206,8 +203,7 @@ def class_step(users: Users, question: q.ClassStep) -> Floats:
     unit, length = directions(ridge_coefficients(users, users.features, residual, question.ridge))
     wanted = np.ones(len(users))
     if question.weighted:
-        sizes = norm_over_rows(users, residual) / np.sqrt(np.maximum(users.num_rows, 1))
-        wanted = np.minimum(sizes, 1.0)
+        wanted = np.minimum(rms_over_rows(users, residual), 1.0)
     return np.where(length[:, None] > 0, unit * wanted[:, None], 0.0)
 
 
@@ -215,14 +211,14 @@ def class_step(users: Users, question: q.ClassStep) -> Floats:
 def class_share(users: Users, question: q.ClassShare) -> Floats:
     """Return each user's value for the question :class:`ClassShare`."""
     halves = of_class(users, question.place, 0.5, -0.5)
-    return mean_over_rows(users, halves, np.ones((len(halves), 1)))
+    return mean_over_rows(users, halves[:, None])
 
 
 @answers(q.MeanScore)
 def mean_score(users: Users, question: q.MeanScore) -> Floats:
     """Return each user's value for the question :class:`MeanScore`."""
     scores = np.clip(dot(users.features, question.theta), -1.0, 1.0)
-    return mean_over_rows(users, scores, np.ones((len(scores), 1)))
+    return mean_over_rows(users, scores[:, None])
 
 
 @answers(q.Ranking)
@@ -230,4 +226,4 @@ def ranking(users: Users, question: q.Ranking) -> Floats:
     """Return each user's value for the question :class:`Ranking`."""
     above = of_class(users, question.place, 1.0, 0.0) - question.share
     signs = np.sign(dot(users.features, question.theta))
-    return mean_over_rows(users, above * signs, np.ones((len(signs), 1)))
+    return mean_over_rows(users, (above * signs)[:, None])

@@ -27,4 +27,4 @@ def ranking_curve(users: Users, question: q.RankingCurve) -> Floats:
     known = of_class(users, question.place, weight, weight)
     signs = np.sign(dot(users.features, question.theta)[:, None] - question.thresholds)
     rows = np.concatenate([above[:, None] * signs, known[:, None] * signs], axis=1)
-    return mean_over_rows(users, np.ones(len(rows)), rows)
+    return mean_over_rows(users, rows)

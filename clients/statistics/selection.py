@@ -40,17 +40,15 @@ def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
     if question.ridge is not None:
         scores = ridge_coefficients(users, users.features, users.targets, question.ridge)
     else:
-        scores = sum_over_rows(users, users.targets, users.features)
+        scores = sum_over_rows(users, users.features, users.targets)
     return largest(scores, question.set_size)
 
 
 @answers(q.OutstandingFeatures)
 def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Floats:
     """Return each user's value for the question :class:`OutstandingFeatures`."""
-    squares = np.square(users.features)
-    ones = np.ones(len(squares))
-    sums = sum_over_rows(users, ones, users.features)
-    own = sum_over_rows(users, ones, squares)
+    sums = sum_over_rows(users, users.features)
+    own = sum_over_rows(users, np.square(users.features))
     rows = np.maximum(users.num_rows, 1)[:, None]
     typical = row_dots(own, np.ones(1))[:, None] / (rows * users.num_features)
     size = np.sqrt((own + _BORROWED * typical) / (rows + _BORROWED))
@@ -71,7 +69,7 @@ def _one_by_one(fit: Callable[[Floats, Floats, Any], Floats]) -> Callable[..., F
         # scikit-learn's check of the arguments takes four times as long as the fit.
         with sklearn.config_context(skip_parameter_validation=True):
             for i, x, y in each_alone(users):
-                if np.isfinite(x).all() and np.isfinite(y).all():
+                if len(x) and np.isfinite(x).all() and np.isfinite(y).all():
                     scores[i] = fit(x, y, question)
         return largest(scores, question.set_size)
 

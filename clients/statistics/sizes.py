@@ -10,7 +10,7 @@ from ldp_flower.randomizers.elementwise import directions, log2, row_norms
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
 
-from ..arithmetic import dot, mean_over_rows, norm_over_rows
+from ..arithmetic import columns_at, dot, mean_over_rows, rms_over_rows
 from .means import mean
 from .registry import answers
 from .regression import ridge_shift
@@ -32,16 +32,14 @@ def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> F
     """Return each user's value for the question :class:`ResidualOctave`."""
     predictors = question.offset + dot(users.features, question.theta)
     residuals = LINKS[question.link].residual(predictors, users.targets)
-    roots = np.sqrt(np.maximum(users.num_rows, 1))
-    return _octaves(norm_over_rows(users, residuals) / roots, words)
+    return _octaves(rms_over_rows(users, residuals), words)
 
 
 @answers(q.ScoreOctave, draws=True)
 def score_octave(users: Users, question: q.ScoreOctave, words: Words) -> Floats:
     """Return each user's value for the question :class:`ScoreOctave`."""
     scores = question.offset + dot(users.features, question.direction)
-    roots = np.sqrt(np.maximum(users.num_rows, 1))
-    return _octaves(norm_over_rows(users, scores) / roots, words)
+    return _octaves(rms_over_rows(users, scores), words)
 
 
 @answers(q.DistanceOctave, draws=True)
@@ -59,9 +57,8 @@ def ridge_shift_octave(users: Users, question: q.RidgeShiftOctave, words: Words)
 @answers(q.Squares)
 def squares(users: Users, question: q.Squares) -> Floats:
     """Return each user's value for the question :class:`Squares`."""
-    wanted = slice(None) if question.coordinates is None else question.coordinates
-    distances = users.features[:, wanted] - question.centre[wanted]
-    return mean_over_rows(users, np.ones(len(distances)), np.square(distances))
+    distances = columns_at(users.features - question.centre, question.coordinates)
+    return mean_over_rows(users, np.square(distances))
 
 
 @answers(q.ResidualSquares)
@@ -73,7 +70,7 @@ def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
     constant = link.residual(np.full_like(predictors, question.constant), users.targets)
     both = np.column_stack([model, constant / question.constant_bound])
     squares = np.minimum(np.square(both), 1.0) - 0.5
-    return mean_over_rows(users, np.ones(len(both)), squares)
+    return mean_over_rows(users, squares)
 
 
 def shortened(values: Floats, question: q.Shortened | q.NetworkGradient) -> Floats:

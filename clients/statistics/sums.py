@@ -13,7 +13,7 @@ from ldp_flower.questions.sums import BESIDE, FLAG, PRESENCE, SQUARE
 from ldp_flower.randomizers.elementwise import directions, row_dots
 from ldp_flower.validation import Floats
 
-from ..arithmetic import dot, mean_over_rows, ridge_coefficients, sum_over_rows
+from ..arithmetic import columns_at, dot, mean_over_rows, ridge_coefficients, sum_over_rows
 from .records import entries_of, rows_codes, steps_of, valid_items
 from .registry import answers
 from .regression import of_class
@@ -73,7 +73,7 @@ def moments(users: Users, question: q.Moments) -> Floats:
     scale = question.high - question.low
     unit = np.clip((entries_of(users, number) - question.low) / scale, 0.0, 1.0)
     own = np.where(codes[:, None] == np.arange(cells), unit[:, None], 0.0)
-    means = mean_over_rows(users, np.ones(len(unit)), own) / np.where(shares > 0, shares, 1.0)
+    means = mean_over_rows(users, own) / np.where(shares > 0, shares, 1.0)
     present = shares if cells > 1 else shares - 0.5
     parts = shares * (means - 0.5), shares * (means**2 - 0.5) * SQUARE, present * PRESENCE
     return np.concatenate(parts, axis=1)
@@ -105,7 +105,7 @@ def products(users: Users, question: q.Products) -> Floats:
         ],
         axis=1,
     )
-    return mean_over_rows(users, np.ones(len(rows)), rows)
+    return mean_over_rows(users, rows)
 
 
 @answers(q.CorrelationSpread)
@@ -115,7 +115,7 @@ def correlation_spread(users: Users, question: q.CorrelationSpread) -> Floats:
     first, second = np.triu_indices(z.shape[1], 1)
     squares = z[:, first] ** 2 + z[:, second] ** 2
     influence = z[:, first] * z[:, second] - question.correlations * squares / 2
-    mean = mean_over_rows(users, np.ones(len(z)), influence)
+    mean = mean_over_rows(users, influence)
     spread = np.minimum((mean / question.bound) ** 2, 1.0) - 0.5
     return np.asarray(spread * (users.num_rows > 0)[:, None])
 
@@ -123,8 +123,7 @@ def correlation_spread(users: Users, question: q.CorrelationSpread) -> Floats:
 @answers(q.MeanAndSquares)
 def mean_and_squares(users: Users, question: q.MeanAndSquares) -> Floats:
     """Return each user's value for the question :class:`MeanAndSquares`."""
-    rows = users.features / question.bound
-    unit, length = directions(mean_over_rows(users, np.ones(len(rows)), rows))
+    unit, length = directions(mean_over_rows(users, users.features / question.bound))
     mean = unit * np.minimum(length, 1.0)[:, None]
     present = (users.num_rows > 0) * FLAG
     flags = present[:, None] * np.column_stack([length <= 1.0, length > 1.0])
@@ -139,9 +138,7 @@ def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
         rows = rows / question.scales
     predicted = dot(rows, question.theta) + (question.offset or 0.0)
     left = -LINKS[question.link].score(predicted, users.targets)
-    if question.coordinates is not None:
-        rows = rows[:, question.coordinates]
-    return _moves(users, rows, [left])
+    return _moves(users, columns_at(rows, question.coordinates), [left])
 
 
 @answers(q.ClassMoves)
@@ -159,7 +156,7 @@ def class_moves(users: Users, question: q.ClassMoves) -> Floats:
 def _moves(users: Users, rows: Floats, left: Iterable[Floats]) -> Floats:
     """Return users' ridge coefficients of the residuals in ``left``, one after the other."""
     squares = row_dots(rows, rows)
-    lengths = sum_over_rows(users, np.ones(len(rows)), squares[:, None])[:, 0]
+    lengths = sum_over_rows(users, squares[:, None])[:, 0]
     # A ridge of t / k added to Z Z' is the same as one of t / k**2 added to Z Z' / k.
     ridge = lengths / np.maximum(users.num_rows, 1) ** 2
     ridge = np.where(ridge > 0, ridge, 1.0)
@@ -173,7 +170,7 @@ def error_pair(users: Users, question: q.ErrorPair) -> Floats:
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre])
     shares = np.square(errors / np.array([question.bound, question.centre_bound]))
     parts = np.minimum(shares, 1.0) - 0.5, HALF * (np.minimum(4 * shares, 1.0) - 0.5)
-    return mean_over_rows(users, np.ones(len(errors)), np.concatenate(parts, axis=1))
+    return mean_over_rows(users, np.concatenate(parts, axis=1))
 
 
 @answers(q.LossMoments)
@@ -181,7 +178,7 @@ def loss_moments(users: Users, question: q.LossMoments) -> Floats:
     """Return each user's value for the question :class:`LossMoments`."""
     predicted = dot(users.features, question.theta)
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
-    means = mean_over_rows(users, np.ones(len(errors)), errors) / question.bound
+    means = mean_over_rows(users, errors) / question.bound
     loss, baseline = np.minimum(means, 1.0).T
     squares = np.column_stack([loss**2, loss * baseline, baseline**2])
     return np.column_stack([loss - 0.5, baseline - 0.5, SQUARE * (squares - 0.5)])
@@ -195,11 +192,11 @@ def normal_equations(users: Users, question: q.NormalEquations) -> Floats:
     rows = np.concatenate([moved, np.ones((len(moved), 1))], axis=1)
     weights = question.row_bound / np.maximum(row_dots(rows, rows), question.row_bound)
     left = users.targets - question.offset - dot(users.features, question.theta)
-    unit, lengths = directions(mean_over_rows(users, weights * left, rows) / question.score_bound)
+    unit, lengths = directions(mean_over_rows(users, rows, weights * left) / question.score_bound)
     scores = unit * np.minimum(lengths, 1.0)[:, None]
     first, second = np.triu_indices(rows.shape[1])
     lost = np.where(first == second, 1.0, math.sqrt(2))
-    matrices = mean_over_rows(users, weights / question.row_bound, rows[:, first] * rows[:, second])
+    matrices = mean_over_rows(users, rows[:, first] * rows[:, second], weights / question.row_bound)
     squares = scores[:, first] * scores[:, second]
     parts = zip((scores, lost * matrices, lost * squares), EQUATIONS, strict=True)
     return np.concatenate([weight * part for part, weight in parts], axis=1)
