@@ -210,9 +210,7 @@ class LdpUpdateMod:
         return self._public_metrics & set(operators.split() if isinstance(operators, str) else ())
 
     def _open(self, received: Received, context: Context) -> Node:
-        return whole_node(
-            received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
-        )
+        return whole_node(received, context, self._policy, self._seed)
 
 
 def training_kind(received: Received) -> str:
@@ -223,12 +221,15 @@ def training_kind(received: Received) -> str:
     return kind
 
 
-def whole_node(received: Received, terms: EffectivePolicy) -> Node:
-    """Return a node that counts as one user.
+def whole_node(
+    received: Received, context: Context, policy: PrivacyPolicy | None, seed: Seed
+) -> Node:
+    """Return a node that counts as one user, given the policy and the seed of the app.
 
     In a deployment, its name on the ledger is the operator's ``user-id``. Raise Refusal if the
-    operator has set none.
+    operator has set none, or like :meth:`EffectivePolicy.resolve`.
     """
+    terms = EffectivePolicy.resolve(received, context, policy, seed)
     if terms.simulated:
         # This ledger has another name than the ledger of LdpClientApp, which has many users and may
         # be in the same state.
@@ -241,10 +242,10 @@ def whole_node(received: Received, terms: EffectivePolicy) -> Node:
     if not isinstance(user, str) or not user:
         raise Refusal(Refusal.MISCONFIGURED, "The operator has named no user (user-id).")
     keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, 1)
-    ledger_of_all = operators_ledger(received, terms.policy)
+    file = operators_ledger(received, terms.policy)
     accounts = np.array([user])
     texts(accounts)
-    return Node(terms, keys, ledger_of_all, accounts, received.run_id)
+    return Node(terms, keys, file, accounts, received.run_id)
 
 
 def _model(content: RecordDict) -> tuple[str, Parameters]:

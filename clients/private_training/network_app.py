@@ -27,14 +27,7 @@ from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.randomness import RandomSource, SystemRandom
 
-from ..node import (
-    CheckedQuery,
-    EffectivePolicy,
-    Node,
-    Seed,
-    called,
-    check_own,
-)
+from ..node import CheckedQuery, Node, Seed, called, check_own
 from ..reply import Received, Refusal, reply_with
 from ..update_mod import whole_node
 from .child import Arrays, Child, ChildLimits, Round
@@ -43,7 +36,6 @@ from .records import Data, Form, Loaded
 
 #: Function from a node's context to its records, their targets and, optionally, their owners.
 LoadRecords = Callable[[Context], tuple[Any, Any] | tuple[Any, Any, Any]]
-RoundOf = Callable[[int], Round]  # function from the number of units to the round
 
 
 class NetworkClientApp(ClientApp):
@@ -154,9 +146,7 @@ class NetworkClientApp(ClientApp):
             return self._ended(received, context)
         asked, graph = _read(content, self._limits)
         network = network_in(graph, content, ARRAYS)
-        node = whole_node(
-            received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
-        )
+        node = whole_node(received, context, self._policy, self._seed)
         check_plan(node.terms.policy, asked.plan, network.num_trainable)
         data = None
         if asked.plan.unit == "user":  # the users' names are needed for the ledger
@@ -167,15 +157,12 @@ class NetworkClientApp(ClientApp):
         question = asked_round(node, asked.plan, asked.salt, kind, message)
         if (report := node.answered(question)) is None:
             how = asked.plan, asked.optimizer, asked.learning_rate
-
-            def round_of(count: int) -> Round:
-                return Round(network, *how, count, self._limits)
-
+            task = Round(network, *how, 1, self._limits)
             if node.terms.simulated:
                 step = int(message[:15], 16)
-                report = self._simulated(node, question, data, context, round_of, step)
+                report = self._simulated(node, question, data, context, task, step)
             else:
-                report = self._deployed(node, question, data, context, round_of)
+                report = self._deployed(node, question, data, context, task)
         return as_reply(report, ARRAYS, {})
 
     def _census(self, received: Received, context: Context) -> RecordDict:
@@ -183,9 +170,7 @@ class NetworkClientApp(ClientApp):
         query, _ = split_query(received.message.content)
         if query is not None:
             raise MessageError("This client only trains networks that are sent as data.")
-        node = whole_node(
-            received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
-        )
+        node = whole_node(received, context, self._policy, self._seed)
         policy = node.terms.policy
         records, owners = policy.num_records or 0, 0
         if policy.noise != "user":
@@ -202,9 +187,7 @@ class NetworkClientApp(ClientApp):
         asked = NetworkRound.from_config(config) if isinstance(config, ConfigRecord) else None
         if asked is None or asked.number:
             raise MessageError("Expected parameters to train, or the end of a plan.")
-        node = whole_node(
-            received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
-        )
+        node = whole_node(received, context, self._policy, self._seed)
         if asked.plan.unit == "user":
             node = _of_users(node, received, self._loaded(context))
         if not node.terms.rehearsal:
@@ -222,11 +205,12 @@ class NetworkClientApp(ClientApp):
         question: CheckedQuery,
         data: Loaded | None,
         context: Context,
-        round_of: RoundOf,
+        task: Round,
     ) -> Report:
+        """Return the report on a round that a child process trains."""
         count = node.terms.policy.num_records if data is None else len(data.names)
         assert count is not None  # otherwise the policy would have refused the query
-        task = round_of(count)
+        task = replace(task, count=count)
         with Child(self._child_limits) as child:
             # The network is checked before data are loaded, unless users are protected.
             form, alone = child.prepare(task)
@@ -235,8 +219,9 @@ class NetworkClientApp(ClientApp):
             def trained(own: Node, slots: Slots) -> Report:
                 if own.blind:
                     return _report_of(alone, task, own)
-                fitted = _fitted(form, data, task, own, slots, SystemRandom())
-                rows = fitted.without_records() if own.terms.rehearsal else fitted
+                rows = _fitted(form, data, task, own, slots, SystemRandom())
+                if own.terms.rehearsal:
+                    rows = form.nothing(task.count, task.plan.records_per_user)
                 return _report_of(child.train(task, rows), task, own)
 
             return node.answer_once(question, trained)
@@ -247,18 +232,18 @@ class NetworkClientApp(ClientApp):
         question: CheckedQuery,
         data: Loaded | None,
         context: Context,
-        round_of: RoundOf,
+        task: Round,
         step: int,
     ) -> Report:
         """Return the report on a round that is trained in this process, as in a simulation.
 
         The number of records is the true one if none is declared.
         """
-        form = Form.of(round_of(1).network, self._limits)
-        of_users = data is not None
+        form = Form.of(task.network, self._limits)
         data = (data or self._loaded(context)).fit_for(form)
         records = node.terms.policy.num_records or max(len(data.records), 1)
-        task = round_of(len(data.names) if of_users else records)
+        of_users = task.plan.unit == "user"
+        task = replace(task, count=len(data.names) if of_users else records)
 
         def trained(own: Node, slots: Slots) -> Report:
             randomness = own.private_randomness(step, np.zeros(1, np.int64))

@@ -40,12 +40,6 @@ class Data:
     targets: Rows
     held: NDArray[np.bool_] | None = None
 
-    def without_records(self) -> Self:
-        """Return the same data with no record: privacy units remain, and hold nothing."""
-        if self.held is None:
-            return type(self)(self.records[:0], self.targets[:0])
-        return type(self)(self.records, self.targets, np.zeros_like(self.held))
-
 
 @dataclass(frozen=True)
 class _Some:
