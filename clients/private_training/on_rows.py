@@ -1,6 +1,5 @@
 """A network on the rows of one user, computed apart from all other users: gradients and scores."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, MutableMapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -104,17 +103,26 @@ class OnRows:
         return float(each.double().nan_to_num(nan=np.inf, posinf=np.inf).mean())
 
 
-class NetworkStatistic(ABC):
-    """Base class of the statistics of questions about networks within an app's limits."""
+class NetworkStatistic:
+    """Statistic of a class of questions about networks, for :class:`LdpClientApp`.
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    Parameters
+    ----------
+    limits : Limits
+        Limits of the networks that the app accepts.
+    value : callable
+        Function from a question's network, one user's features, its targets and the question to
+        the user's value.
+    """
+
+    def __init__(self, limits: Limits, value: Callable[[OnRows, Floats, Floats, Any], Floats]):
+        self._limits, self._value = limits, value
         # All users of a query share its network.
         self._checked: MutableMapping[NetworkQuestion, OnRows] = WeakKeyDictionary()
 
-    def __reduce__(self) -> tuple[type[Self], tuple[Limits]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
         # Simulations send apps to other processes, and weak references cannot be sent.
-        return type(self), (self._limits,)
+        return type(self), (self._limits, self._value)
 
     def checked(self, question: NetworkQuestion) -> OnRows:
         """Return the question's network, ready for rows; raise NetworkError if it is refused."""
@@ -123,31 +131,27 @@ class NetworkStatistic(ABC):
             self._checked[question] = found
         return found
 
-    @abstractmethod
-    def __call__(self, features: Floats, targets: Floats, question: Any) -> Floats:
+    @flushed()
+    def __call__(self, features: Floats, targets: Floats, question: NetworkQuestion) -> Floats:
         """Return one user's value for a question, from its rows and their targets."""
+        return self._value(self.checked(question), features, targets, question)
 
 
-class GradientStatistic(NetworkStatistic):
-    """Statistic that computes users' values for the question :class:`NetworkGradient`."""
-
-    @flushed()
-    def __call__(self, features: Floats, targets: Floats, question: NetworkGradient) -> Floats:
-        """Return one user's clipped mean gradient, from its rows and their targets."""
-        rows = self.checked(question)
-        kept = rows.parameters
-        mean = rows.gradients(features, targets)(kept)
-        flat = [mean[name].numpy().ravel() for name in kept]
-        value: Floats = shortened(np.concatenate(flat)[None].astype(np.float64), question)[0]
-        return value
+def clipped_gradient(
+    rows: OnRows, features: Floats, targets: Floats, question: NetworkGradient
+) -> Floats:
+    """Return one user's value for the question :class:`NetworkGradient`."""
+    kept = rows.parameters
+    mean = rows.gradients(features, targets)(kept)
+    flat = [mean[name].numpy().ravel() for name in kept]
+    value: Floats = shortened(np.concatenate(flat)[None].astype(np.float64), question)[0]
+    return value
 
 
-class ScoreStatistic(NetworkStatistic):
-    """Statistic that computes users' values for the question :class:`NetworkScore`."""
-
-    @flushed()
-    def __call__(self, features: Floats, targets: Floats, question: NetworkScore) -> Floats:
-        """Return one user's mean score, shifted, from its rows and their targets."""
-        mean = self.checked(question).score(features, targets, question.accuracy)
-        score = np.clip(mean / question.bound, 0, 1)
-        return np.array([score - 0.5, SQUARE * (score**2 - 0.5)][: 1 + question.squares])
+def shifted_score(
+    rows: OnRows, features: Floats, targets: Floats, question: NetworkScore
+) -> Floats:
+    """Return one user's value for the question :class:`NetworkScore`."""
+    mean = rows.score(features, targets, question.accuracy)
+    score = np.clip(mean / question.bound, 0, 1)
+    return np.array([score - 0.5, SQUARE * (score**2 - 0.5)][: 1 + question.squares])

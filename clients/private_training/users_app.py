@@ -7,7 +7,6 @@ from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import MessageError, Query
 from ldp_flower.guarantee.training import NETWORK, RIDER, LocalTraining
 from ldp_flower.models.graph import Limits
-from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.questions import NetworkGradient, NetworkQuestion, NetworkScore
 
@@ -20,7 +19,7 @@ from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from .child import Arrays
 from .denormals import flushed
 from .network_app import network_in
-from .on_rows import GradientStatistic, NetworkStatistic, OnRows, ScoreStatistic
+from .on_rows import NetworkStatistic, OnRows, clipped_gradient, shifted_score
 
 
 class NetworkUsersApp(ClientApp):
@@ -74,8 +73,8 @@ class NetworkUsersApp(ClientApp):
         limits = limits or Limits()
         mod = _NetworkMod(load_users, policy, seed, limits)
         statistics: OwnStatistics = {
-            NetworkGradient: GradientStatistic(limits),
-            NetworkScore: ScoreStatistic(limits),
+            NetworkGradient: NetworkStatistic(limits, clipped_gradient),
+            NetworkScore: NetworkStatistic(limits, shifted_score),
         }
         _NetworkHandlers(load_users, policy, seed, statistics).register(self)
 
@@ -122,10 +121,10 @@ class _NetworkMod(LdpUserUpdateMod):
             raise MessageError("Expected one ArrayRecord, the model.")
         (name,) = content.array_records
         network = network_in(graph, content, name)
-        local = _Local(network, asked, self._limits)
+        rows = OnRows(network, self._limits)
 
         def train(message: Message, context: Context) -> Message:
-            arrays = local.trained(user_of(message))
+            arrays = trained_on(rows, user_of(message), asked)
             record = ArrayRecord({key: Array(array) for key, array in arrays.items()})
             return Message(RecordDict({name: record}), reply_to=message)
 
@@ -142,19 +141,12 @@ class _NetworkMod(LdpUserUpdateMod):
             )
 
 
-class _Local:
-    """A network that is trained on the rows of one user at a time."""
-
-    def __init__(self, network: Network, asked: LocalTraining, limits: Limits) -> None:
-        self._asked, self._rows = asked, OnRows(network, limits)
-
-    @flushed()
-    def trained(self, user: OneUser) -> Arrays:
-        """Return all parameters of the network after it was trained on one user's rows."""
-        mean = self._rows.gradients(user.features, user.targets)
-        kept = self._rows.parameters
-        for _ in range(self._asked.steps):
-            found = mean(kept)
-            kept = {n: v - self._asked.learning_rate * found[n] for n, v in kept.items()}
-        arrays = self._rows.network.arrays
-        return {**arrays, **{name: value.numpy() for name, value in kept.items()}}
+@flushed()
+def trained_on(rows: OnRows, user: OneUser, asked: LocalTraining) -> Arrays:
+    """Return all parameters of a network after the ``asked`` steps on one user's rows."""
+    mean = rows.gradients(user.features, user.targets)
+    kept = rows.parameters
+    for _ in range(asked.steps):
+        found = mean(kept)
+        kept = {n: v - asked.learning_rate * found[n] for n, v in kept.items()}
+    return {**rows.network.arrays, **{name: value.numpy() for name, value in kept.items()}}

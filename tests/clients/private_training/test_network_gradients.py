@@ -12,7 +12,7 @@ from test_network_app import MISFITS, network
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import NetworkUsersApp, Refusal
-from ldp_flower.clients.private_training.on_rows import GradientStatistic
+from ldp_flower.clients.private_training.on_rows import NetworkStatistic, clipped_gradient
 from ldp_flower.clients.values import values_of as users_values
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import HASH_END, Query, Report
@@ -76,7 +76,7 @@ def test_a_value_is_the_clipped_mean_gradient_and_whether_it_was_clipped():
 
 
 def statistic(limits=None):
-    return GradientStatistic(limits or Limits())
+    return NetworkStatistic(limits or Limits(), clipped_gradient)
 
 
 def test_a_user_without_rows_or_with_impossible_ones_has_no_gradient():

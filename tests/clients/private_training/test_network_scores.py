@@ -10,7 +10,7 @@ from test_network_app import MISFITS, network
 
 from ldp_flower import Users
 from ldp_flower.clients import NetworkUsersApp, Refusal
-from ldp_flower.clients.private_training.on_rows import ScoreStatistic
+from ldp_flower.clients.private_training.on_rows import NetworkStatistic, shifted_score
 from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import HASH_END, ErrorCode, Query, Report
@@ -37,7 +37,7 @@ def query(question=ACCURACY, step=1, epsilon=2.0, width=2, radius=ACCURACY.radiu
 
 
 def statistic():
-    return ScoreStatistic(Limits())
+    return NetworkStatistic(Limits(), shifted_score)
 
 
 def scores(question, users=PEOPLE):

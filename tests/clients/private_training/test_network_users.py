@@ -9,7 +9,8 @@ from test_network_app import MISFITS, deployed, network, record_of
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import NetworkUsersApp, OneUser, Refusal
-from ldp_flower.clients.private_training.users_app import _Local
+from ldp_flower.clients.private_training.on_rows import OnRows
+from ldp_flower.clients.private_training.users_app import trained_on
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.training import NETWORK, LocalTraining
 from ldp_flower.models import Limits, Network, interpreter
@@ -35,8 +36,8 @@ def asked(**changes):
 def test_a_users_training_is_plain_descent_on_its_rows():
     rng = np.random.default_rng(1)
     rows, labels = rng.normal(size=(7, 4)), np.array([0, 1, 1, 0, 1, 0, 5.0])
-    local = _Local(network(), asked(), Limits())
-    found = local.trained(OneUser(rows, labels, 3))
+    taught = OnRows(network(), Limits())
+    found = trained_on(taught, OneUser(rows, labels, 3), asked())
     theta, bias = np.zeros((4, 2)), network().arrays["b"]
     for _ in range(3):  # the last row's class is none, and counts nothing
         odds = np.exp(rows @ theta + bias)
@@ -45,7 +46,7 @@ def test_a_users_training_is_plain_descent_on_its_rows():
         theta -= 0.5 * rows.T @ errors / 7
     np.testing.assert_allclose(found["w"], theta, atol=1e-6)
     assert np.array_equal(found["b"], bias)
-    nothing = local.trained(OneUser(np.zeros((0, 4)), np.zeros(0), 3))
+    nothing = trained_on(taught, OneUser(np.zeros((0, 4)), np.zeros(0), 3), asked())
     assert not nothing["w"].any()
 
 
@@ -69,11 +70,12 @@ def test_an_encoder_that_is_not_trained_runs_once_for_each_user(monkeypatch):
         return honest(operation, values)
 
     monkeypatch.setattr(interpreter, "call", call)
-    local = _Local(encoded, asked(text=graph.to_text()), Limits())
+    taught = OnRows(encoded, Limits())
     called.clear()  # of the check
-    found = local.trained(OneUser(rows, labels, 3))
+    found = trained_on(taught, OneUser(rows, labels, 3), asked(text=graph.to_text()))
     assert called.count("aten.mm.default") == 1 and called.count("aten.addmm.default") == 3
-    expected = _Local(plain, asked(), Limits()).trained(OneUser(rows @ turned, labels, 3))
+    plainly = OnRows(plain, Limits())
+    expected = trained_on(plainly, OneUser(rows @ turned, labels, 3), asked())
     np.testing.assert_allclose(found["w"], expected["w"], atol=1e-6)
 
 

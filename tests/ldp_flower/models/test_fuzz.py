@@ -17,7 +17,8 @@ from random_networks import SEVERAL, random_network
 
 from ldp_flower.clients import OneUser
 from ldp_flower.clients.private_training.network_gradients import NetworkGradients
-from ldp_flower.clients.private_training.users_app import _Local
+from ldp_flower.clients.private_training.on_rows import OnRows
+from ldp_flower.clients.private_training.users_app import trained_on
 from ldp_flower.guarantee.training import LocalTraining
 from ldp_flower.models import Limits
 from ldp_flower.models.checking import Shapes
@@ -78,10 +79,10 @@ def silo(network, rows, targets):
 def user(network, rows, targets):
     """Return what a user has trained, on its rows in several blocks."""
     asked = LocalTraining(network.graph.to_text(), 2, 0.1)
-    local = _Local(network, asked, _LIMITS)
-    local._rows._at_once = 2
+    taught = OnRows(network, _LIMITS)
+    taught._at_once = 2
     features = rows.reshape(COUNT, -1).astype(float)
-    return local.trained(OneUser(features, targets.astype(float), 3))
+    return trained_on(taught, OneUser(features, targets.astype(float), 3), asked)
 
 
 class Fuzz:
