@@ -383,7 +383,8 @@ class Node:
         """Answer for the addressed users who can afford it.
 
         When this returns, the cost and the returned report are on the ledger. Raise Refusal, with
-        nothing spent, if no user can afford it.
+        nothing spent, if no user can afford it. In a rehearsal no user pays, and the ledger stores
+        only an answer with masks.
 
         Parameters
         ----------
@@ -393,36 +394,26 @@ class Node:
             is called again for the node without data, since the failure may depend on data.
         """
         entry = Entry(asked.digest, self.run_id, *asked.summary)
-        if self.terms.rehearsal:
-            return self._rehearsed(asked, entry, randomised)
-        accounts, policy = self.accounts[asked.slots], self.terms.policy
+        rehearsal, policy = self.terms.rehearsal, self.terms.policy
         # A copy of the message waits for the answer, and must not count as another attempt.
         with self.ledger.answering(asked.digest):
-            claim = self.ledger.reserve(
-                entry, accounts, asked.cost, policy, asked.series, asked.study
-            )
+            if rehearsal:
+                claim = self._claim(asked)
+            else:
+                accounts = self.accounts[asked.slots]
+                claim = self.ledger.reserve(
+                    entry, accounts, asked.cost, policy, asked.series, asked.study
+                )
             if (reply := self._reply_in(claim, asked)) is not None:
                 return reply
             report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
-            stored = self.ledger.fulfil(asked.digest, report.to_bytes(), asked.closes)
-            return _kept(stored)
-
-    def _rehearsed(
-        self, asked: CheckedQuery, entry: Entry, randomised: Callable[[Self, Slots], Report]
-    ) -> Report:
-        """Return a report that is about no data; no user pays.
-
-        An answer with masks is stored nevertheless, and its one-time key is deleted. A second
-        answer with the same masks, in the rehearsal or after it, would reveal the number that they
-        hide. The mean of many such answers would lose this node's part of the noise, on which the
-        other nodes rely.
-        """
-        with self.ledger.answering(asked.digest):
-            claim = self._claim(asked)
-            if (reply := self._reply_in(claim, asked)) is not None:
-                return reply
-            report = self._computed(asked.slots[claim.users], randomised, claim.attempts)
+            if not rehearsal:
+                stored = self.ledger.fulfil(asked.digest, report.to_bytes(), asked.closes)
+                return _kept(stored)
             if asked.closes is not None:
+                # A second answer with the same masks, in the rehearsal or after it, would reveal
+                # the number that they hide. The mean of many such answers would lose this node's
+                # part of the noise, on which the other nodes rely.
                 assert isinstance(self.ledger, SqliteLedger)  # a simulation rehearses nothing
                 self.ledger.rehearse(entry, report.to_bytes(), asked.closes)
             return report
