@@ -3,8 +3,8 @@
 ``app`` holds the Flower handlers, ``respond`` the path from a query to a report, and ``statistics``
 the values that a query can ask for. ``update_mod`` makes an app's training private,
 ``user_update_mod`` makes it private for several users behind a node, and ``private_training``
-protects single records in training. ``node`` is common to all: the policy of a node, and answers
-that are paid once.
+protects single records in training. ``effective_policy`` and ``node`` are common to all: the policy
+of a node, and answers that are paid once.
 """
 
 from .app import LdpClientApp, attach

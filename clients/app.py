@@ -13,11 +13,12 @@ from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, Query
 from ldp_flower.guarantee.shared_sums import COMMIT, SET, Members
 from ldp_flower.questions import WireType, wire_types_with
 
-from .node import EffectivePolicy, LoadUsers, Seed, UsersNode, check_loader, check_own
+from .effective_policy import EffectivePolicy, Seed, check_own
 from .reply import Received, Refusal, reply_with
 from .respond import check, respond
 from .shared_sums import commit, peers_of
 from .statistics import OwnStatistics, checked
+from .users_node import LoadUsers, UsersNode, check_loader
 
 
 def attach(

@@ -1,4 +1,4 @@
-"""Policy, ledger and stored answers of a node, which every handler of a client needs.
+"""Ledger and stored answers of a node, which every handler of a client needs.
 
 All answers follow one order: the node checks the query, reserves the cost on the ledger, and only
 then computes with data. After the reservation, only an answer leaves the node, and no error.
@@ -8,23 +8,18 @@ docs/threat-model.md describes what this order protects.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Final, Literal, Self, TypeVar
+from typing import Final, Self
 
 import numpy as np
-from flwr.app import Context
 from numpy.typing import NDArray
 
-from ldp_flower.data.users import Users, UserSource, users_instead_of
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import (
     ATTEMPTS,
-    Accounts,
     Claim,
     Entry,
     PermanentSeries,
     SqliteLedger,
-    texts,
 )
 from ldp_flower.guarantee.ledger_file import LedgerError, plan_of
 from ldp_flower.guarantee.limits import exceeded
@@ -37,153 +32,14 @@ from ldp_flower.guarantee.messages import (
     Report,
     Slots,
 )
-from ldp_flower.guarantee.state_ledger import Ledger, StateLedger
-from ldp_flower.guarantee.studies import Studies, Study
-from ldp_flower.models.graph import NetworkError
-from ldp_flower.questions import OfClasses, Question, Standardised
-from ldp_flower.randomizers import Randomizer
+from ldp_flower.guarantee.studies import Study
+from ldp_flower.questions import Question
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
-from ldp_flower.validation import Floats, is_integer, plain
+from ldp_flower.validation import Floats
 
-from .approval import approved, check_census, some_of, studies_of
+from .approval import approved, check_census
+from .effective_policy import UNLIMITED, EffectivePolicy
 from .reply import Received, Refusal
-from .statistics import NONE, OwnStatistics
-
-T = TypeVar("T")
-RUN: Final = "run"  # the seed in the run's configuration, for a simulation's clients
-Seed = int | Literal["run"] | Callable[[Context], int | None] | None
-
-_UNLIMITED = PrivacyPolicy(
-    float("inf"),
-    max_delta=0.5,
-    allow_inexact=True,
-    unit="record",
-    noise="shared",
-    max_dishonest=0,
-    features_public=True,
-    allow_public_changes=True,
-    min_epsilon=0.0,
-    max_width=1 << 40,
-)
-
-
-@dataclass(frozen=True)
-class EffectivePolicy:
-    """The policy under which a client answers.
-
-    In a deployment it combines the operator's policy with the app's policy. In a simulation it is
-    the app's policy.
-
-    Attributes
-    ----------
-    seed : int or None
-        Seed of private randomness, in simulation only. None stands for the system's randomness.
-    rehearsal : bool (default: False)
-        True if the operator rehearses: the node answers as usual, but reports are about no data,
-        and nothing is spent.
-    studies : Studies, optional
-        The approved studies, if the operator has a file of studies. The node then answers only
-        queries that belong to an approved study.
-    """
-
-    simulated: bool
-    policy: PrivacyPolicy
-    seed: int | None
-    rehearsal: bool = False
-    studies: Studies | None = None
-
-    @classmethod
-    def resolve(
-        cls, received: Received, context: Context, own: PrivacyPolicy | None, seed: Seed
-    ) -> Self:
-        """Return the effective policy of a node, given the app's policy ``own`` and its seed.
-
-        A ``seed`` that is a function gets the ``context``. With the seed "run", the seed is read
-        from a simulation's ``context``; nothing else is read from a context. In a deployment, raise
-        Refusal if the app has a seed, or if the operator has set no valid policy. In a simulation,
-        raise Refusal if the seed is "run" and the run's configuration has no seed. In both cases,
-        raise Refusal if the file of approved studies cannot be used.
-        """
-        if received.simulated:
-            simulations = own or _UNLIMITED
-            of_run = _simulations_seed(seed, context)
-            return cls(True, simulations, of_run, studies=studies_of(simulations))
-        _warn_of_misspelt(frozenset(received.config))
-        try:
-            operators = PrivacyPolicy.from_node_config(received.config)
-            policy = None if operators is None else operators.tightened_by(own)
-        except (ValueError, OverflowError) as error:
-            raise Refusal.of_policy(str(error)) from error
-        if policy is None:
-            raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
-        rehearsal = received.config.get("rehearsal", False)
-        if not isinstance(rehearsal, bool):
-            raise Refusal.of_policy(f"Expected rehearsal true or false, got {rehearsal!r}.")
-        if seed != RUN and _seed_of(seed, context) is not None:
-            raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
-        return cls(False, policy, None, rehearsal, studies_of(policy))
-
-    def require_allowed(self, randomizer: Randomizer) -> None:
-        """Raise Refusal if the policy does not allow one report of ``randomizer``."""
-        forbid(type(randomizer).__name__, self.policy.objection(randomizer))
-
-
-def forbid(mechanism: str, objection: str | None) -> None:
-    """Raise Refusal if ``objection`` is not None.
-
-    Only the operator's log shows the mechanism and the objection; the server gets a fixed text.
-    """
-    if objection is not None:
-        text = "The operator's policy does not allow this mechanism."
-        raise Refusal(Refusal.FORBIDDEN, text, f"{mechanism}: {objection}.")
-
-
-def called(function: Callable[[Context], T], context: Context) -> T:
-    """Call a function of the app; replace an error of the client's types by RuntimeError.
-
-    So the app's code cannot choose the text of a refusal.
-    """
-    try:
-        return function(context)
-    except (Refusal, LedgerError, MessageError, NetworkError) as error:
-        raise RuntimeError("The app's own code raised one of the client's errors.") from error
-
-
-def _simulations_seed(seed: Seed, context: Context) -> int | None:
-    if seed != RUN:
-        return _seed_of(seed, context)
-    of_run = plain(context.run_config.get("seed"))
-    if not is_integer(of_run):
-        text = "The run's configuration has no integer seed, which the client is to take."
-        raise Refusal(Refusal.MISCONFIGURED, text)
-    return int(of_run)
-
-
-def _seed_of(seed: int | Callable[[Context], int | None] | None, context: Context) -> int | None:
-    found: int | None = plain(called(seed, context) if callable(seed) else seed)
-    return found
-
-
-@lru_cache
-def _warn_of_misspelt(keys: frozenset[str]) -> None:
-    """Log the operator's keys that may be misspelt, once per process."""
-    for key, setting in sorted(PrivacyPolicy.nearly_settings(keys).items()):
-        logging.getLogger(__name__).warning(
-            "The key %r in node_config is not a setting of ldp-flower and is left to the app: "
-            "do you mean %r?",
-            key,
-            setting,
-        )
-
-
-def check_own(policy: object, seed: object) -> None:
-    """Raise ValueError unless an app's policy and seed are None or have valid types."""
-    if not isinstance(policy, PrivacyPolicy | None):
-        raise ValueError(f"Expected policy to be a PrivacyPolicy, got {type(policy).__name__}.")
-    of_run = isinstance(seed, str) and seed == RUN
-    if not (seed is None or of_run or is_integer(seed) or callable(seed)):
-        raise ValueError(f'Expected seed to be an integer, a function or "run", got {seed!r}.')
-
 
 _EXHAUSTED: Final = (
     "No addressed user can afford this query: the cost is above what the privacy budget leaves."
@@ -267,7 +123,7 @@ class Node:
     def _tolerated(self) -> dict[str, int]:
         """Return ``{"dishonest": n}`` if the operator tolerates n colluding nodes, else ``{}``."""
         policy = self.terms.policy
-        if policy.max_dishonest is None or policy is _UNLIMITED:
+        if policy.max_dishonest is None or policy is UNLIMITED:
             return {}
         return {"dishonest": policy.max_dishonest}
 
@@ -476,119 +332,3 @@ def _kept(stored: bytes) -> Report:
         return Report.from_bytes(stored)
     except MessageError as error:
         raise LedgerError("The ledger's reply to this query cannot be read.") from error
-
-
-LoadUsers = Callable[[Context], UserSource]
-
-
-@dataclass(frozen=True)
-class UsersNode(Node):
-    """A node with rows of users to answer from; ``own`` holds the app's statistics."""
-
-    users: UserSource
-    own: OwnStatistics = field(default_factory=lambda: NONE)
-
-    @classmethod
-    def of(
-        cls,
-        received: Received,
-        context: Context,
-        terms: EffectivePolicy,
-        load_users: LoadUsers,
-        own: OwnStatistics = NONE,
-    ) -> Self:
-        """Return the node with the users that the app's function ``load_users`` loads.
-
-        Outside of simulations the node needs its operator's ledger. Raise Refusal if the operator
-        has set no ledger, or if the users have no ids for it. Raise LedgerError if the ledger
-        cannot be used. Raise TypeError if ``load_users`` returns anything but users.
-        """
-        # The ledger is opened before data are read, so that its problems show at once.
-        ledger = None if terms.simulated else operators_ledger(received, terms.policy)
-        users = called(load_users, context)
-        if isinstance(users, type) or not isinstance(users, UserSource):
-            raise TypeError(
-                f"Expected load_users to return Users, got {type(users).__name__}; "
-                f"{users_instead_of(users)}."
-            )
-        keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
-        if received.simulated and users.first is not None:
-            keys = NodeKeys(0, users.first, len(users))
-        accounts = np.arange(len(users)) if ledger is None else _accounts(users)
-        paying = ledger or StateLedger(received.state, len(users))
-        return cls(terms, keys, paying, accounts, received.run_id, users, own)
-
-    def census(self) -> dict[str, int]:
-        """Return the census of :meth:`Node.census` with the number of features."""
-        return {**super().census(), "features": self.users.num_features}
-
-    def columns_read(self, question: Question) -> Sequence[str] | None:
-        """Return the names of all columns that a question reads; None if a column has no name.
-
-        An app's statistic gets whole rows. So all columns count as read, whatever its question
-        names.
-        """
-        width = self.users.num_features
-        read = range(width + 1) if type(question) in self.own else question.reads(width)
-        names = getattr(self.users, "columns", None)  # other sources of users have no names
-        if read is None or names is None or len(names) < width + self.users.has_targets:
-            return None
-        return [names[index] for index in read if index < width or self.users.has_targets]
-
-    @property
-    def names_columns(self) -> bool:
-        """True if the users have a schema, whose columns are named in the census."""
-        return getattr(self.users, "schema_digests", None) is not None
-
-    def booked(self, query: Query) -> tuple[str, str]:
-        """Return two names for the ledger's entry: the question with its columns, the mechanism."""
-        asked, mechanism = query.summary
-        names = getattr(self.users, "columns", None)  # other sources of users have no names
-        return asked + of_columns(query.question, names), mechanism
-
-    def take(self, slots: Slots) -> Users:
-        """Return the users with the indices ``slots``, each with its rows up to the policy's limit.
-
-        If the node is blind, it answers without data: the users have no rows.
-        """
-        if self.blind:
-            nothing = np.zeros((0, self.users.num_features)), np.zeros(0)
-            return Users(*nothing, np.zeros(len(slots) + 1, np.int64))
-        return self.users.take(slots, self.terms.policy.max_rows)
-
-
-def check_loader(load_users: object) -> None:
-    """Raise ValueError unless ``load_users`` is callable."""
-    if not callable(load_users):
-        raise ValueError(
-            "Expected load_users to be a function of the node's Context that returns Users, "
-            f"got {type(load_users).__name__}."
-        )
-
-
-def _accounts(users: UserSource) -> Accounts:
-    """Return the users' names on an operator's ledger."""
-    # Only Users checks that ids are distinct names.
-    if not isinstance(users, Users) or users.ids is None:
-        raise Refusal(Refusal.MISCONFIGURED, "The users have no ids, which a ledger needs.")
-    texts(users.ids)
-    return users.ids.copy()
-
-
-_MAX_COLUMNS_NAMED = 8  # largest number of columns that are named; a query may have thousands
-
-
-def of_columns(question: Question, columns: Sequence[str] | None) -> str:
-    """Return the columns that a question names, such as ``" of age, wage"``.
-
-    ``columns`` are the names of the features and, last, of the targets if there are targets. Return
-    an empty text if the question names no columns, and so is about all, or if columns have no
-    names.
-    """
-    while isinstance(question, Standardised | OfClasses):  # these keep the columns
-        question = question.inner
-    chosen = getattr(question, "coordinates", None)
-    if chosen is None or columns is None:
-        return ""
-    names = dict.fromkeys(columns[i] if i < len(columns) else "the target" for i in chosen)
-    return f" of {some_of(list(names), _MAX_COLUMNS_NAMED)}"

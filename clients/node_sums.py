@@ -12,7 +12,7 @@ from ldp_flower.guarantee.messages import Query, Report, Slots
 from ldp_flower.randomizers import NodeSum
 from ldp_flower.randomizers.discrete_gaussian import Integers
 
-from .node import UsersNode
+from .users_node import UsersNode
 from .values import CHUNK, ENTRIES, values_of
 
 

@@ -22,11 +22,12 @@ from ldp_flower.randomizers import NodeSum, RecordMechanism, Summary
 from ldp_flower.randomness import SecretRandom, Words
 from ldp_flower.validation import Floats
 
-from .node import Node, UsersNode
+from .node import Node
 from .node_sums import of_node
 from .reply import Refusal
 from .shared_sums import agreed, checked_session, of_shared
 from .statistics import knows
+from .users_node import UsersNode
 from .values import CHUNK, ENTRIES, public_of, values_of
 
 

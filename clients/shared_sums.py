@@ -19,9 +19,11 @@ from ldp_flower.guarantee.peers import (
 from ldp_flower.guarantee.shared_sums import MIN_NODES, Commit, Committed, Masked, Members, masks
 from ldp_flower.randomizers import NodeSum
 
-from .node import CheckedQuery, EffectivePolicy, UsersNode
+from .effective_policy import EffectivePolicy
+from .node import CheckedQuery
 from .node_sums import noisy_sum
 from .reply import Received, Refusal
+from .users_node import UsersNode
 
 
 def peers_of(received: Received, terms: EffectivePolicy) -> Peers:

@@ -25,7 +25,8 @@ from ldp_flower.randomizers.elementwise import directions
 from ldp_flower.validation import Floats
 
 from .app_checks import objection
-from .node import EffectivePolicy, Node, Seed, check_own, operators_ledger
+from .effective_policy import EffectivePolicy, Seed, check_own
+from .node import Node, operators_ledger
 from .reply import Received, Refusal, reply_with, with_own_metadata
 from .respond import randomised
 from .values import CHUNK

@@ -18,9 +18,11 @@ from ldp_flower.guarantee.messages import Purpose, Slots
 from ldp_flower.guarantee.training import RIDER, flattened
 from ldp_flower.validation import Floats
 
-from .node import EffectivePolicy, LoadUsers, Node, Seed, UsersNode, check_loader
+from .effective_policy import EffectivePolicy, Seed
+from .node import Node
 from .reply import Received, with_own_metadata
 from .update_mod import AppTraining, Failed, LdpUpdateMod, log_failure, reply_of, update_of
+from .users_node import LoadUsers, UsersNode, check_loader
 
 _FIELDS = ("features", "targets", "seed")
 

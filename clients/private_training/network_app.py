@@ -27,7 +27,8 @@ from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.randomness import RandomSource, SystemRandom
 
-from ..node import CheckedQuery, Node, Seed, called, check_own
+from ..effective_policy import Seed, called, check_own
+from ..node import CheckedQuery, Node
 from ..reply import Received, Refusal, reply_with
 from ..update_mod import whole_node
 from .child import Arrays, Child, ChildLimits, Round

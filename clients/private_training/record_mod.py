@@ -20,7 +20,8 @@ from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
 from ..approval import refuse_training
-from ..node import CheckedQuery, Node, Seed, forbid
+from ..effective_policy import Seed, forbid
+from ..node import CheckedQuery, Node
 from ..reply import Received, Refusal, with_own_metadata
 from ..update_mod import (
     CallNext,

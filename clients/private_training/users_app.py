@@ -11,11 +11,13 @@ from ldp_flower.models.parsing import parsed
 from ldp_flower.questions import NetworkGradient, NetworkQuestion, NetworkScore
 
 from ..app import QueryHandlers
-from ..node import LoadUsers, Node, Seed, UsersNode
+from ..effective_policy import Seed
+from ..node import Node
 from ..reply import Received
 from ..statistics import OwnStatistics
 from ..update_mod import CallNext
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
+from ..users_node import LoadUsers, UsersNode
 from .child import Arrays
 from .denormals import flushed
 from .network_app import network_in

@@ -131,7 +131,8 @@ def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
 
 def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
-    from ldp_flower.clients.node import EffectivePolicy, UsersNode
+    from ldp_flower.clients.effective_policy import EffectivePolicy
+    from ldp_flower.clients.users_node import UsersNode
     from ldp_flower.clients.values import values_of
     from ldp_flower.guarantee.state_ledger import StateLedger
 

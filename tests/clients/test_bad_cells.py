@@ -12,8 +12,8 @@ from flwr.app import Message
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.clients.node import UsersNode
 from ldp_flower.clients.statistics import public_block
+from ldp_flower.clients.users_node import UsersNode
 from ldp_flower.clients.values import values_of
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import HASH_END, NodeKeys, Query, Report

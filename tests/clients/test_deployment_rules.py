@@ -12,7 +12,7 @@ from deployed_node import NODE_ID, SALT, ask, query, report_in, users
 from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
 from ldp_flower.audit import recorded_queries
 from ldp_flower.clients import LdpClientApp, Refusal
-from ldp_flower.clients.node import of_columns
+from ldp_flower.clients.users_node import of_columns
 from ldp_flower.guarantee.budget import Cost, in_simulation
 from ldp_flower.guarantee.messages import NodeKeys, Report
 from ldp_flower.questions import Mean

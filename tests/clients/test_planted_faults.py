@@ -21,8 +21,8 @@ from ldp_flower.audit.neighbours import neighbour_checks
 from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded
 from ldp_flower.clients import Refusal, app, node, reply, respond
-from ldp_flower.clients.node import UsersNode
 from ldp_flower.clients.statistics import PUBLIC
+from ldp_flower.clients.users_node import UsersNode
 from ldp_flower.clients.values import CHUNK
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Claim, Entry, SqliteLedger
