@@ -25,7 +25,7 @@ from ldp_flower.validation import Floats
 from .node import Node
 from .node_sums import of_node
 from .reply import Refusal
-from .shared_sums import agreed, checked_session, of_shared
+from .shared_sums import answer_with_masks
 from .statistics import knows
 from .users_node import UsersNode
 from .values import CHUNK, ENTRIES, public_of, values_of
@@ -85,11 +85,7 @@ def respond(node: UsersNode, query: Query, members: Members | None, peers: Peers
     by_record = isinstance(query.randomizer, RecordMechanism)
     by_node = isinstance(query.randomizer, NodeSum)
     if members is not None and peers is not None:
-        set_of = agreed(node, query, peers, members)
-        report = node.answer_once(
-            set_of.asked, lambda own, slots: of_shared(own, query, slots, set_of)
-        )
-        return checked_session(report, set_of)
+        return answer_with_masks(node, query, members, peers)
     permanent = query.collections is not None
     if permanent:
         _check_permanent(node, query)

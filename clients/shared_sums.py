@@ -4,7 +4,7 @@ The node checks the set before it pays, and computes the masks before it reads p
 order of checks is that of docs/secure-sums.md.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,11 +16,10 @@ from ldp_flower.guarantee.peers import (
     SimulatedPeers,
     operators_files,
 )
-from ldp_flower.guarantee.shared_sums import MIN_NODES, Commit, Committed, Masked, Members, masks
+from ldp_flower.guarantee.shared_sums import MIN_NODES, Commit, Committed, Members, masks
 from ldp_flower.randomizers import NodeSum
 
 from .effective_policy import EffectivePolicy
-from .node import CheckedQuery
 from .node_sums import noisy_sum
 from .reply import Received, Refusal
 from .users_node import UsersNode
@@ -56,19 +55,12 @@ def commit(node: UsersNode, query: Query, peers: Peers) -> Committed:
     return Committed(made, frozenset(peers.fingerprints()))
 
 
-@dataclass(frozen=True)
-class Agreed:
-    """A query whose set the node has checked, with the node's masks."""
+def answer_with_masks(node: UsersNode, query: Query, members: Members, peers: Peers) -> Report:
+    """Answer a query by the node's masked sum, with its share of the noise.
 
-    asked: CheckedQuery
-    session: bytes
-    masks: Masked | None  # None if the query is answered
-
-
-def agreed(node: UsersNode, query: Query, peers: Peers, members: Members) -> Agreed:
-    """Return the checked query with the node's masks.
-
-    Raise Refusal if the node has not committed to the query, or if the set of members is not valid.
+    The masks are those that it has agreed with the other ``members`` of the set. Raise Refusal if
+    the node has not committed to the query, if the set is not valid, or if the node has answered
+    the query for another set.
     """
     mechanism = query.randomizer
     assert isinstance(mechanism, NodeSum)
@@ -79,9 +71,9 @@ def agreed(node: UsersNode, query: Query, peers: Peers, members: Members) -> Agr
         raise Refusal(ErrorCode.NO_COMMIT, "The node has no commit to this query.")
     asked = replace(node.asked(query), closes=digest)
     if own.secret is None:  # answered, maybe for another set
-        if node.answered(asked) is None:
+        if (report := node.answered(asked)) is None:
             raise Refusal(Refusal.GONE, "The node's users have changed since it answered.")
-        return Agreed(asked, session, None)
+        return checked_session(report, session)
     _check_members(members, own.commit, digest, peers)
     if len(members) < max(MIN_NODES, mechanism.honest + (node.terms.policy.max_dishonest or 0)):
         text = "The set has fewer nodes than the honest nodes plus those that may collude."
@@ -90,7 +82,12 @@ def agreed(node: UsersNode, query: Query, peers: Peers, members: Members) -> Agr
         own_masks = masks(own.secret, own.commit.name, members, session, mechanism.dim)
     except MessageError as error:
         raise Refusal(ErrorCode.SIGNATURE, str(error)) from error
-    return Agreed(asked, session, own_masks)
+
+    def masked(of: UsersNode, slots: Slots) -> Report:
+        total = noisy_sum(of, query, slots).view(np.uint64) + own_masks
+        return Report.of_shared(len(slots), total, session)
+
+    return checked_session(node.answer_once(asked, masked), session)
 
 
 def _check_members(members: Members, own: Commit, digest: bytes, peers: Peers) -> None:
@@ -113,19 +110,9 @@ def _check_members(members: Members, own: Commit, digest: bytes, peers: Peers) -
             raise Refusal(ErrorCode.SIGNATURE, text, each.name)
 
 
-def of_shared(node: UsersNode, query: Query, slots: Slots, terms: Agreed) -> Report:
-    """Return a report of the masked sum over the users in ``slots``.
-
-    The sum has this node's share of the noise, and the masks that it has agreed with other nodes.
-    """
-    assert terms.masks is not None  # an answered query is not computed again
-    total = noisy_sum(node, query, slots).view(np.uint64) + terms.masks
-    return Report.of_shared(len(slots), total, terms.session)
-
-
-def checked_session(report: Report, terms: Agreed) -> Report:
+def checked_session(report: Report, session: bytes) -> Report:
     """Return the report unchanged; raise Refusal if it was made for another set of nodes."""
-    if report.arrays["session"].tobytes() != terms.session:
+    if report.arrays["session"].tobytes() != session:
         text = "The node has answered this query for another set."
         raise Refusal(ErrorCode.ANOTHER_SET, text)
     return report

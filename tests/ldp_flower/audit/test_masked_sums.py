@@ -60,7 +60,7 @@ FAULTS = {
         {"signature", "commit reused"},
     ),
     "any session": (
-        "ldp_flower.clients.respond.checked_session",
+        "ldp_flower.clients.shared_sums.checked_session",
         lambda report, _: report,
         set(SETS),
     ),
