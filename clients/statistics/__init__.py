@@ -109,7 +109,7 @@ def knows(question: q.Question) -> bool:
     """Return True if there is a statistic for a question."""
     if isinstance(question, q.TransformedQuestion):
         return type(question) in {*_VIEWS, *_TURNS} and knows(question.inner)
-    return type(question) in STATISTICS or type(question) in DRAWING
+    return type(question) in STATISTICS
 
 
 @np.errstate(all="ignore")
@@ -126,7 +126,7 @@ def compute(users: Users, question: q.Question, words: Words | None = None) -> F
     kind = type(question)
     if kind in DRAWING:
         coins = np.zeros(len(users), np.uint64) if words is None else words
-        return _doubles(DRAWING[kind](users, question, coins))
+        return _doubles(STATISTICS[kind](users, question, coins))
     if not isinstance(question, q.TransformedQuestion):
         return _doubles(STATISTICS[kind](users, question))
     if kind in _VIEWS:

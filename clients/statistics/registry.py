@@ -1,7 +1,7 @@
 """Registry of the functions that compute the values of questions, by class of question."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ldp_flower.questions import Question, Rows
 from ldp_flower.validation import Floats
@@ -10,9 +10,9 @@ F = TypeVar("F", bound=Callable[..., Floats])
 
 #: Functions from users and a question to values, shape (users, width), by class of question.
 STATISTICS: dict[type[Question], Callable[..., Floats]] = {}
-#: The same for questions whose users draw at random. The functions also take one random word (64
-#: random bits) per user.
-DRAWING: dict[type[Question], Callable[..., Floats]] = {}
+#: The questions whose users draw at random. Their functions also take one random word (64 random
+#: bits) per user.
+DRAWING: set[type[Question]] = set()
 
 
 def answers(*kinds: type[Question], draws: bool = False) -> Callable[[F], F]:
@@ -26,8 +26,9 @@ def answers(*kinds: type[Question], draws: bool = False) -> Callable[[F], F]:
             raise TypeError(f"Expected draws = True in {kind.__name__}, whose statistic draws.")
 
     def registered(statistic: F) -> F:
-        table: Any = DRAWING if draws else STATISTICS
-        table.update(dict.fromkeys(kinds, statistic))
+        STATISTICS.update(dict.fromkeys(kinds, statistic))
+        if draws:
+            DRAWING.update(kinds)
         return statistic
 
     return registered
