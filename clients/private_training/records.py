@@ -7,7 +7,6 @@ only which records count, and this is visible in the operator's log only.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -162,11 +161,6 @@ class Form:
         output = network.check(limits).output
         target = network.target(limits)
         return cls(network.graph.record, target, output.shape[1] if classes else None)
-
-    @classmethod
-    def read(cls, file: Path, limits: Limits) -> Self:
-        """Return :meth:`of` the network in a file; raise NetworkError if the network is refused."""
-        return cls.of(Network.load(file, limits), limits)
 
     def __str__(self) -> str:
         """Return a text with the shapes of records and targets."""

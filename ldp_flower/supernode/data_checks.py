@@ -20,7 +20,7 @@ from ..data.users import SCHEMA
 from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.messages import CENSUS
 from ..guarantee.studies import Studies
-from ..models import Limits
+from ..models import Limits, Network
 from .findings import Findings
 from .journal import collected_log
 from .settings import AppError, OwnApp, OwnRecords, Settings
@@ -148,7 +148,7 @@ def _fit(
 ) -> None:
     """Add findings on how many records fit a network, which would train on them."""
     try:
-        form = Form.read(network, limits)
+        form = Form.of(Network.load(network, limits), limits)
     except (OSError, ValueError, ImportError) as error:
         findings.problems.append(f"The network {network} cannot be used: {error}")
         return
