@@ -73,8 +73,10 @@ class Round:
 
         It is the time of one block of zeros, multiplied by the number of blocks.
         """
+        from .network_gradients import tensors_of
+
         nothing = form.nothing(0, self.plan.records_per_user)
-        parameters = {name: each.detach() for name, each in self._parameters().items()}
+        parameters = tensors_of(self.network, True)
         for _ in range(2):  # the first round includes imports, the second one is timed
             started = time.monotonic()
             gradients = self._gradients(nothing)
@@ -86,13 +88,6 @@ class Round:
         of_all = math.ceil(self.count / gradients.block)
         return (ended - frozen) * blocks + (frozen - started) * of_all
 
-    def _parameters(self) -> Any:
-        import torch
-
-        arrays = self.network.arrays
-        names = self.network.graph.trainable
-        return {name: torch.nn.Parameter(torch.tensor(arrays[name])) for name in names}
-
     def _gradients(self, data: Data) -> "RecordGradients":
         import torch
 
@@ -100,18 +95,12 @@ class Round:
         from .steps import block_size
         from .user_gradients import UserGradients
 
-        graph = self.network.graph
-        constants = {
-            name: torch.tensor(array)
-            for name, array in self.network.arrays.items()
-            if name not in graph.trainable
-        }
         # Each intermediate has a value and a gradient; each trainable parameter has a gradient.
         held = self.network.num_trainable + 2 * self.network.check(self.limits).intermediates
         each = self.plan.records_per_user or 1
         block = each * block_size(self.plan, self.count, each * held)
         tensors = torch.from_numpy(data.records), torch.from_numpy(data.targets)
-        gradients = NetworkGradients(graph, constants, *tensors, each * self.count, block)
+        gradients = NetworkGradients(self.network, *tensors, each * self.count, block)
         return gradients if data.held is None else UserGradients(gradients, data.held)
 
     def _after(
@@ -119,9 +108,11 @@ class Round:
     ) -> Arrays:
         import torch
 
+        from .network_gradients import tensors_of
         from .steps import take_steps
 
-        parameters = self._parameters()
+        start = tensors_of(self.network, True)
+        parameters = {name: torch.nn.Parameter(tensor) for name, tensor in start.items()}
         of = torch.optim
         kind = {"sgd": of.SGD, "adam": of.Adam, "adamw": of.AdamW}[self.optimizer]
         optimizer = kind(parameters.values(), lr=self.learning_rate)

@@ -5,19 +5,31 @@ import torch
 from numpy.typing import NDArray
 from torch.func import grad, vmap
 
-from ldp_flower.models.graph import Graph
 from ldp_flower.models.interpreter import RecordLoss
+from ldp_flower.models.network import Network
 
 from .gradients import Tensors
 
 _MAX_KEPT = 1 << 30  # largest size of the encoders' outputs for all records, in bytes: 1 GiB
 
 
+def tensors_of(network: Network, trainable: bool) -> Tensors:
+    """Return tensors of a network's trainable parameters or, without ``trainable``, of the others.
+
+    Their order is that of the graph.
+    """
+    return {
+        name: torch.tensor(network.arrays[name])
+        for name, tensor in network.graph.parameters.items()
+        if tensor.trainable == trainable
+    }
+
+
 class NetworkGradients:
     """The gradients of single records with respect to a checked network's trainable parameters.
 
-    ``constants`` are the values of the other parameters, ``count`` is the public number of records,
-    and ``block`` is the public number of records per block.
+    ``count`` is the public number of records, and ``block`` is the public number of records per
+    block.
 
     All blocks have one shape and run the same kernels for any contents of the records. A place
     without a record holds a public record of zeros. The output of an encoder that is not trained is
@@ -26,8 +38,7 @@ class NetworkGradients:
 
     def __init__(
         self,
-        graph: Graph,
-        constants: Tensors,
+        network: Network,
         records: torch.Tensor,
         targets: torch.Tensor,
         count: int,
@@ -35,7 +46,7 @@ class NetworkGradients:
     ) -> None:
         self.block = block
         self._records, self._targets = records, targets
-        self._loss = RecordLoss.of(graph, constants)
+        self._loss = RecordLoss.of(network.graph, tensors_of(network, False))
         self._known: list[torch.Tensor] = []
         if self._loss.encoded:
             self._keep(count)

@@ -18,6 +18,8 @@ from .denormals import flushed
 from .records import Form, Rows
 
 if TYPE_CHECKING:
+    from ldp_flower.models.interpreter import RecordLoss
+
     from .gradients import Tensors
 
 _AT_ONCE = 1 << 24  # number of intermediate numbers of a user's rows in memory at a time
@@ -36,17 +38,17 @@ class OnRows:
     @cached_property
     def parameters(self) -> "Tensors":
         """The network's trainable parameters, which are the same for all users."""
-        return self._tensors(True)
+        from .network_gradients import tensors_of
+
+        return tensors_of(self.network, True)
 
     @cached_property
-    def _constants(self) -> "Tensors":
-        return self._tensors(False)
+    def _loss(self) -> "RecordLoss":
+        from ldp_flower.models.interpreter import RecordLoss
 
-    def _tensors(self, trainable: bool) -> "Tensors":
-        import torch
+        from .network_gradients import tensors_of
 
-        arrays, ordered = self.network.arrays, self.network.graph.parameters.items()
-        return {n: torch.tensor(arrays[n]) for n, of in ordered if of.trainable == trainable}
+        return RecordLoss.of(self.network.graph, tensors_of(self.network, False))
 
     def _fitted(self, features: Floats, targets: Floats) -> tuple[Rows, Rows]:
         """Return two arrays in the network's types and shapes: the rows as records, the targets."""
@@ -63,17 +65,14 @@ class OnRows:
         import torch
         from torch.func import grad, vmap
 
-        from ldp_flower.models.interpreter import RecordLoss
-
         records, wanted = self._fitted(features, targets)
         if not len(records):
             return lambda kept: {name: torch.zeros_like(value) for name, value in kept.items()}
-        loss = RecordLoss.of(self.network.graph, self._constants)
         given = [torch.from_numpy(records), torch.from_numpy(wanted)]
         with torch.no_grad():
-            given += vmap(loss.known, chunk_size=self._at_once)(given[0])
+            given += vmap(self._loss.known, chunk_size=self._at_once)(given[0])
         in_dims = (None, *[0] * len(given))
-        each = vmap(grad(loss), in_dims=in_dims, chunk_size=self._at_once)
+        each = vmap(grad(self._loss), in_dims=in_dims, chunk_size=self._at_once)
         return lambda kept: {name: found.mean(0) for name, found in each(kept, *given).items()}
 
     def score(self, features: Floats, targets: Floats, accuracy: bool) -> float:
@@ -82,18 +81,16 @@ class OnRows:
         from torch.func import vmap
 
         from ldp_flower.models import losses
-        from ldp_flower.models.interpreter import RecordLoss
 
         records, wanted = self._fitted(features, targets)
         valid = self._form.valid(wanted)
         if not valid.any():
             return np.nan
-        loss = RecordLoss.of(self.network.graph, self._constants)
 
         def of_record(record: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             if not accuracy:
-                return loss(self.parameters, record, target)
-            output = loss.output(self.parameters, record)
+                return self._loss(self.parameters, record, target)
+            output = self._loss.output(self.parameters, record)
             return losses.accuracy(self.network.graph.loss, output, target)
 
         given = torch.from_numpy(records[valid]), torch.from_numpy(wanted[valid])

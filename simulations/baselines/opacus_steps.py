@@ -10,7 +10,7 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.nn import functional as F
 
-from ldp_flower.clients.private_training.network_gradients import NetworkGradients
+from ldp_flower.clients.private_training.network_gradients import NetworkGradients, tensors_of
 from ldp_flower.clients.private_training.steps import take_steps
 from ldp_flower.models import Network
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
@@ -41,10 +41,10 @@ def steps_of(
     batch = len(records)
     network = Network.export(module, records[0], loss)
     plan = DpSgdPlan(8.0, 1e-5, 1, _STEPS, 1.0, 1.0)
-    values = {name: torch.tensor(array) for name, array in network.arrays.items()}
-    parameters = {name: nn.Parameter(values.pop(name)) for name in network.graph.trainable}
+    kept = tensors_of(network, True)
+    parameters = {name: nn.Parameter(tensor) for name, tensor in kept.items()}
     optimizer = torch.optim.SGD(parameters.values(), lr=_RATE)
-    gradients = NetworkGradients(network.graph, values, records, targets, batch, batch)
+    gradients = NetworkGradients(network, records, targets, batch, batch)
 
     def take() -> object:
         return take_steps(plan, parameters, optimizer, gradients, batch, batch, SystemRandom())

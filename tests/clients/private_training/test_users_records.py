@@ -14,6 +14,7 @@ from ldp_flower import InProcessGrid
 from ldp_flower.clients import NetworkClientApp, Refusal
 from ldp_flower.clients.private_training import network_app, steps
 from ldp_flower.clients.private_training.child import ChildLimits, Round
+from ldp_flower.clients.private_training.network_gradients import tensors_of
 from ldp_flower.clients.private_training.records import Form, Loaded, records_of_users
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
@@ -138,7 +139,7 @@ def drawn(loaded, most=1000, slots=range(20)):
 def test_no_bit_of_another_users_gradient_depends_on_a_user(odd):
     """Whatever the records of one are, and however many."""
     task = Round(network(), replace(OF_USERS, sampling_rate=1.0), "sgd", 0.5, 20, Limits())
-    kept = {name: each.detach() for name, each in task._parameters().items()}
+    kept = tensors_of(task.network, True)
     before, after = (
         task._gradients(drawn(data)).of(kept, np.arange(20))
         for data in (with_odd(lambda *same: same), with_odd(ODD[odd]))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ldp_flower.clients.private_training.network_gradients import NetworkGradients
+from ldp_flower.clients.private_training.network_gradients import NetworkGradients, tensors_of
 from ldp_flower.models import Network
 
 WORDS = 30
@@ -115,21 +115,10 @@ def data_of(kind, count):
     )
 
 
-def tensors_of(network):
-    """Return the trained parameters, and the others."""
-    every = {name: torch.tensor(array) for name, array in network.arrays.items()}
-    trainable = set(network.graph.trainable)
-    return (
-        {name: value for name, value in every.items() if name in trainable},
-        {name: value for name, value in every.items() if name not in trainable},
-    )
-
-
 def gradients(network, rows, targets, drawn, block):
     """Return the trained parameters and the gradients of a block."""
-    kept, constants = tensors_of(network)
-    of = NetworkGradients(network.graph, constants, rows, targets, len(rows), block)
-    return of.of(kept, drawn)
+    of = NetworkGradients(network, rows, targets, len(rows), block)
+    return of.of(tensors_of(network, True), drawn)
 
 
 def check_alone(module, network, rows, targets, loss=F.cross_entropy):

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import torch
 from guards import Guarded, bits
-from networks import tensors_of
 from random_networks import SEVERAL, random_network
 
 from ldp_flower.clients import OneUser
-from ldp_flower.clients.private_training.network_gradients import NetworkGradients
+from ldp_flower.clients.private_training.network_gradients import NetworkGradients, tensors_of
 from ldp_flower.clients.private_training.on_rows import OnRows
 from ldp_flower.clients.private_training.users_app import trained_on
 from ldp_flower.guarantee.training import LocalTraining
@@ -70,10 +69,9 @@ def check_values(network, row):
 
 def silo(network, rows, targets):
     """Return the gradients of a silo's records."""
-    kept, constants = tensors_of(network)
     given = torch.from_numpy(rows), torch.from_numpy(targets)
-    of = NetworkGradients(network.graph, constants, *given, COUNT, BLOCK)
-    return of.of(kept, np.arange(COUNT))[0]
+    of = NetworkGradients(network, *given, COUNT, BLOCK)
+    return of.of(tensors_of(network, True), np.arange(COUNT))[0]
 
 
 def user(network, rows, targets):

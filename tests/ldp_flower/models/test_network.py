@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from networks import KINDS, check_alone, data_of, gradients, module_of, network_of, tensors_of
+from networks import KINDS, check_alone, data_of, gradients, module_of, network_of
 from opacus import GradSampleModule
 from opacus.layers import DPLSTM
 from torch import nn
@@ -230,9 +230,8 @@ def test_what_an_encoder_makes_of_records_is_counted_in_bytes(monkeypatch, dtype
     torch.manual_seed(3)
     module = nn.Sequential(nn.Linear(6, 16), nn.Linear(16, 3)).to(dtype)
     network = Network.export(module, torch.zeros(6, dtype=dtype), "cross_entropy", ["1.*"])
-    _, constants = tensors_of(network)
     rows, targets = torch.ones(9, 6, dtype=dtype), torch.arange(9) % 3
-    of = NetworkGradients(network.graph, constants, rows, targets, 9, 4)
+    of = NetworkGradients(network, rows, targets, 9, 4)
     assert bool(of._known) == (dtype == torch.float32)
 
 
