@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
+from flwr.clientapp.mod import LocalDpMod
 
 _LEGACY = (
     "The app is in Flower's legacy form (client_fn), which no message reaches: write its "
@@ -38,14 +38,10 @@ def objection(call_next: Callable[..., Any], own: type) -> str | None:
         mod = _enclosed(wrapper).get("_mod")
         if isinstance(mod, own):
             return _TWICE
-        for name, theirs in (
-            ("fixedclipping_mod", mod is fixedclipping_mod),
-            ("adaptiveclipping_mod", mod is adaptiveclipping_mod),
-            ("LocalDpMod", isinstance(mod, LocalDpMod)),
-        ):
-            if theirs:
-                return _BEHIND.format(name)
-        if (name := _of_flower(mod)) in ("secagg_mod", "secaggplus_mod"):
+        name = "LocalDpMod" if isinstance(mod, LocalDpMod) else _of_flower(mod)
+        if name in ("fixedclipping_mod", "adaptiveclipping_mod", "LocalDpMod"):
+            return _BEHIND.format(name)
+        if name in ("secagg_mod", "secaggplus_mod"):
             return _SECURE_AGGREGATION.format(name)
     if "client_fn" in _enclosed(innermost):
         return _LEGACY
