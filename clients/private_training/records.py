@@ -102,13 +102,12 @@ class Loaded:
         Every user has ``each`` places for records. If a user has more records than places, some of
         its first ``most`` records are drawn, see :func:`records_of_users`.
         """
-        order = np.argsort(self.owners, kind="stable")
         counts = np.bincount(self.owners, minlength=len(self.names))
-        ranks = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        kept = np.sort(order[(ranks < most) & np.isin(self.owners[order], slots)])
-        places = records_of_users(self.owners[kept], len(self.names), each, randomness)
+        usable_records = np.zeros_like(counts)
+        usable_records[slots] = np.minimum(counts[slots], most)
+        places = records_of_users(self.owners, usable_records, each, randomness)
         held = places >= 0
-        chosen = kept[places[held]]
+        chosen = places[held]
         records, targets = (
             values[chosen] if isinstance(values, np.ndarray) else _Some(values, chosen)
             for values in (self.records, self.targets)
@@ -120,23 +119,23 @@ class Loaded:
 
 
 def records_of_users(
-    owners: NDArray[np.intp], num_users: int, most: int, randomness: RandomSource
+    owners: NDArray[np.intp], usable: NDArray[np.intp], most: int, randomness: RandomSource
 ) -> NDArray[np.intp]:
-    """Return the indices of each user's records in a round, shape (num_users, most).
+    """Return the indices of each user's records in a round, shape (users, most).
 
-    -1 stands for no record.
-    ``owners`` has the number of the user whom each record is about. Of a user with more than
-    ``most`` records, ``most`` consecutive ones are drawn, beginning at a random one and continuing
+    -1 stands for no record. ``owners`` has the number of the user whom each record is about. Of
+    each user, only the first ``usable`` records are considered, shape (users,). If these are more
+    than ``most``, ``most`` consecutive ones are drawn, beginning at a random one and continuing
     with the first after the last: each record is equally likely. The number of draws does not
     depend on the data.
     """
-    counts = np.bincount(owners, minlength=num_users)[:, None]
-    begins = np.cumsum(counts)[:, None] - counts
-    first = (randomness.uniforms((1, num_users))[0][:, None] * counts).astype(np.intp)
+    counts = np.bincount(owners, minlength=len(usable))
+    begins = np.cumsum(counts) - counts
+    first = (randomness.uniforms((1, len(usable)))[0] * usable).astype(np.intp)
     turns = np.arange(most)
-    places = begins + (first + turns) % np.maximum(counts, 1)
+    places = begins[:, None] + (first[:, None] + turns) % np.maximum(usable, 1)[:, None]
     by_user = np.append(np.argsort(owners, kind="stable"), -1)
-    return np.where(turns < counts, by_user[np.minimum(places, len(owners))], -1)
+    return np.where(turns < usable[:, None], by_user[np.minimum(places, len(owners))], -1)
 
 
 @dataclass(frozen=True)

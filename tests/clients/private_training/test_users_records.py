@@ -91,8 +91,8 @@ def test_each_record_of_a_user_is_equally_likely(most):
     """The first record is drawn by one number: 840 of them, 840 being a multiple of 1 to 8."""
     drawn = np.zeros(len(OWNERS))
     for step in range(840):
-        places = records_of_users(OWNERS, 20, most, Uniforms((step + 0.5) / 840))
         counts = np.bincount(OWNERS, minlength=20)
+        places = records_of_users(OWNERS, counts, most, Uniforms((step + 0.5) / 840))
         assert ((places >= 0).sum(1) == np.minimum(counts, most)).all()
         held = places >= 0
         owners = np.broadcast_to(np.arange(20)[:, None], places.shape)
@@ -104,7 +104,7 @@ def test_each_record_of_a_user_is_equally_likely(most):
 
 
 def test_users_without_records_have_no_places():
-    nobody = records_of_users(np.zeros(0, np.intp), 3, 2, SystemRandom())
+    nobody = records_of_users(np.zeros(0, np.intp), np.zeros(3, np.intp), 2, SystemRandom())
     assert nobody.tolist() == [[-1, -1]] * 3
 
 
