@@ -39,7 +39,10 @@ from ldp_flower.validation import Floats
 
 from .approval import approved, check_census
 from .effective_policy import UNLIMITED, EffectivePolicy
+from .failures import contained
 from .reply import Received, Refusal
+
+logger = logging.getLogger(__name__)
 
 _EXHAUSTED: Final = (
     "No addressed user can afford this query: the cost is above what the privacy budget leaves."
@@ -307,16 +310,12 @@ class Node:
         Return a report without data if the computation fails, or if it has ended the process in
         too many earlier attempts.
         """
-        logger = logging.getLogger(__name__)
         if attempts > ATTEMPTS:
             logger.error("An answer was begun %d times: it is given without data.", ATTEMPTS)
         else:
-            try:
+            text = "An answer could not be computed: it is given without data."
+            with contained(lambda: logger.exception(text)):
                 return randomised(self, slots)
-            except KeyboardInterrupt:  # comes from the operator
-                raise
-            except BaseException:  # the server must not see any exception
-                logger.exception("An answer could not be computed: it is given without data.")
         return randomised(replace(self, blind=True), slots)
 
 

@@ -22,6 +22,7 @@ from ldp_flower.randomizers import NodeSum, RecordMechanism, Summary
 from ldp_flower.randomness import SecretRandom, Words
 from ldp_flower.validation import Floats
 
+from .failures import contained
 from .node import Node
 from .node_sums import of_node
 from .reply import Refusal
@@ -29,6 +30,8 @@ from .shared_sums import answer_with_masks
 from .statistics import knows
 from .users_node import UsersNode
 from .values import CHUNK, ENTRIES, public_of, values_of
+
+logger = logging.getLogger(__name__)
 
 
 def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
@@ -58,15 +61,11 @@ def _records(node: UsersNode, slot: Slots) -> Users:
     Return at most as many records as the operator has declared. If the records cannot be read, log
     the error and return no users.
     """
-    try:
+    with contained(lambda: logger.exception("A silo has no records that can be read.")):
         silo = node.take(slot)
-    except KeyboardInterrupt:  # comes from the operator
-        raise
-    except BaseException:
-        logging.getLogger(__name__).exception("A silo has no records that can be read.")
-        return Users(np.zeros((0, node.users.num_features)), np.zeros(0), np.zeros(1, np.int64))
-    rows = silo.take(np.zeros(1, np.int64), node.terms.policy.num_records)
-    return replace(rows, offsets=np.arange(len(rows.features) + 1), ids=None)
+        rows = silo.take(np.zeros(1, np.int64), node.terms.policy.num_records)
+        return replace(rows, offsets=np.arange(len(rows.features) + 1), ids=None)
+    return Users(np.zeros((0, node.users.num_features)), np.zeros(0), np.zeros(1, np.int64))
 
 
 # A loader may have made NumPy raise errors. Still, one user's overflow must not be an error for all

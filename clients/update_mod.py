@@ -26,6 +26,7 @@ from ldp_flower.validation import Floats
 
 from .app_checks import objection
 from .effective_policy import EffectivePolicy, Seed, check_own
+from .failures import contained
 from .node import Node, operators_ledger
 from .reply import Received, Refusal, reply_with, with_own_metadata
 from .respond import randomised
@@ -283,16 +284,12 @@ def reply_of(
 
     Errors are logged, and not raised.
     """
-    try:
+    with contained(lambda: failed("Training failed; the user reports an update of 0.")):
         content = call_next(message, context).content
         if not isinstance(content, RecordDict):
             raise TypeError(f"The reply holds {type(content).__name__}.")
         return content
-    except KeyboardInterrupt:  # comes from the operator
-        raise
-    except BaseException:
-        failed("Training failed; the user reports an update of 0.")
-        return None
+    return None
 
 
 def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int | float]:

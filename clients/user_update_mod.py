@@ -19,6 +19,7 @@ from ldp_flower.guarantee.training import RIDER, flattened
 from ldp_flower.validation import Floats
 
 from .effective_policy import EffectivePolicy, Seed
+from .failures import contained
 from .node import Node
 from .reply import Received, with_own_metadata
 from .update_mod import AppTraining, Failed, LdpUpdateMod, log_failure, reply_of, update_of
@@ -214,12 +215,11 @@ def _update(
     It is zeros if the rows cannot be read or if the training fails.
     """
     inner = with_own_metadata(training.received.message)
-    try:
+    user = None
+    text = "A user has no rows that can be read; the user reports an update of 0."
+    with contained(lambda: failed(text)):
         user = node.take(slot).finite()
-    except KeyboardInterrupt:  # comes from the operator
-        raise
-    except BaseException:
-        failed("A user has no rows that can be read; the user reports an update of 0.")
+    if user is None:
         return np.zeros(len(flattened(training.sent)))
     inner.content = with_user(training.content, user, seed)
     with isolated_training(seed):

@@ -13,7 +13,10 @@ from ldp_flower.questions import Rows
 from ldp_flower.randomness import Words
 
 from .arithmetic import chosen, with_places
+from .failures import contained
 from .statistics import NONE, OwnStatistics, compute, of_each, public_block
+
+logger = logging.getLogger(__name__)
 
 # Number of values in memory at a time, 128 MB. A message can ask for 2**20 values per user.
 ENTRIES = 1 << 24
@@ -36,7 +39,6 @@ def values_of(
     users in some slots. ``own`` holds the app's statistics. ``words`` holds one random word per
     slot, by which users draw rows. Without words, users take their first rows.
     """
-    logger = logging.getLogger(__name__)
     coins = np.zeros(len(slots), np.uint64) if words is None else words
 
     def computed(some: Slots) -> NDArray[np.float64]:
@@ -109,16 +111,17 @@ def _compute_isolated(
     either: a user's value has the same bits alone as among others, see :mod:`.statistics`.
     ``otherwise`` returns the value of a user for whom the computation fails.
     """
-    try:
+    alone = len(slots) == 1
+
+    def failed() -> None:
+        if alone:
+            text = "Statistic %s failed for a user, who reports as if without data."
+            logger.exception(text, name)
+
+    with contained(failed):
         return compute(slots)
-    except KeyboardInterrupt:  # comes from the operator
-        raise
-    except BaseException:
-        if len(slots) == 1:
-            logging.getLogger(__name__).exception(
-                "Statistic %s failed for a user, who reports as if without data.", name
-            )
-            return otherwise()
+    if alone:
+        return otherwise()
     runs = (slots[i : i + 1] for i in range(len(slots)))
     return np.concatenate([_compute_isolated(compute, one, otherwise, name) for one in runs])
 
@@ -134,7 +137,6 @@ _UNITS = (
 
 def _log_beyond_bound(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
     """Log the number of rows or values beyond their bound; warn if most are far beyond it."""
-    logger: Any = logging.getLogger(__name__)
     sizes = np.abs(rows).max(axis=1, initial=0.0)
     clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR_FACTOR))
     if far > _MAX_FAR_SHARE * len(sizes):

@@ -14,6 +14,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.data import default_collate
 
+from ..failures import contained
+
 Tensors = dict[str, torch.Tensor]
 Loss = Callable[[torch.nn.Module, Any], torch.Tensor]
 _Leaves = list[torch.Tensor]  # the tensors of one record, as a batch of one
@@ -252,13 +254,9 @@ class Gradients:
         self, compute: Callable[[], _T], failure: str = "A record that cannot be used counts as 0."
     ) -> _T | None:
         """Return the result of ``compute``, or log ``failure`` and return None if it fails."""
-        try:
+        with contained(lambda: self._log(failure)):
             return compute()
-        except KeyboardInterrupt:  # comes from the operator
-            raise
-        except BaseException:  # sys.exit on one record must not lose the step for the others
-            self._log(failure)
-            return None
+        return None
 
     def _seed(self, seed: int) -> None:
         # A seed for each record or block, so that draws do not depend on the draws for other

@@ -18,6 +18,7 @@ from ldp_flower.models.graph import CLASS_LOSSES, Limits, Tensor
 from ldp_flower.models.network import Network
 from ldp_flower.randomness import RandomSource
 
+from ..failures import contained
 from ..reply import Refusal
 
 Rows = NDArray[Any]
@@ -255,16 +256,12 @@ def _converted(values: Any, tensor: Tensor, number: int) -> tuple[Rows, NDArray[
                 found[~usable] = 0
             return found, usable
         for i in range(number):
-            try:
+            with contained(lambda: None):  # a record may be any object, and fail in any way
                 row = np.asarray(values[i])
                 if row.shape == tensor.shape and row.dtype.kind in NUMBERS:
                     one = row[None].astype(tensor.dtype)
                     if _kept(row[None], one)[0]:
                         found[i], usable[i] = one[0], True
-            except KeyboardInterrupt:  # comes from the operator
-                raise
-            except BaseException:  # a record may be any object, and fail in any way
-                continue
     return found, usable
 
 

@@ -15,6 +15,7 @@ this user's value only.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -35,6 +36,7 @@ from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
 
 from ..arithmetic import class_labels, each_alone
+from ..failures import contained
 from . import means, records, regression, scores, selection, sizes, sums  # noqa: F401 -- they register
 from .registry import DRAWING, STATISTICS
 
@@ -182,19 +184,14 @@ def of_each(users: Users, question: Question, statistic: OwnStatistic, width: in
         if isinstance(array := getattr(question, slot.field), np.ndarray):
             array.setflags(write=False)  # all users share this question
     values = np.full((len(users), width), np.nan)
-    warned = False
+
+    @cache
+    def warn() -> None:  # once for all users
+        text = "Statistic %s failed for a user, who reports as if without data."
+        logging.getLogger(__name__).exception(text, question.name)
+
     for i, features, targets in each_alone(users):
-        try:
-            with np.errstate(all="ignore"):
-                value = np.asarray(statistic(features, targets, question), np.float64)
+        with contained(warn), np.errstate(all="ignore"):
+            value = np.asarray(statistic(features, targets, question), np.float64)
             values[i] = value.reshape(width)
-        except KeyboardInterrupt:  # comes from the operator
-            raise
-        except BaseException:  # sys.exit on one user's data must not lose the others' answers
-            if not warned:
-                logging.getLogger(__name__).exception(
-                    "Statistic %s failed for a user, who reports as if without data.",
-                    question.name,
-                )
-            warned = True
     return values
