@@ -137,7 +137,7 @@ class NetworkStatistic:
 def clipped_gradient(
     rows: OnRows, features: Floats, targets: Floats, question: NetworkGradient
 ) -> Floats:
-    """Return one user's value for the question :class:`NetworkGradient`."""
+    """Return one user's mean gradient, clipped to the question's radius, for a sum at the node."""
     kept = rows.parameters
     mean = rows.gradients(features, targets)(kept)
     flat = [mean[name].numpy().ravel() for name in kept]
@@ -148,7 +148,7 @@ def clipped_gradient(
 def shifted_score(
     rows: OnRows, features: Floats, targets: Floats, question: NetworkScore
 ) -> Floats:
-    """Return one user's value for the question :class:`NetworkScore`."""
+    """Return one user's mean loss or accuracy, scaled by its bound, and its square, if asked."""
     mean = rows.score(features, targets, question.accuracy)
     score = np.clip(mean / question.bound, 0, 1)
     return np.array([score - 0.5, SQUARE * (score**2 - 0.5)][: 1 + question.squares])

@@ -27,19 +27,19 @@ def _difference(
 
 @answers(q.Mean)
 def mean(users: Users, question: q.Mean) -> Floats:
-    """Return each user's value for the question :class:`Mean`."""
+    """Return each user's mean row of features minus ``centre``, for :class:`Mean`."""
     return _difference(users, question.centre, question.coordinates)
 
 
 @answers(q.WeightedMean)
 def weighted_mean(users: Users, question: q.WeightedMean) -> Floats:
-    """Return each user's value for the question :class:`WeightedMean`."""
+    """Return each user's mean row minus ``centre``, times ``weights`` (:class:`WeightedMean`)."""
     return _difference(users, question.centre, question.coordinates) * question.weights
 
 
 @answers(q.DistanceBin)
 def distance_bin(users: Users, question: q.DistanceBin) -> Floats:
-    """Return each user's value for the question :class:`DistanceBin`."""
+    """Return the bin of each mean row's distance from ``centre``, for :class:`DistanceBin`."""
     return scale_bins(row_norms(_difference(users, question.centre)), question)
 
 
@@ -51,20 +51,20 @@ def _joined(users: Users) -> Users:
 
 @answers(q.ColumnMeans)
 def column_means(users: Users, question: q.ColumnMeans) -> Floats:
-    """Return each user's value for the question :class:`ColumnMeans`."""
+    """Return each user's mean of features and target minus ``centre`` (:class:`ColumnMeans`)."""
     return _difference(_joined(users), question.centre, question.coordinates)
 
 
 @answers(q.ColumnMeanNorm)
 def column_mean_norm(users: Users, question: q.ColumnMeanNorm) -> Floats:
-    """Return each user's value for the question :class:`ColumnMeanNorm`."""
+    """Return the scaled log length of :func:`column_means`, for :class:`ColumnMeanNorm`."""
     differences = _difference(_joined(users), question.centre, question.coordinates)
     return scaled_log_size(row_norms(differences)[:, None], question)
 
 
 @answers(q.ColumnLogSizes)
 def column_log_sizes(users: Users, question: q.ColumnLogSizes) -> Floats:
-    """Return each user's value for the question :class:`ColumnLogSizes`."""
+    """Return clipped logs of the root mean square of each column (:class:`ColumnLogSizes`)."""
     squares = np.square(columns_at(_joined(users).features, question.coordinates))
     sizes = np.sqrt(mean_over_rows(users, squares))
     logs = np.clip(scaled_log_size(sizes, question), -1, 1) * question.log_range
@@ -104,13 +104,13 @@ def _moments(
 
 @answers(q.SecondMoments)
 def second_moments(users: Users, question: q.SecondMoments) -> Floats:
-    """Return each user's value for the question :class:`SecondMoments`."""
+    """Return weighted means of x y and of products of two features (:class:`SecondMoments`)."""
     return _moments(users, question, question.product_weight, {2: question.square_weight})
 
 
 @answers(q.TensorMoments)
 def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
-    """Return each user's value for the question :class:`TensorMoments`."""
+    """Return weighted means of x y and of tensor powers of x (:class:`TensorMoments`)."""
     powers = tensor_powers(question.degree, question.stride)
     weight = tensor_weight(powers)
     return _moments(users, question, weight, dict.fromkeys(powers, weight))
@@ -118,6 +118,6 @@ def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
 
 @answers(q.RowCount)
 def row_count(users: Users, question: q.RowCount) -> Floats:
-    """Return each user's value for the question :class:`RowCount`."""
+    """Return the scaled logarithm of each user's number of rows, for :class:`RowCount`."""
     rows = np.maximum(users.num_rows, 1) / question.prior
     return (log(rows) / question.log_range)[:, None]

@@ -28,13 +28,13 @@ def _first_rows(users: Users, question: q.Record | q.RecordCopies) -> tuple[Floa
 
 @answers(q.Record)
 def record(users: Users, question: q.Record) -> Floats:
-    """Return each user's value for the question :class:`Record`."""
+    """Return each user's first row and its target, both bounded, for :class:`Record`."""
     return np.concatenate(_first_rows(users, question), axis=1)
 
 
 @answers(q.RecordCopies)
 def record_copies(users: Users, question: q.RecordCopies) -> Floats:
-    """Return each user's value for the question :class:`RecordCopies`."""
+    """Return y x and copies of x, for the first row of each user (:class:`RecordCopies`)."""
     x, y = _first_rows(users, question)
     return np.concatenate([y * x, *[x] * question.copies], axis=1)
 
@@ -54,10 +54,11 @@ def valid_items(
 
 @answers(q.DrawnItems)
 def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False) -> Floats:
-    """Return each user's value for the question :class:`DrawnItems`.
+    """Return up to ``set_size`` different items of each user, shape (users, set_size).
 
-    The users' rows are already in the drawn order. With ``by_frequency``, the most frequent items
-    come first, as for :class:`FrequentItems`.
+    The users' rows are already in the drawn order, and the first items are taken. With
+    ``by_frequency``, the most frequent items are taken, as for :class:`FrequentItems`. The places
+    of a user with fewer items hold different numbers from ``domain_size`` on.
     """
     size, end = question.set_size, float(question.domain_size)
     user, items, row = valid_items(users, question.domain_size)
@@ -88,13 +89,13 @@ def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False
 
 @answers(q.FrequentItems)
 def frequent_items(users: Users, question: q.FrequentItems) -> Floats:
-    """Return each user's value for the question :class:`FrequentItems`."""
+    """Return each user's most frequent items, as :func:`drawn_items` does."""
     return drawn_items(users, question, by_frequency=True)
 
 
 @answers(q.Labels, q.DrawnLabels)
 def labels(users: Users, question: q.Labels) -> Floats:
-    """Return each user's value for the question :class:`Labels`."""
+    """Return clipped targets minus predictions of each user's first rows (:class:`Labels`)."""
     bound = question.label_bound
     found = np.zeros((len(users), question.labels_per_user))
     rows, places = _places(users, found.shape[1])
@@ -147,7 +148,7 @@ def entries_of(users: Users, column: int) -> Floats:
 
 @answers(q.SharesBelow)
 def shares_below(users: Users, question: q.SharesBelow) -> Floats:
-    """Return each user's value for the question :class:`SharesBelow`."""
+    """Return shares of rows at or below thresholds, scaled to [-1, 1] (:class:`SharesBelow`)."""
     entries = entries_of(users, int(question.coordinates[0]))
     shares = mean_over_rows(users, entries[:, None] <= question.thresholds)
     return 2 * np.where(users.num_rows[:, None] > 0, shares, question.levels) - 1
@@ -155,7 +156,7 @@ def shares_below(users: Users, question: q.SharesBelow) -> Floats:
 
 @answers(q.Cell)
 def cell(users: Users, question: q.Cell) -> Floats:
-    """Return each user's value for the question :class:`Cell`."""
+    """Return the number of edges below the entry of each user's first row, for :class:`Cell`."""
     entry = of_first_rows(users, entries_of(users, int(question.coordinates[0])))[:, None]
     place = np.searchsorted(question.edges, entry, side="left")
     return np.where(np.isfinite(entry), place, len(question.edges) + 1).astype(np.float64)
@@ -163,7 +164,7 @@ def cell(users: Users, question: q.Cell) -> Floats:
 
 @answers(q.Grain)
 def grain(users: Users, question: q.Grain) -> Floats:
-    """Return each user's value for the question :class:`Grain`."""
+    """Return the index of the coarsest step that divides the first entry (:class:`Grain`)."""
     entry = of_first_rows(users, entries_of(users, int(question.coordinates[0])))[:, None]
     return steps_of(entry, question)
 
@@ -224,7 +225,7 @@ def _cells_and_positions(users: Users, question: q.TableCell) -> tuple[Floats, F
 
 @answers(q.TableCell, draws=True)
 def table_cell(users: Users, question: q.TableCell, words: Words) -> Floats:
-    """Return each user's value for the question :class:`TableCell`."""
+    """Return each first row's cell, with a level drawn at random, for :class:`TableCell`."""
     draws = KeyedRandom(derive(words, _DRAWS)).uniforms((len(users), 2))
     found, place = _cells_and_positions(users, question)
     if question.levels is not None:
@@ -239,7 +240,7 @@ def table_cell(users: Users, question: q.TableCell, words: Words) -> Floats:
 
 @answers(q.LevelRounding, draws=True)
 def level_rounding(users: Users, question: q.LevelRounding, words: Words) -> Floats:
-    """Return each user's value for the question :class:`LevelRounding`."""
+    """Return the scaled variance of a random rounding to a level (:class:`LevelRounding`)."""
     first, place = _cells_and_positions(users, question)
     between = place - np.floor(place)
     return np.where(np.isfinite(first), 4 * between * (1 - between) - 0.5, np.nan)[:, None]

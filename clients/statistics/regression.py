@@ -30,7 +30,7 @@ from .registry import answers
 
 @answers(q.Gradient)
 def gradient(users: Users, question: q.Gradient) -> Floats:
-    """Return each user's value for the question :class:`Gradient`."""
+    """Return each user's mean gradient of the loss at ``theta``, for :class:`Gradient`."""
     features: NDArray[Any] = users.features
     predicted = dot(features, question.theta) + (question.offset or 0.0)
     score = LINKS[question.link].score(predicted, users.targets)
@@ -54,14 +54,14 @@ def gradient(users: Users, question: q.Gradient) -> Floats:
 
 @answers(q.Curvature)
 def curvature(users: Users, question: q.Curvature) -> Floats:
-    """Return each user's value for the question :class:`Curvature`."""
+    """Return the capped mean square of ``x @ direction``, scaled, for :class:`Curvature`."""
     squares = np.minimum(dot(users.features, question.direction) ** 2, question.cap)
     return mean_over_rows(users, squares[:, None]) / (question.cap / 2) - 1
 
 
 @answers(q.RootCurvature)
 def root_curvature(users: Users, question: q.RootCurvature) -> Floats:
-    """Return each user's value for the question :class:`RootCurvature`."""
+    """Return the scaled log root mean square of ``x @ direction`` (:class:`RootCurvature`)."""
     values = dot(users.features, question.direction)
     return scaled_log_size(rms_over_rows(users, values)[:, None], question)
 
@@ -81,7 +81,7 @@ def weighted_coefficients(
 
 @answers(q.ResidualCoefficients)
 def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Floats:
-    """Return each user's value for the question :class:`ResidualCoefficients`."""
+    """Return weighted ridge coefficients of a model's residuals (:class:`ResidualCoefficients`)."""
     scales = rms_over_rows(users, users.targets)
     known = scales > 0
     of_rows = np.repeat(np.where(known, scales, 1.0), users.num_rows)
@@ -95,7 +95,7 @@ def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Flo
 
 @answers(q.LocalCoefficients)
 def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
-    """Return each user's value for the question :class:`LocalCoefficients`."""
+    """Return ridge coefficients of residuals, the constant last, for :class:`LocalCoefficients`."""
     residual = users.targets - question.offset - dot(users.features, question.theta)
     constant = np.full((len(residual), 1), question.constant)
     chosen = columns_at(users.features, question.coordinates)
@@ -106,7 +106,7 @@ def local_coefficients(users: Users, question: q.LocalCoefficients) -> Floats:
 
 @answers(q.RidgeShift)
 def ridge_shift(users: Users, question: q.RidgeShift) -> Floats:
-    """Return each user's value for the question :class:`RidgeShift`."""
+    """Return each user's ridge coefficients of clipped residuals, for :class:`RidgeShift`."""
     targets = (users.targets - question.centre) / question.scale
     residual = targets - dot(users.features, question.theta)
     residual = np.clip(residual, -question.residual_bound, question.residual_bound)
@@ -116,20 +116,20 @@ def ridge_shift(users: Users, question: q.RidgeShift) -> Floats:
 
 @answers(q.RidgeStep)
 def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
-    """Return each user's value for the question :class:`RidgeStep`."""
+    """Return the unit vector in the direction of :func:`ridge_shift`, for :class:`RidgeStep`."""
     unit, length = directions(ridge_shift(users, question))
     return np.where(length[:, None] > 0, unit, 0.0)
 
 
 @answers(q.TargetScaleBin)
 def target_scale_bin(users: Users, question: q.TargetScaleBin) -> Floats:
-    """Return each user's value for the question :class:`TargetScaleBin`."""
+    """Return the bin of the root mean square of targets, for :class:`TargetScaleBin`."""
     return scale_bins(rms_over_rows(users, users.targets), question)
 
 
 @answers(q.SquaredErrors)
 def squared_errors(users: Users, question: q.SquaredErrors) -> Floats:
-    """Return each user's value for the question :class:`SquaredErrors`."""
+    """Return weighted mean squared errors of a model and a constant (:class:`SquaredErrors`)."""
     targets = users.targets
     errors = [targets - dot(users.features, question.theta), targets - question.centre]
     squares = mean_over_rows(users, np.square(np.column_stack(errors)))
@@ -143,7 +143,7 @@ _MAX_STEPS = 300
 
 @answers(q.Teacher)
 def teacher(users: Users, question: q.Teacher) -> Floats:
-    """Return each user's value for the question :class:`Teacher`."""
+    """Return a user's own sparse model, or its answers to public rows, for :class:`Teacher`."""
     values = np.zeros((len(users), users.num_features))
     for i, x, y in each_alone(users):
         if not len(x):
@@ -181,7 +181,7 @@ def _answers(values: Floats, features: Floats) -> Floats:
 
 @answers(q.ClassCoefficients)
 def class_coefficients(users: Users, question: q.ClassCoefficients) -> Floats:
-    """Return each user's value for the question :class:`ClassCoefficients`."""
+    """Return weighted ridge coefficients of class residuals, for :class:`ClassCoefficients`."""
     residual = class_labels(users) - tanh(dot(users.features, question.theta) / 2)
     return weighted_coefficients(users, residual, question)
 
@@ -196,7 +196,7 @@ def of_class(users: Users, place: float, yes: float, no: float) -> Floats:
 
 @answers(q.ClassStep)
 def class_step(users: Users, question: q.ClassStep) -> Floats:
-    """Return each user's value for the question :class:`ClassStep`."""
+    """Return the direction of ridge coefficients for one class against all (:class:`ClassStep`)."""
     residual = of_class(users, question.place, 1.0, -1.0) - tanh(
         dot(users.features, question.theta)
     )
@@ -209,21 +209,21 @@ def class_step(users: Users, question: q.ClassStep) -> Floats:
 
 @answers(q.ClassShare)
 def class_share(users: Users, question: q.ClassShare) -> Floats:
-    """Return each user's value for the question :class:`ClassShare`."""
+    """Return each user's share of rows in one class, minus a half, for :class:`ClassShare`."""
     halves = of_class(users, question.place, 0.5, -0.5)
     return mean_over_rows(users, halves[:, None])
 
 
 @answers(q.MeanScore)
 def mean_score(users: Users, question: q.MeanScore) -> Floats:
-    """Return each user's value for the question :class:`MeanScore`."""
+    """Return each user's mean score, with scores clipped to [-1, 1], for :class:`MeanScore`."""
     scores = np.clip(dot(users.features, question.theta), -1.0, 1.0)
     return mean_over_rows(users, scores[:, None])
 
 
 @answers(q.Ranking)
 def ranking(users: Users, question: q.Ranking) -> Floats:
-    """Return each user's value for the question :class:`Ranking`."""
+    """Return the mean of the score's sign times class minus share, for :class:`Ranking`."""
     above = of_class(users, question.place, 1.0, 0.0) - question.share
     signs = np.sign(dot(users.features, question.theta))
     return mean_over_rows(users, (above * signs)[:, None])

@@ -14,14 +14,14 @@ from .sums import shares_of_rows
 
 @answers(q.ScoreShares)
 def score_shares(users: Users, question: q.ScoreShares) -> Floats:
-    """Return each user's value for the question :class:`ScoreShares`."""
+    """Return the share of each user's rows in each bin of the score (:class:`ScoreShares`)."""
     places = np.searchsorted(question.edges, dot(users.features, question.theta), side="left")
     return shares_of_rows(users, places.astype(np.float64), len(question.edges) + 1)
 
 
 @answers(q.RankingCurve)
 def ranking_curve(users: Users, question: q.RankingCurve) -> Floats:
-    """Return each user's value for the question :class:`RankingCurve`."""
+    """Return mean signs of score minus threshold, weighted by class (:class:`RankingCurve`)."""
     share, weight = question.share, question.weight
     above = of_class(users, question.place, 1 - share, -share)
     known = of_class(users, question.place, weight, weight)

@@ -36,7 +36,7 @@ def largest(scores: Floats, size: int) -> Floats:
 
 @answers(q.CorrelatedFeatures)
 def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
-    """Return each user's value for the question :class:`CorrelatedFeatures`."""
+    """Return the columns most correlated with a user's targets, for :class:`CorrelatedFeatures`."""
     if question.ridge is not None:
         scores = ridge_coefficients(users, users.features, users.targets, question.ridge)
     else:
@@ -46,7 +46,7 @@ def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
 
 @answers(q.OutstandingFeatures)
 def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Floats:
-    """Return each user's value for the question :class:`OutstandingFeatures`."""
+    """Return the columns with the largest standardised sums, for :class:`OutstandingFeatures`."""
     sums = sum_over_rows(users, users.features)
     own = sum_over_rows(users, np.square(users.features))
     rows = np.maximum(users.num_rows, 1)[:, None]

@@ -29,7 +29,7 @@ def _octaves(sizes: Floats, words: Words) -> Floats:
 
 @answers(q.ResidualOctave, draws=True)
 def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> Floats:
-    """Return each user's value for the question :class:`ResidualOctave`."""
+    """Return the octave of each user's root mean squared residual (:class:`ResidualOctave`)."""
     predictors = question.offset + dot(users.features, question.theta)
     residuals = LINKS[question.link].residual(predictors, users.targets)
     return _octaves(rms_over_rows(users, residuals), words)
@@ -37,33 +37,33 @@ def residual_octave(users: Users, question: q.ResidualOctave, words: Words) -> F
 
 @answers(q.ScoreOctave, draws=True)
 def score_octave(users: Users, question: q.ScoreOctave, words: Words) -> Floats:
-    """Return each user's value for the question :class:`ScoreOctave`."""
+    """Return the octave of the root mean square of ``x @ direction`` (:class:`ScoreOctave`)."""
     scores = question.offset + dot(users.features, question.direction)
     return _octaves(rms_over_rows(users, scores), words)
 
 
 @answers(q.DistanceOctave, draws=True)
 def distance_octave(users: Users, question: q.DistanceOctave, words: Words) -> Floats:
-    """Return each user's value for the question :class:`DistanceOctave`."""
+    """Return the octave of each mean row's distance from ``centre`` (:class:`DistanceOctave`)."""
     return _octaves(row_norms(mean(users, q.Mean(question.centre))), words)
 
 
 @answers(q.RidgeShiftOctave, draws=True)
 def ridge_shift_octave(users: Users, question: q.RidgeShiftOctave, words: Words) -> Floats:
-    """Return each user's value for the question :class:`RidgeShiftOctave`."""
+    """Return the octave of the length of :func:`ridge_shift` (:class:`RidgeShiftOctave`)."""
     return _octaves(row_norms(ridge_shift(users, question)), words)
 
 
 @answers(q.Squares)
 def squares(users: Users, question: q.Squares) -> Floats:
-    """Return each user's value for the question :class:`Squares`."""
+    """Return mean squared distances from ``centre``, one per column, for :class:`Squares`."""
     distances = columns_at(users.features - question.centre, question.coordinates)
     return mean_over_rows(users, np.square(distances))
 
 
 @answers(q.ResidualSquares)
 def residual_squares(users: Users, question: q.ResidualSquares) -> Floats:
-    """Return each user's value for the question :class:`ResidualSquares`."""
+    """Return mean capped squares of two models' residuals, for :class:`ResidualSquares`."""
     link = LINKS[question.link]
     predictors = question.offset + dot(users.features, question.theta)
     model = link.residual(predictors, users.targets) / question.bound

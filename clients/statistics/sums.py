@@ -33,13 +33,13 @@ def shares_of_rows(users: Users, places: Floats, num_cells: int) -> Floats:
 
 @answers(q.CellShares)
 def cell_shares(users: Users, question: q.CellShares) -> Floats:
-    """Return each user's value for the question :class:`CellShares`."""
+    """Return the share of each user's rows in each cell of a table, for :class:`CellShares`."""
     return shares_of_rows(users, rows_codes(users, question), question.num_cells)
 
 
 @answers(q.BinShares)
 def bin_shares(users: Users, question: q.BinShares) -> Floats:
-    """Return each user's value for the question :class:`BinShares`."""
+    """Return the share of each user's entries in each bin of a column, for :class:`BinShares`."""
     entries = entries_of(users, int(question.coordinates[0]))
     places = np.searchsorted(question.edges, entries, side="left")
     return shares_of_rows(users, places.astype(np.float64), len(question.edges) + 1)
@@ -47,7 +47,7 @@ def bin_shares(users: Users, question: q.BinShares) -> Floats:
 
 @answers(q.GrainShares)
 def grain_shares(users: Users, question: q.GrainShares) -> Floats:
-    """Return each user's value for the question :class:`GrainShares`."""
+    """Return shares of entries by the coarsest step that divides them (:class:`GrainShares`)."""
     entries = entries_of(users, int(question.coordinates[0]))
     shares = shares_of_rows(users, steps_of(entries, question), question.num_steps + 2)
     shares[users.num_rows == 0, -1] = 1.0
@@ -56,7 +56,7 @@ def grain_shares(users: Users, question: q.GrainShares) -> Floats:
 
 @answers(q.ItemShares)
 def item_shares(users: Users, question: q.ItemShares) -> Floats:
-    """Return each user's value for the question :class:`ItemShares`."""
+    """Return the share of each item among a user's rows with items, for :class:`ItemShares`."""
     user, items, _ = valid_items(users, question.domain_size)
     held = (len(users), question.domain_size)
     counts = np.zeros(held)
@@ -66,7 +66,7 @@ def item_shares(users: Users, question: q.ItemShares) -> Floats:
 
 @answers(q.Moments)
 def moments(users: Users, question: q.Moments) -> Floats:
-    """Return each user's value for the question :class:`Moments`."""
+    """Return shares, means and squares of means of a number, by cell, for :class:`Moments`."""
     cells, number = question.num_cells, int(question.coordinates[-1])
     codes = rows_codes(users, question)
     shares = shares_of_rows(users, codes, cells)
@@ -91,7 +91,7 @@ def _numbers(users: Users, question: q.Numbers) -> Floats:
 
 @answers(q.Products)
 def products(users: Users, question: q.Products) -> Floats:
-    """Return each user's value for the question :class:`Products`."""
+    """Return means of scaled columns and of their products, weighted, for :class:`Products`."""
     numbers = _numbers(users, question)
     columns = numbers.shape[1]
     first, second = np.triu_indices(columns)
@@ -110,7 +110,7 @@ def products(users: Users, question: q.Products) -> Floats:
 
 @answers(q.CorrelationSpread)
 def correlation_spread(users: Users, question: q.CorrelationSpread) -> Floats:
-    """Return each user's value for the question :class:`CorrelationSpread`."""
+    """Return squares of each user's influence on correlations (:class:`CorrelationSpread`)."""
     z = (_numbers(users, question) - question.means) / question.scales
     first, second = np.triu_indices(z.shape[1], 1)
     squares = z[:, first] ** 2 + z[:, second] ** 2
@@ -122,7 +122,7 @@ def correlation_spread(users: Users, question: q.CorrelationSpread) -> Floats:
 
 @answers(q.MeanAndSquares)
 def mean_and_squares(users: Users, question: q.MeanAndSquares) -> Floats:
-    """Return each user's value for the question :class:`MeanAndSquares`."""
+    """Return the clipped mean row, its squares, and clip flags, for :class:`MeanAndSquares`."""
     unit, length = directions(mean_over_rows(users, users.features / question.bound))
     mean = unit * np.minimum(length, 1.0)[:, None]
     present = (users.num_rows > 0) * FLAG
@@ -132,7 +132,7 @@ def mean_and_squares(users: Users, question: q.MeanAndSquares) -> Floats:
 
 @answers(q.RidgeMove)
 def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
-    """Return each user's value for the question :class:`RidgeMove`."""
+    """Return ridge coefficients of the residuals of a model, for :class:`RidgeMove`."""
     rows = users.features - question.means
     if question.scales is not None:
         rows = rows / question.scales
@@ -143,7 +143,7 @@ def ridge_move(users: Users, question: q.RidgeMove) -> Floats:
 
 @answers(q.ClassMoves)
 def class_moves(users: Users, question: q.ClassMoves) -> Floats:
-    """Return each user's value for the question :class:`ClassMoves`."""
+    """Return ridge coefficients of the residuals of each class in turn, for :class:`ClassMoves`."""
     rows, score = users.features - question.means, LINKS["logistic"].score
     thetas = question.thetas.reshape(question.num_classes, -1)
     left = (
@@ -165,7 +165,7 @@ def _moves(users: Users, rows: Floats, left: Iterable[Floats]) -> Floats:
 
 @answers(q.ErrorPair)
 def error_pair(users: Users, question: q.ErrorPair) -> Floats:
-    """Return each user's value for the question :class:`ErrorPair`."""
+    """Return capped squared errors of a model and a constant, twice scaled (:class:`ErrorPair`)."""
     predicted = question.offset + dot(users.features, question.theta)
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre])
     shares = np.square(errors / np.array([question.bound, question.centre_bound]))
@@ -175,7 +175,7 @@ def error_pair(users: Users, question: q.ErrorPair) -> Floats:
 
 @answers(q.LossMoments)
 def loss_moments(users: Users, question: q.LossMoments) -> Floats:
-    """Return each user's value for the question :class:`LossMoments`."""
+    """Return losses of a model and a constant, and products of both, for :class:`LossMoments`."""
     predicted = dot(users.features, question.theta)
     errors = np.column_stack([users.targets - predicted, users.targets - question.centre]) ** 2
     means = mean_over_rows(users, errors) / question.bound
@@ -186,7 +186,7 @@ def loss_moments(users: Users, question: q.LossMoments) -> Floats:
 
 @answers(q.NormalEquations)
 def normal_equations(users: Users, question: q.NormalEquations) -> Floats:
-    """Return each user's value for the question :class:`NormalEquations`."""
+    """Return weighted scores, matrices and squared scores, for :class:`NormalEquations`."""
     chosen = question.coordinates
     moved = (users.features[:, chosen] - question.means[chosen]) / question.scales[chosen]
     rows = np.concatenate([moved, np.ones((len(moved), 1))], axis=1)
