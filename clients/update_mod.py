@@ -1,39 +1,33 @@
 """LdpUpdateMod: a Flower mod that turns the update of an app's training into a report."""
 
-import logging
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.ledger import texts
-from ldp_flower.guarantee.messages import MessageError, NodeKeys, Query, Report, Slots
-from ldp_flower.guarantee.state_ledger import NODE, StateLedger
-from ldp_flower.guarantee.training import (
-    PUBLIC,
-    Parameters,
-    digest,
-    flattened,
-    parameters_of,
-    split_query,
-)
+from ldp_flower.guarantee.messages import MessageError, Query, Report, Slots
+from ldp_flower.guarantee.training import PUBLIC, Parameters, digest, flattened, split_query
 from ldp_flower.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.randomizers.elementwise import directions
 from ldp_flower.validation import Floats
 
 from .app_checks import objection
-from .effective_policy import EffectivePolicy, Seed, check_own
-from .failures import contained
-from .node import Node, operators_ledger
+from .effective_policy import Seed, check_own
+from .node import Node
 from .reply import Received, Refusal, reply_with, with_own_metadata
 from .respond import randomised
+from .train_messages import (
+    CallNext,
+    metrics_in,
+    model_in,
+    reply_of,
+    training_kind,
+    update_of,
+    whole_node,
+)
 from .values import CHUNK
-
-CallNext = Callable[[Message, Context], Message]
-Failed = Callable[[str], None]
 
 _ENTRIES = 1 << 23  # number of entries of users' updates in memory at a time
 
@@ -54,12 +48,6 @@ class AppTraining:
     name: str
     sent: Parameters
     public: dict[str, int | float] = field(default_factory=dict)
-
-
-def log_failure(text: str) -> None:
-    """Log a failure of training for the operator, with the current exception if there is one."""
-    raised = sys.exc_info()[0] is not None
-    logging.getLogger(__name__).error(text, exc_info=raised)
 
 
 class LdpUpdateMod:
@@ -167,7 +155,7 @@ class LdpUpdateMod:
         node = self._open(received, context)
         if query is None:
             return RecordDict({"census": MetricRecord({**node.census()})})
-        name, model = _model(content)
+        name, model = model_in(content)
         question, sent = _selected(query, model)
         node.terms.require_allowed(query.randomizer)
         if query.randomizer.shared:
@@ -201,7 +189,7 @@ class LdpUpdateMod:
         inner.content = training.content
         reply = reply_of(inner, training.context, training.call_next)
         if not node.terms.rehearsal:
-            training.public.update(_metrics(reply, self._public(training.received)))
+            training.public.update(metrics_in(reply, self._public(training.received)))
         return update_of(reply, training.name, training.sent)[None]
 
     def _public(self, received: Received) -> frozenset[str]:
@@ -213,52 +201,6 @@ class LdpUpdateMod:
 
     def _open(self, received: Received, context: Context) -> Node:
         return whole_node(received, context, self._policy, self._seed)
-
-
-def training_kind(received: Received) -> str:
-    """Return the type of a train message; raise Refusal for any other message."""
-    kind = received.message.metadata.message_type
-    if kind.partition(".")[0] != MessageType.TRAIN:
-        raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
-    return kind
-
-
-def whole_node(
-    received: Received, context: Context, policy: PrivacyPolicy | None, seed: Seed
-) -> Node:
-    """Return a node that counts as one user, given the policy and the seed of the app.
-
-    In a deployment, its name on the ledger is the operator's ``user-id``. Raise Refusal if the
-    operator has set none, or like :meth:`EffectivePolicy.resolve`.
-    """
-    terms = EffectivePolicy.resolve(received, context, policy, seed)
-    if terms.simulated:
-        # This ledger has another name than the ledger of LdpClientApp, which has many users and may
-        # be in the same state.
-        ledger = StateLedger(received.state, 1, NODE)
-        partition = received.config["partition-id"]
-        assert isinstance(partition, int)
-        keys = NodeKeys(0, partition, 1)
-        return Node(terms, keys, ledger, np.zeros(1, np.int64), received.run_id)
-    user = received.config.get("user-id")
-    if not isinstance(user, str) or not user:
-        raise Refusal(Refusal.MISCONFIGURED, "The operator has named no user (user-id).")
-    keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, 1)
-    file = operators_ledger(received, terms.policy)
-    accounts = np.array([user])
-    texts(accounts)
-    return Node(terms, keys, file, accounts, received.run_id)
-
-
-def _model(content: RecordDict) -> tuple[str, Parameters]:
-    """Return the name of the record that holds the server's model, and its parameters."""
-    if len(content.array_records) != 1:
-        raise MessageError("Expected one ArrayRecord, the model.")
-    ((name, record),) = content.array_records.items()
-    try:
-        return name, parameters_of(record)
-    except Exception as error:  # NumPy's reader fails in many ways on forged headers
-        raise MessageError("Expected a model of NumPy arrays.") from error
 
 
 def _selected(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameters]:
@@ -275,64 +217,6 @@ def _selected(query: Query, model: Parameters) -> tuple[UpdateQuestion, Paramete
         raise MessageError("Expected a model of finite parameters.")
     question.check(len(vector), query.randomizer.width)
     return question, sent
-
-
-def reply_of(
-    message: Message, context: Context, call_next: CallNext, failed: Failed = log_failure
-) -> RecordDict | None:
-    """Run the app's train function; return the content of its reply, or None if it fails.
-
-    Errors are logged, and not raised.
-    """
-    with contained(lambda: failed("Training failed; the user reports an update of 0.")):
-        content = call_next(message, context).content
-        if not isinstance(content, RecordDict):
-            raise TypeError(f"The reply holds {type(content).__name__}.")
-        return content
-    return None
-
-
-def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int | float]:
-    """Return the public metrics of a reply that are numbers and fit into Flower's messages."""
-    try:
-        return {
-            name: value
-            for record in ([] if reply is None else reply.metric_records.values())
-            for name, value in record.items()
-            if name in public
-            and (isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63))
-        }
-    except Exception:
-        logging.getLogger(__name__).exception("Training returned metrics that cannot be read.")
-        return {}
-
-
-def update_of(
-    reply: RecordDict | None, name: str, sent: Parameters, failed: Failed = log_failure
-) -> Floats:
-    """Return the update: the model in a train function's reply minus the model ``sent``.
-
-    Return zeros if the reply has no model with these names and shapes, or if the update is not
-    finite.
-    """
-    before = flattened(sent)
-    if reply is None:
-        return np.zeros_like(before)
-    try:
-        records = reply.array_records
-        record = records[name] if name in records else next(iter(records.values()))
-        returned = {key: record[key].numpy() for key in sent}
-        for key, array in returned.items():
-            if array.shape != sent[key].shape or array.dtype.kind not in "fiub":
-                raise ValueError(f"{key} is {array.dtype} of shape {array.shape}.")
-        with np.errstate(all="ignore"):
-            update = flattened(returned) - before
-    except Exception:
-        failed("Training returned no update of this model; the user reports an update of 0.")
-        return np.zeros_like(before)
-    if not np.isfinite(update).all():
-        failed("The update is not finite; the user reports an update of 0.")
-    return update
 
 
 def _value(update: Floats, question: UpdateQuestion) -> Floats:

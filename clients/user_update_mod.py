@@ -22,7 +22,8 @@ from .effective_policy import EffectivePolicy, Seed
 from .failures import contained
 from .node import Node
 from .reply import Received, with_own_metadata
-from .update_mod import AppTraining, Failed, LdpUpdateMod, log_failure, reply_of, update_of
+from .train_messages import Failed, log_failure, reply_of, update_of
+from .update_mod import AppTraining, LdpUpdateMod
 from .users_node import LoadUsers, UsersNode, check_loader
 
 _FIELDS = ("features", "targets", "seed")

@@ -23,15 +23,8 @@ from ..approval import refuse_training
 from ..effective_policy import Seed, forbid
 from ..node import CheckedQuery, Node
 from ..reply import Received, Refusal, with_own_metadata
-from ..update_mod import (
-    CallNext,
-    LdpUpdateMod,
-    _metrics,
-    _model,
-    log_failure,
-    reply_of,
-    training_kind,
-)
+from ..train_messages import CallNext, log_failure, metrics_in, model_in, reply_of, training_kind
+from ..update_mod import LdpUpdateMod
 from .round import Arrays, RecordTraining
 
 if TYPE_CHECKING:
@@ -211,7 +204,7 @@ class RecordDpSgdMod(LdpUpdateMod):
         content = received.message.content
         if RIDER in content:
             raise MessageError("This client trains for Flower's own strategies.")
-        name, sent = _model(content)
+        name, sent = model_in(content)
         if not len(flat := flattened(sent)) or not np.isfinite(flat).all():
             raise MessageError("Expected a model of finite parameters.")
         node = self._open(received, context)
@@ -236,7 +229,7 @@ class RecordDpSgdMod(LdpUpdateMod):
                     return Report({})
                 raise RuntimeError("Training failed, or did not use dp_sgd.")
             # A rehearsal shows no data, and a metric declared public may show some.
-            public = {} if rehearsal else _metrics(reply, self._public(received))
+            public = {} if rehearsal else metrics_in(reply, self._public(received))
             return report_of(training.trained, {NUM_EXAMPLES: training.count} | public)
 
         check_plan(node.terms.policy, plan, len(flat))

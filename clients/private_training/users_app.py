@@ -15,7 +15,7 @@ from ..effective_policy import Seed
 from ..node import Node
 from ..reply import Received
 from ..statistics import OwnStatistics
-from ..update_mod import CallNext
+from ..train_messages import CallNext
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from ..users_node import LoadUsers, UsersNode
 from .child import Arrays

@@ -89,7 +89,7 @@ def leaked(reply, public):
 
 
 def plant_metrics(monkeypatch):
-    monkeypatch.setattr(update_mod, "_metrics", leaked)
+    monkeypatch.setattr(update_mod, "metrics_in", leaked)
 
 
 def plant_undeclared(monkeypatch):
