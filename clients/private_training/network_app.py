@@ -31,7 +31,8 @@ from ..effective_policy import Seed, called, check_own
 from ..node import CheckedQuery, Node
 from ..reply import Received, Refusal, reply_with
 from ..train_messages import whole_node
-from .child import Arrays, Child, ChildLimits, Round
+from .child import Child, ChildLimits
+from .network_round import Arrays, Round
 from .record_mod import NUM_EXAMPLES, as_reply, asked_round, check_plan, cost_of, report_of
 from .records import Data, Form, Loaded
 

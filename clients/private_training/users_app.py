@@ -18,9 +18,9 @@ from ..statistics import OwnStatistics
 from ..train_messages import CallNext
 from ..user_update_mod import LdpUserUpdateMod, OneUser, user_of
 from ..users_node import LoadUsers, UsersNode
-from .child import Arrays
 from .denormals import flushed
 from .network_app import network_in
+from .network_round import Arrays
 from .on_rows import NetworkStatistic, OnRows, clipped_gradient, shifted_score
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from test_network_app import LABELS, PLAN, ROWS, network, wide
 
-from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits, Round
+from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits
+from ldp_flower.clients.private_training.network_round import Round
 from ldp_flower.clients.private_training.records import Data
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.models import Limits

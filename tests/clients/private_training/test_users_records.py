@@ -13,8 +13,9 @@ from test_network_app import simulated as answered
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import NetworkClientApp, Refusal
 from ldp_flower.clients.private_training import network_app, steps
-from ldp_flower.clients.private_training.child import ChildLimits, Round
+from ldp_flower.clients.private_training.child import ChildLimits
 from ldp_flower.clients.private_training.network_gradients import tensors_of
+from ldp_flower.clients.private_training.network_round import Round
 from ldp_flower.clients.private_training.records import Form, Loaded, records_of_users
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
