@@ -33,7 +33,7 @@ from ..reply import Received, Refusal, reply_with
 from ..train_messages import whole_node
 from .child import Child, ChildLimits
 from .network_round import Arrays, Round
-from .record_mod import NUM_EXAMPLES, as_reply, asked_round, check_plan, cost_of, report_of
+from .plan_rounds import NUM_EXAMPLES, as_reply, asked_round, check_plan, cost_of, report_of
 from .records import Data, Form, Loaded
 
 #: Function from a node's context to its records, their targets and, optionally, their owners.
