@@ -63,8 +63,9 @@ def approved(
 
 
 def some_of(names: Sequence[str], most: int, chars: int | None = None) -> str:
-    """Return the first ``most`` names as one text, each cut to ``chars`` characters.
+    """Return the first ``most`` names as a text for an operator or a server.
 
+    Each name is cut to ``chars`` characters.
     Characters that cannot be printed become ``?``. The number of the other names comes last.
     """
     shown = [

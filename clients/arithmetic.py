@@ -59,9 +59,10 @@ def columns_at(rows: Floats, coordinates: NDArray[np.int64] | None) -> Floats:
 
 
 def each_alone(users: Users) -> Iterator[tuple[int, Floats, Floats]]:
-    """Yield index, features and targets of each user; the arrays are copies.
+    """Yield index, features and targets of each user, to compute with one user at a time.
 
-    A view would give access to the other users' rows and their memory layout.
+    The arrays are copies: a view would give access to the other users' rows and to their memory
+    layout.
     """
     for i in range(len(users)):
         rows = slice(users.offsets[i], users.offsets[i + 1])
@@ -101,7 +102,7 @@ def scaled_log_size(
     sizes: Floats,
     question: q.RootCurvature | q.ColumnMeanNorm | q.ColumnLogSizes,
 ) -> Floats:
-    """Return ``log(size / prior) / log_range`` for each size."""
+    """Return ``log(size / prior) / log_range`` for each size, near [-1, 1] for likely sizes."""
     tiny = np.finfo(np.float64).tiny
     return np.asarray(log(np.maximum(sizes, tiny) / question.prior) / question.log_range)
 
@@ -222,9 +223,10 @@ def _raised(gram: Floats, ridges: Floats) -> Floats:
 
 
 def with_places(users: Users, num_classes: int) -> Users:
-    """Return the users with class numbers from 0 to ``num_classes - 1`` as targets.
+    """Return the users with class numbers as targets, for a question about classes.
 
-    Of two classes, -1 becomes 0. Other targets become NaN, and their number is logged.
+    The numbers are 0 to ``num_classes - 1``. Of two classes, -1 becomes 0. Other targets become
+    NaN, and their number is logged.
     """
     targets = np.asarray(users.targets, np.float64)
     if num_classes == 2:

@@ -86,8 +86,9 @@ class CheckedQuery:
 
 @dataclass(frozen=True)
 class Node:
-    """The users of a node, its effective policy, and its ledger.
+    """The users of a node, its effective policy, and its ledger, for one message.
 
+    Every handler makes a node of this kind, and answers by :meth:`answer_once`.
     ``accounts`` are the users' names on the ledger. ``run_id`` is Flower's number of the run, for
     the operator's ledger. A node that is ``blind`` answers as if its users had no data.
     """
@@ -150,13 +151,17 @@ class Node:
         return np.full(shape, np.nan) if found is None or self.terms.rehearsal else found
 
     def private_randomness(self, step: int, slots: Slots) -> RandomSource:
-        """Return the source of the users' secret randomness, such as their noise."""
+        """Return the source from which the reports of the users in ``slots`` draw their noise.
+
+        It is the operating system's generator. In a simulation with a seed, the noise follows from
+        the seed, the step and the user.
+        """
         if self.terms.seed is None:
             return SystemRandom()
         return KeyedRandom(self.keys.states(Purpose.NOISE, self.terms.seed, step, slots))
 
     def words(self, purpose: Purpose, step: int, slots: Slots) -> Words:
-        """Return a secret random number of 64 bits (a word) for each user.
+        """Return a secret random number of 64 bits (a word) for each user, such as to draw rows.
 
         The words are independent of the users' noise.
         """
@@ -173,11 +178,11 @@ class Node:
         return self.terms.seed is not None or isinstance(self.ledger, SqliteLedger)
 
     def permanent_keys(self, series: str, slots: Slots, coins: Words) -> list[bytes]:
-        """Return the secrets that users keep for a series of permanent answers.
+        """Return the secrets that fix the noise of users' permanent answers, one for each user.
 
-        In a simulation the secrets follow from the seed, since no node could store them. Raise
-        LedgerError if users have paid for the series and their secrets are gone or belong to other
-        public ``coins``.
+        A user keeps its secret for the whole series. In a simulation the secrets follow from the
+        seed, since no node could store them. Raise LedgerError if users have paid for the series
+        and their secrets are gone or belong to other public ``coins``.
         """
         if self.terms.seed is not None:
             own = self.keys.states(Purpose.NOISE, self.terms.seed, 0, slots)
@@ -190,7 +195,7 @@ class Node:
         )
 
     def asked(self, query: Query, *about: object, permanent: bool = False) -> CheckedQuery:
-        """Return a checked query with its cost and its digest.
+        """Return a query that users can pay for: the addressed users, its cost and its digest.
 
         ``about`` holds everything else that decides the reports. With ``permanent`` answers, users
         pay once for the query's whole series. Raise Refusal if the query addresses no user, or if
@@ -217,7 +222,10 @@ class Node:
         return CheckedQuery(slots, cost, digest, self.booked(query), study, series)
 
     def columns_read(self, question: Question) -> Sequence[str] | None:
-        """Return the names of all columns that a question reads; None if they are not known."""
+        """Return the names of all columns that a question reads, which a study has to approve.
+
+        Return None if they are not known.
+        """
         return None
 
     @property
@@ -226,7 +234,7 @@ class Node:
         return False
 
     def booked(self, query: Query) -> tuple[str, str]:
-        """Return two names for the ledger's entry about a query: of its question and mechanism."""
+        """Return the names of question and mechanism that the ledger shows its operator."""
         return query.summary
 
     def answered(self, asked: CheckedQuery) -> Report | None:

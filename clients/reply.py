@@ -93,7 +93,10 @@ class Received:
 
 
 def with_own_metadata(message: Message) -> Message:
-    """Return a message with the same content and a copy of the metadata."""
+    """Return a message with the same content and a copy of the metadata.
+
+    The app's code, which may write into metadata, gets another message than the client.
+    """
     own = copy(message)
     own.__dict__["_metadata"] = copy(message.metadata)
     return own
@@ -105,7 +108,7 @@ def reply_with(
     own: PrivacyPolicy | None,
     answer: Callable[[Received], RecordDict],
 ) -> Message:
-    """Return the answer, or an error whose text says nothing about data.
+    """Return the reply of a handler: its answer, or an error whose text says nothing about data.
 
     No reply leaves before the time that the operator, or the app's ``own`` policy, has set. The
     reply message is made after the wait, from metadata that no code of the app has seen. So its

@@ -180,7 +180,8 @@ def randomised(
 ) -> Report:
     """Return the users' single reports, or sums of the reports if these are shorter.
 
-    Adding reports up is post-processing, which costs no privacy.
+    All handlers use this function if users randomise their own values. Adding reports up is
+    post-processing, which costs no privacy.
     ``values`` is a function from at most ``at_once`` slots to the users' values, shape
     (users, width). ``public`` is a function from these slots to the users' public data.
     """

@@ -64,7 +64,7 @@ def user_of(message: Message) -> OneUser:
 
 
 def with_user(content: RecordDict, user: Users, seed: int) -> RecordDict:
-    """Return copies of an app's records, with the rows of the one user in ``user``."""
+    """Return the content for the train function: the app's records and one user's rows, copied."""
     # New arrays: their memory layout must not depend on other users.
     rows = (np.array(user.features, order="C"), np.array(user.targets), np.array(seed))
     arrays = {name: Array(array) for name, array in zip(_FIELDS, rows, strict=True)}

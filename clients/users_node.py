@@ -23,7 +23,10 @@ LoadUsers = Callable[[Context], UserSource]
 
 @dataclass(frozen=True)
 class UsersNode(Node):
-    """A node with rows of users to answer from; ``own`` holds the app's statistics."""
+    """A node that answers from its users' rows, not by an app's training of the whole node.
+
+    ``own`` holds the app's statistics.
+    """
 
     users: UserSource
     own: OwnStatistics = field(default_factory=lambda: NONE)
@@ -81,7 +84,7 @@ class UsersNode(Node):
         return getattr(self.users, "schema_digests", None) is not None
 
     def booked(self, query: Query) -> tuple[str, str]:
-        """Return two names for the ledger's entry: the question with its columns, the mechanism."""
+        """Return the names of :meth:`Node.booked`, the question with the columns it is about."""
         asked, mechanism = query.summary
         names = getattr(self.users, "columns", None)  # other sources of users have no names
         return asked + of_columns(query.question, names), mechanism

@@ -32,7 +32,7 @@ def values_of(
     own: OwnStatistics = NONE,
     words: Words | None = None,
 ) -> NDArray[np.float64]:
-    """Return the users' values, shape (users, width); errors by data never leave the client.
+    """Return the values that a mechanism randomises, shape (users, width).
 
     A value that cannot be computed becomes NaN, for which the randomizer uses the centre of its
     domain. The reply then looks like any other, and the log reports the error. ``take`` returns the
@@ -81,9 +81,10 @@ def public_of(
     num_features: int,
     words: Words | None = None,
 ) -> NDArray[np.float32]:
-    """Return the users' public block; a user with unreadable rows counts as one without rows.
+    """Return the users' data that the operator has declared public, to send beside the reports.
 
-    The block is about the rows that the same ``words`` select in :func:`values_of`.
+    A user with unreadable rows counts as one without rows. The data are about the rows that the
+    same ``words`` select in :func:`values_of`.
     """
     nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
     coins = np.zeros(len(slots), np.uint64) if words is None else words

@@ -62,12 +62,12 @@ def fourier(users: Users, question: q.Fourier) -> Users:
 
 
 def rotated(values: Floats, question: q.Rotated) -> Floats:
-    """Return the values for the question :class:`Rotated` from the inner question's values."""
+    """Return the inner question's values after a public rotation, for :class:`Rotated`."""
     return rotate(values, question.signs) - question.midpoints
 
 
 def rotated_bins(values: Floats, question: q.RotatedBins) -> Floats:
-    """Return the values for the question :class:`RotatedBins` from the inner question's values."""
+    """Return the bin of each coordinate after a public rotation, for :class:`RotatedBins`."""
     values = rotate(values, question.signs)
     bins = np.floor((values / question.bound + 1) / 2 * question.num_bins)
     return np.clip(bins, 0, question.num_bins - 1)
@@ -108,7 +108,7 @@ _TURNS: dict[type[q.Question], Callable[[Floats, Any], Floats]] = {
 
 
 def knows(question: q.Question) -> bool:
-    """Return True if there is a statistic for a question."""
+    """Return True if the library has a statistic for a question, and so a client can answer it."""
     if isinstance(question, q.TransformedQuestion):
         return type(question) in {*_VIEWS, *_TURNS} and knows(question.inner)
     return type(question) in STATISTICS
@@ -116,7 +116,7 @@ def knows(question: q.Question) -> bool:
 
 @np.errstate(all="ignore")
 def compute(users: Users, question: q.Question, words: Words | None = None) -> Floats:
-    """Return each user's value, shape (users, width).
+    """Return each user's value for a question, shape (users, width), from the rows it is about.
 
     ``words`` holds one random word per user, which sets the user's random draws. Without words, all
     users draw the same.

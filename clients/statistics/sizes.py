@@ -88,5 +88,5 @@ def shortened(values: Floats, question: q.Shortened | q.NetworkGradient) -> Floa
 
 
 def octave_shares(values: Floats, question: q.OctaveShares) -> Floats:
-    """Return the values for the question :class:`OctaveShares` from the inner question's values."""
+    """Return 1 at each user's octave and 0 at all others, for :class:`OctaveShares`."""
     return np.asarray(values == np.arange(OCTAVES), np.float64)
