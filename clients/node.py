@@ -32,6 +32,7 @@ from ldp_flower.guarantee.messages import (
     Report,
     Slots,
 )
+from ldp_flower.guarantee.state_ledger import Ledger
 from ldp_flower.guarantee.studies import Study
 from ldp_flower.questions import Question
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive

@@ -12,8 +12,9 @@ import numpy as np
 from flwr.app import Context, Message, MessageType, RecordDict
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.ledger import NODE, StateLedger, texts
+from ldp_flower.guarantee.ledger import texts
 from ldp_flower.guarantee.messages import MessageError, NodeKeys
+from ldp_flower.guarantee.state_ledger import NODE, StateLedger
 from ldp_flower.guarantee.training import Parameters, flattened, parameters_of
 from ldp_flower.validation import Floats
 

@@ -8,8 +8,9 @@ import numpy as np
 from flwr.app import Context
 
 from ldp_flower.data.users import Users, UserSource, users_instead_of
-from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
+from ldp_flower.guarantee.ledger import Accounts, texts
 from ldp_flower.guarantee.messages import NodeKeys, Query, Slots
+from ldp_flower.guarantee.state_ledger import StateLedger
 from ldp_flower.questions import OfClasses, Question, Standardised
 
 from .approval import some_of
