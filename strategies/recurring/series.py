@@ -25,14 +25,7 @@ from ..runtime import Card, LdpStrategy, Run, TooFewReports
 from ..runtime.at_node import AtNode
 from ..runtime.live_run import simulated_salt
 from ..runtime.plain import to_plain
-from ..runtime.population import (
-    MAX_USERS,
-    Panel,
-    Population,
-    SizeOnlyPopulation,
-    fewest_users,
-    panel_sizes,
-)
+from ..runtime.population import MAX_USERS, Panel, Population, SizeOnlyPopulation, fewest_users
 from ..runtime.run import AnyProtocol, Arguments
 from ..runtime.run_store import LATER, Print, RunStore, prints_of, recognise
 from ..subprotocols.permanent import (
@@ -394,8 +387,7 @@ class Series(AtNode, LdpStrategy[SeriesResult]):
             self._smallest = len(everyone)
             return everyone
         panel = Panel(nodes, salt, self._number, self.collections)
-        sizes = panel_sizes(nodes, salt, self.collections)
-        self._smallest = int(sizes.min()) if self._number == 1 else len(panel)
+        self._smallest = int(panel.sizes.min()) if self._number == 1 else len(panel)
         return panel
 
     def _least(self, num_users: int) -> int:

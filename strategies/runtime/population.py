@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from numpy.typing import NDArray
 
 from ldp_flower.data.users import SCHEMA
 from ldp_flower.guarantee.messages import HASH_END, NUMBERS, NodeKeys, Slots
@@ -283,30 +282,30 @@ class Population:
 
 
 class Panel(Population):
-    """The users of one of ``panels`` panels, each of an equal share of the range of hashes.
+    """The users of one of ``panels`` panels, which a series asks in one of its collections.
 
-    Panels are numbered from 1. The bounds of a panel are public and do not depend on the census.
+    Panels are numbered from 1. Each has an equal share of the range of hashes. The bounds of a
+    panel are public and do not depend on the census.
+
+    Attributes
+    ----------
+    sizes : ndarray of int64, shape (panels,)
+        Number of users in each panel.
     """
 
     def __init__(self, nodes: Mapping[int, NodeKeys], salt: int, number: int, panels: int) -> None:
         super().__init__(nodes, salt)
-        self._low, self._high = (HASH_END * each // panels for each in (number - 1, number))
-        start, end = np.searchsorted(self._hashes, np.array([self._low, self._high], np.uint64))
-        self._hashes, self._node = self._hashes[start:end], self._node[start:end]
-        self._slot = self._slot[start:end]
+        bounds = [HASH_END * each // panels for each in range(panels + 1)]
+        cuts = np.searchsorted(self._hashes, np.array(bounds, np.uint64))
+        self.sizes = np.diff(cuts)
+        self._low, self._high = bounds[number - 1], bounds[number]
+        own = slice(cuts[number - 1], cuts[number])
+        self._hashes, self._node, self._slot = self._hashes[own], self._node[own], self._slot[own]
 
     def _cut_before(self, rank: int) -> int:
         if rank == len(self):
             return self._high
         return int(self._hashes[rank]) if rank else self._low
-
-
-def panel_sizes(nodes: Mapping[int, NodeKeys], salt: int, panels: int) -> NDArray[np.int64]:
-    """Return the number of users in each of ``panels`` panels, which split all users by hash."""
-    cuts = np.array([HASH_END * each // panels for each in range(1, panels)], np.uint64)
-    hashes = np.concatenate([keys.hashes(salt) for keys in nodes.values()])
-    places = np.searchsorted(cuts, hashes, side="right")
-    return np.asarray(np.bincount(places, minlength=panels))
 
 
 class SizeOnlyPopulation(Population):
