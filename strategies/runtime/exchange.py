@@ -16,16 +16,11 @@ from ldp_flower.guarantee.shared_sums import COMMIT, Committed
 from ldp_flower.guarantee.training import PUBLIC, census
 
 from .ask import Ask, Asked
+from .census import Facts, census_content, census_facts, schema_mismatch
 from .delivery import Delivery, Replied
 from .facts import Step
 from .plain import made
-from .population import (
-    Facts,
-    Population,
-    census_content,
-    census_facts,
-    schema_mismatch,
-)
+from .population import Population
 from .run_store import OTHER_SCHEMA, Failure, Reply, RunStore
 from .shared_sums import Chosen, choose
 

@@ -21,12 +21,13 @@ from ldp_flower.refusals import TooFew
 
 from .ask import Ask, Asked, with_known_noise
 from .at_node import SPARE
+from .census import advice, wait_for_nodes, with_features
 from .exchange import Exchange
 from .facts import SPENT, Step
 from .hooks import Hooks
 from .named_study import NamedStudy
 from .plain import to_plain
-from .population import Cohort, Population, advice, wait_for_nodes, with_features
+from .population import Cohort, Population
 from .result import Result
 from .run import AnyProtocol, Arguments, Run, TooFewReports
 from .run_store import RunStore

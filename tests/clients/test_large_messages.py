@@ -152,7 +152,7 @@ def never_loaded(context):
 
 
 def test_a_census_of_long_numbers_is_rejected():
-    from ldp_flower.strategies.runtime.population import census_content, census_facts
+    from ldp_flower.strategies.runtime.census import census_content, census_facts
 
     honest = {"group": 5, "first": 0, "users": 3, "seeded": 0, "rehearsing": 0, "simulated": 0}
     assert census_facts(facts(honest), 5, 100).keys.count == 3
@@ -163,7 +163,7 @@ def test_a_census_of_long_numbers_is_rejected():
 
 
 def facts(declared):
-    from ldp_flower.strategies.runtime.population import census_content
+    from ldp_flower.strategies.runtime.census import census_content
 
     return census_content(RecordDict({"census": MetricRecord(declared)}))
 

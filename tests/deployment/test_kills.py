@@ -79,7 +79,7 @@ from ldp_flower.guarantee.messages import NodeKeys
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
-from ldp_flower.strategies.runtime.population import wait_for_nodes
+from ldp_flower.strategies.runtime.census import wait_for_nodes
 
 SALT = 7
 app = ServerApp()

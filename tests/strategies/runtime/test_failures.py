@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from ldp_flower.strategies.runtime.population import advice
+from ldp_flower.strategies.runtime.census import advice
 from ldp_flower.strategies.runtime.run_store import OTHER_SCHEMA, Failure, RunStore
 
 

@@ -7,7 +7,7 @@ from ldp_flower import InProcessGrid, Numeric, Schema, Users, simulate
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.strategies import ConstrainedMean, LdpIht, Means, PrivateRegression
 from ldp_flower.strategies.catalogue import PROTOCOLS
-from ldp_flower.strategies.runtime.population import census_facts
+from ldp_flower.strategies.runtime.census import census_facts
 
 DIM, THEIRS = 4, 3
 # Items are one column each, and an app's own training has features of its own.
