@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
@@ -86,10 +87,8 @@ class Facts:
 
 def census_content(content: RecordDict) -> bytes:
     """Return a node's answer to the census in the form that the store keeps."""
-    facts = content.metric_records["census"]
-    others = [facts.get(name, unknown) for name, unknown in _OPTIONAL.items()]
-    declared = [*(facts[name] for name in _FACTS), *others]
-    whole = [int(number) for number in declared]  # type: ignore[arg-type]
+    facts: dict[str, Any] = {**_OPTIONAL, **content.metric_records["census"]}
+    whole = [int(facts[name]) for name in (*_FACTS, *_OPTIONAL)]
     if not all(-HASH_END <= number < 2 * HASH_END for number in whole):
         raise ValueError("Expected numbers of 64 bits.")
     text = " ".join(map(str, whole))
